@@ -1,0 +1,93 @@
+# `make` alone lists what can be done here. Nothing is installed outside .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format typecheck layers lock clean
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+STAGES := unit integration contract migration acceptance faults
+ZIGLANG := ziglang==0.16.0
+UV := uv==0.13.8
+
+# TVM links its kernels with the first of g++, gcc, clang and cc on PATH: .venv/bin/cc is there where the system has none.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+help: ## list the targets
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: .venv/ready ## create .venv with the exact versions of requirements/lock.txt
+
+.venv/ready: requirements/lock.txt pyproject.toml
+	@missing() { printf '\nmallorn: %s\n  %s\n\n' "$$1" "$$2" >&2; exit 1; }
+	if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+	  command -v $(PYTHON) >/dev/null || missing '$(PYTHON) is not installed. Install it with' \
+	    'sudo apt-get install -y python3 python3-venv'
+	  version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	  case $$version in 3.11|3.12|3.13) ;; *) missing "Python 3.11, 3.12 or 3.13 is needed, $(PYTHON) is $$version. Try" \
+	    'sudo apt-get install -y python3.12 python3.12-venv && make setup PYTHON=python3.12' ;; esac
+	  $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing "Python's venv module is missing. Install it with" \
+	    "sudo apt-get install -y python$$version-venv"
+	  rm -rf .venv
+	  $(PYTHON) -m venv .venv
+	fi
+	.venv/bin/python -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null || missing \
+	  'The OpenMP runtime, which lightgbm needs, is missing. Install it with' 'sudo apt-get install -y libgomp1'
+	echo 'Installing requirements/lock.txt into .venv (some minutes the first time)'
+	pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
+	$$pip install -r requirements/lock.txt
+	$$pip install --no-deps --no-build-isolation -e .
+	if ! command -v cc g++ gcc clang >/dev/null; then
+	  $$pip install $(ZIGLANG)
+	  printf '#!/bin/sh\nexec "$$(dirname "$$0")/python" -m ziglang cc "$$@"\n' > .venv/bin/cc
+	  chmod +x .venv/bin/cc
+	  echo 'No C compiler here: .venv/bin/cc is zig cc, and TVM finds it while .venv/bin is on PATH.'
+	fi
+	touch $@
+
+run: setup ## tune the example model on this machine and print what it won
+	@python examples/build.py mlp -o build/models
+	mallorn tune build/models/mlp.onnx --target local --trials 200 --out build/mlp-tuned
+
+test: setup ## lint, types, layers, then every test, cheap ones first
+	@start=$$SECONDS
+	trap 'echo "make test took $$((SECONDS - start)) s"' EXIT
+	$(MAKE) --no-print-directory lint typecheck layers
+	for stage in $(STAGES); do
+	  if [ -d tests/$$stage ]; then
+	    echo "== tests/$$stage"
+	    python -m pytest tests/$$stage $(PYTEST_ARGS)
+	  fi
+	done
+
+test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
+	@python -m pytest tests/$* $(PYTEST_ARGS)
+
+lint: setup ## ruff: rules and format
+	@ruff check .
+	ruff format --check --quiet . || { echo 'Run make format.'; exit 1; }
+
+format: setup ## let ruff mend and format the code
+	@ruff check --fix .
+	ruff format .
+
+typecheck: setup ## mypy, strict
+	@mypy
+	mypy examples
+
+layers: setup ## import-linter: who may import whom
+	@lint-imports
+
+lock: ## write requirements/lock.txt anew from PyPI
+	@$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip --disable-pip-version-check --quiet install $(UV)
+	build/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --quiet \
+	  --extra server --extra worker --extra dev --no-annotate \
+	  --custom-compile-command 'make lock' -o requirements/lock.txt
+	! grep -nEi '^torch==|^nvidia-|file://' requirements/lock.txt
+
+clean: ## remove what was built and the caches, but not .venv
+	@rm -rf build dist ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

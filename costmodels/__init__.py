@@ -1,0 +1,1 @@
+"""Predictors of measured speed, their training and their evaluation."""

@@ -1,0 +1,1 @@
+"""Mallorn: auto-tuning of tensor programs as a service."""

@@ -1,0 +1,1 @@
+"""The coordinator, control, the planner and the dashboard."""

@@ -1,0 +1,1 @@
+"""What runs beside the devices: importing, searching, building and measuring."""
