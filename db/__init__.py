@@ -1,1 +1,1 @@
-"""Tables, sessions, repositories and migrations."""
+"""Tables, sessions and repositories. Every query of the project lives in db.repositories."""

@@ -1,0 +1,49 @@
+"""The CostModel seam: predict which candidates of a family are fast."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float32]
+Vector = NDArray[np.float32]
+
+
+class Prediction(NamedTuple):
+    """Scores (higher is faster: log of the task's best latency over the candidate's) and their spread."""
+
+    mean: Vector
+    std: Vector
+
+
+class CostModel(ABC):
+    """Learns one family on one target.
+
+    Contract
+    - `fit` replaces what was learned before. Rows of one group (a task) are compared with each other only.
+      Labels are at most 0: log(best latency of the group / latency); failures carry FAILED_LABEL.
+    - The same data and seed give the same model on the same machine.
+    - `predict` never fails on rows of the right width, and answers in one vectorised pass.
+    - `save`/`load` use no pickle; a loaded model predicts what the saved one did.
+    """
+
+    @abstractmethod
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        """Learn from measured candidates."""
+
+    @abstractmethod
+    def predict(self, features: Matrix) -> Prediction:
+        """Score candidates of any task of the family."""
+
+    @abstractmethod
+    def save(self) -> bytes:
+        """The model as bytes that another process can load."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, blob: bytes) -> "CostModel":
+        """The model that `save` wrote."""
+
+
+FAILED_LABEL = -4.0

@@ -1,0 +1,24 @@
+"""The database's own clock, as seconds since the epoch, on both databases."""
+
+from typing import Any
+
+from sqlalchemy import Float
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class now(FunctionElement[float]):  # noqa: N801 - reads like the SQL function it is
+    """Seconds since the epoch, read when the statement runs (not when the transaction began)."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
+@compiles(now, "postgresql")
+def _postgres_now(_element: now, _compiler: Any, **_kw: Any) -> str:
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+@compiles(now, "sqlite")
+def _sqlite_now(_element: now, _compiler: Any, **_kw: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"

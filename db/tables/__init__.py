@@ -1,0 +1,25 @@
+"""The typed tables, one file a group of words."""
+
+from db.tables.base import Base
+from db.tables.dataset import Context, CostModel, Measurement, Schedule, Sketch, TargetRow, Workload
+from db.tables.fleet import Device, Lease, Worker
+from db.tables.jobs import Event, Job, Model, Round, Task
+
+__all__ = [
+    "Base",
+    "Context",
+    "CostModel",
+    "Device",
+    "Event",
+    "Job",
+    "Lease",
+    "Measurement",
+    "Model",
+    "Round",
+    "Schedule",
+    "Sketch",
+    "TargetRow",
+    "Task",
+    "Worker",
+    "Workload",
+]

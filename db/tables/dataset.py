@@ -1,0 +1,135 @@
+"""The performance dataset: workloads, what was tried on them, and what was learned."""
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType
+
+
+class TargetRow(Base):
+    """A canonical target (mallorn.core.targets.Target)."""
+
+    __tablename__ = "targets"
+
+    id: Mapped[IdPk]
+    key: Mapped[str] = mapped_column(unique=True)
+    text: Mapped[str] = mapped_column(unique=True)
+
+
+class Workload(Base):
+    """One tensor program under our own platform-independent key."""
+
+    __tablename__ = "workloads"
+
+    id: Mapped[IdPk]
+    key: Mapped[str] = mapped_column(unique=True)  # SHA-256 of its normalised text
+    name: Mapped[str]
+    op: Mapped[str]  # the anchor operator: the family `operator`
+    structure: Mapped[str]  # hash of the loop structure without sizes: the family `structure`
+    flops: Mapped[float]
+    tir: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of tvm.ir.save_json
+    args: Mapped[Json]  # {"args": [["TENSOR", dtype, shape], ...], "ranges": {...}}: what to call it with
+    features: Mapped[Json]  # {"extents": [...]}: numbers a cost model may share between workloads
+    tvm_version: Mapped[str]
+    created_at: Mapped[CreatedAt]
+
+
+class Sketch(Base):
+    """A schedule without decisions: its trace is stored once, named by the trace's hash."""
+
+    __tablename__ = "sketches"
+
+    id: Mapped[IdPk]
+    key: Mapped[str] = mapped_column(unique=True)
+    trace: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the trace's JSON
+    choices: Mapped[list[Any]] = mapped_column(JsonType)  # workers.search.space.Choice, as lists
+    space: Mapped[str]  # name and version of the space, e.g. "tvm/1"
+    tvm_version: Mapped[str]
+
+
+class Context(Base):
+    """A measuring context. Times compare only inside one."""
+
+    __tablename__ = "contexts"
+
+    id: Mapped[IdPk]
+    key: Mapped[str] = mapped_column(unique=True)  # hash of what follows
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    host_class: Mapped[str]
+    tvm_version: Mapped[str]
+    threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
+    evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
+
+
+class Measurement(Base):
+    """What happened to a candidate on a device: run times or a failure. Compact: under 400 bytes."""
+
+    __tablename__ = "measurements"
+    __table_args__ = (
+        UniqueConstraint("round_id", "slot", "kind"),
+        Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
+        Index("ix_measurements_job", "job_id", "id"),
+    )
+
+    id: Mapped[IdPk]
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
+    round_id: Mapped[int | None] = mapped_column(ForeignKey("rounds.id"))
+    slot: Mapped[int] = mapped_column(SmallInteger)  # place in the round's proposals
+    kind: Mapped[str]  # mallorn.core.states.MeasurementKind
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # None: never reached a device
+    sketch_id: Mapped[int] = mapped_column(ForeignKey("sketches.id"))
+    decisions: Mapped[bytes] = mapped_column(LargeBinary)  # db.codec.pack_decisions
+    outcome: Mapped[str]
+    latency_us: Mapped[float | None]  # median of the run times
+    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.codec.pack_times
+    error: Mapped[str | None]
+    device_id: Mapped[int | None] = mapped_column(ForeignKey("devices.id"))
+    build_ms: Mapped[float | None]
+    run_ms: Mapped[float | None]  # wall time on the device
+    predicted: Mapped[float | None]
+    origin: Mapped[str]  # which searcher's idea it was
+    created_at: Mapped[CreatedAt]
+
+
+class Schedule(Base):
+    """The best measurement of a workload on a target that passed the numeric check."""
+
+    __tablename__ = "schedules"
+    __table_args__ = (Index("ix_schedules_best", "workload_id", "target_id", "latency_us"),)
+
+    id: Mapped[IdPk]
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))
+    measurement_id: Mapped[int] = mapped_column(BigId, ForeignKey("measurements.id"), unique=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
+    latency_us: Mapped[float]  # median of the interleaved re-measurement
+    low_us: Mapped[float]  # confidence interval of that median
+    high_us: Mapped[float]
+    max_error: Mapped[float]  # against the unscheduled program, relative
+    trace: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the full trace's JSON
+    run_us: Mapped[bytes] = mapped_column(LargeBinary)
+    created_at: Mapped[CreatedAt]
+
+
+class CostModel(Base):
+    """A trained, versioned predictor of a family on a target."""
+
+    __tablename__ = "cost_models"
+    __table_args__ = (UniqueConstraint("family", "target_id", "name", "version"),)
+
+    id: Mapped[IdPk]
+    family: Mapped[str]
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    name: Mapped[str]
+    version: Mapped[int]
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
+    seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it was trained on
+    rows: Mapped[int]
+    metrics: Mapped[Json]
+    blob: Mapped[bytes] = mapped_column(LargeBinary)
+    created_at: Mapped[CreatedAt]

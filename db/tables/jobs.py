@@ -1,0 +1,132 @@
+"""Models, jobs and what a job is made of."""
+
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, Timestamp
+from mallorn.core.states import JobState, RoundState
+
+
+class Model(Base):
+    """An uploaded network, named by the SHA-256 of its bytes; the bytes lie in the artifact store."""
+
+    __tablename__ = "models"
+
+    id: Mapped[str] = mapped_column(primary_key=True)  # SHA-256, hex
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    size_bytes: Mapped[int] = mapped_column(BigId)
+    created_at: Mapped[CreatedAt]
+
+
+class Job(Base):
+    """Model + target + budget + options; belongs to an owner."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        UniqueConstraint("owner", "idempotency_key"),
+        Index("ix_jobs_owner_created", "owner", "created_at"),
+        Index("ix_jobs_state", "state"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    name: Mapped[str]
+    model_id: Mapped[str]
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    trials: Mapped[int]  # the budget, as raised by later resumes
+    minutes: Mapped[float | None]
+    seed: Mapped[int]
+    priority: Mapped[int] = mapped_column(default=0)
+    options: Mapped[Json]  # mallorn.core.options.JobOptions
+    state: Mapped[str] = mapped_column(default=JobState.QUEUED)
+    resume_state: Mapped[str | None]  # where a paused job goes on
+    reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words
+    graph: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the importer's report
+    report: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the finish's report
+    export_uri: Mapped[str | None]
+    idempotency_key: Mapped[str | None]
+    request_hash: Mapped[str | None]
+    event_count: Mapped[int] = mapped_column(default=0)  # the last event's seq; its row lock orders events
+    attempts: Mapped[int] = mapped_column(default=0)  # of the stage it is in (import or finish), fences both
+    stage_lease_until: Mapped[float | None]  # of the worker that imports or finishes it
+    created_at: Mapped[CreatedAt]
+    started_at: Mapped[Timestamp | None]
+    finished_at: Mapped[Timestamp | None]
+
+
+class Task(Base):
+    """A workload inside a job, with how often the model calls it."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (UniqueConstraint("job_id", "index"), Index("ix_tasks_workload", "workload_id"))
+
+    id: Mapped[IdPk]
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    index: Mapped[int]
+    name: Mapped[str]
+    weight: Mapped[int]
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    family: Mapped[str]
+    known_at_start: Mapped[int] = mapped_column(default=0)  # measurements the dataset had before this job
+    retired: Mapped[str] = mapped_column(default="")  # why no more rounds are planned, in words
+
+
+class Round(Base):
+    """One pull of the bandit: a batch of candidates of one task; the unit of leasing.
+
+    Its proposals are a pure function of seed, cost_model_id and the workload's measurements up to
+    seen_upto. `attempt` is the fencing token: results of an older attempt are refused.
+    """
+
+    __tablename__ = "rounds"
+    __table_args__ = (
+        UniqueConstraint("job_id", "index"),
+        Index("ix_rounds_state", "state", "lease_until"),
+        # One round in flight per workload and target: proposals then see all that is known.
+        Index(
+            "uq_rounds_in_flight",
+            "workload_id",
+            "target_id",
+            unique=True,
+            sqlite_where=text("state in ('queued', 'leased')"),
+            postgresql_where=text("state in ('queued', 'leased')"),
+        ),
+    )
+
+    id: Mapped[IdPk]
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    task_id: Mapped[int] = mapped_column(ForeignKey("tasks.id"))
+    workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    index: Mapped[int]
+    size: Mapped[int]
+    seed: Mapped[int]
+    searcher: Mapped[str]
+    cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
+    seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement of the workload it may look at
+    reason: Mapped[Json]  # policy, score, belief: why this task and why now
+    state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
+    attempt: Mapped[int] = mapped_column(default=0)
+    worker: Mapped[str | None]
+    lease_until: Mapped[float | None]
+    sent_at: Mapped[CreatedAt]  # when a message last went out; the sweeper re-sends old ones
+    error: Mapped[str] = mapped_column(default="")
+    created_at: Mapped[CreatedAt]
+    started_at: Mapped[Timestamp | None]
+    finished_at: Mapped[Timestamp | None]
+    stats: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # seconds by phase
+
+
+class Event(Base):
+    """What happened to a job, numbered in commit order."""
+
+    __tablename__ = "events"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    payload: Mapped[Json]
+    created_at: Mapped[CreatedAt]

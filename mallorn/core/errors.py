@@ -1,0 +1,81 @@
+"""Errors, named by what the caller must do.
+
+An error's docstring is its message where none is given; `hint` is the next command to type.
+"""
+
+from typing import ClassVar
+
+
+class MallornError(Exception):
+    """Something went wrong inside Mallorn."""
+
+    status_code: ClassVar[int] = 500
+
+    def __init__(self, message: str | None = None, *, hint: str = "") -> None:
+        self.message = message or (self.__doc__ or "").strip().splitlines()[0]
+        self.hint = hint
+        super().__init__(self.message)
+
+    @property
+    def code(self) -> str:
+        return type(self).__name__
+
+
+class InvalidRequest(MallornError):
+    """The request cannot be carried out as written; change it and send it again."""
+
+    status_code = 422
+
+
+class Unauthorized(MallornError):
+    """An API key is needed; set MALLORN_API_KEY."""
+
+    status_code = 401
+
+
+class NotFound(MallornError):
+    """There is no such thing here."""
+
+    status_code = 404
+
+
+class Conflict(MallornError):
+    """The thing is in a state that does not allow this."""
+
+    status_code = 409
+
+
+class TooLarge(MallornError):
+    """The upload is larger than this server accepts."""
+
+    status_code = 413
+
+
+class Unavailable(MallornError):
+    """A part that is needed does not answer; try again in a moment."""
+
+    status_code = 503
+
+
+class StorageFull(MallornError):
+    """The disk that holds the data directory is full; free some room, then resume."""
+
+    status_code = 507
+
+
+class LeaseLost(MallornError):
+    """The lease was taken back; stop working on it, another worker has it."""
+
+    status_code = 409
+
+
+class InvalidModel(InvalidRequest):
+    """The model cannot be imported."""
+
+
+class InvalidTarget(InvalidRequest):
+    """The target is not one Mallorn can compile for."""
+
+
+class NoDevice(Unavailable):
+    """No device serves this target; start one with `mallorn device`, the job waits for it."""

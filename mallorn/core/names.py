@@ -1,0 +1,45 @@
+"""Every name that a user can choose, and where it lives. Adding an algorithm adds one line here."""
+
+from importlib import import_module
+from typing import Any, Final
+
+from mallorn.core.errors import InvalidRequest
+
+REGISTRY: Final[dict[str, dict[str, str]]] = {
+    "search": {
+        "evolutionary": "workers.search.evolutionary:Evolutionary",
+        "random": "workers.search.random:RandomSearch",
+    },
+    "sampler": {"topk": "workers.search.topk:TopK"},
+    "cost_model": {
+        "xgboost": "costmodels.xgb:XGBoost",
+        "random": "costmodels.random:RandomModel",
+    },
+    "stopping": {"fixed": "workers.measure.stopping:Fixed"},
+    "measurer": {
+        "tvm": "workers.measure.tvm:TvmMeasurer",
+        "replay": "workers.measure.replay:ReplayMeasurer",
+    },
+    "policy": {
+        "gradient": "services.planner.gradient:Gradient",
+        "round-robin": "services.planner.round_robin:RoundRobin",
+    },
+    "families": {"operator": "services.planner.families:by_operator"},
+    "recipe": {
+        "tuned": "workers.tvm.recipes:TUNED",
+        "plain": "workers.tvm.recipes:PLAIN",
+    },
+}
+
+
+def check_name(seam: str, name: str) -> None:
+    """Raise InvalidRequest, listing the known names, unless `name` is registered under `seam`."""
+    if name not in REGISTRY[seam]:
+        raise InvalidRequest(f"unknown {seam} {name!r}", hint=f"known: {', '.join(sorted(REGISTRY[seam]))}")
+
+
+def resolve(seam: str, name: str) -> Any:
+    """The object registered under a name, imported on first use."""
+    check_name(seam, name)
+    module, _, attribute = REGISTRY[seam][name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,36 @@
+"""What a job may ask for, as one schema for API, CLI and table."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class EvaluatorOptions(BaseModel):
+    """How one timing is taken; names and defaults are MetaSchedule's but for `min_repeat_ms`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: Annotated[int, Field(ge=1, le=1000)] = 3
+    repeat: Annotated[int, Field(ge=1, le=100)] = 1
+    min_repeat_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
+
+
+class JobOptions(BaseModel):
+    """Every choice has a name from mallorn.core.names and a default that a newcomer should keep."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    recipe: str = "tuned"
+    search: str = "evolutionary"
+    cost_model: str = "xgboost"
+    sampler: str = "topk"
+    stopping: str = "fixed"
+    policy: str = "gradient"
+    families: str = "operator"
+    measurer: str = "tvm"
+    round_size: Annotated[int, Field(ge=1, le=64)] = 16
+    build_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 30.0
+    run_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 10.0
+    evaluator: EvaluatorOptions = EvaluatorOptions()
+    input_shapes: dict[str, list[Annotated[int, Field(ge=1)]]] = {}
+    warm_start: bool = True

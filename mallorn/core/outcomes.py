@@ -1,0 +1,20 @@
+"""What can become of a candidate."""
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """The end of one candidate: every candidate handed to a builder gets exactly one."""
+
+    OK = "ok"
+    BUILD_ERROR = "build_error"
+    BUILD_TIMEOUT = "build_timeout"
+    RUN_ERROR = "run_error"
+    RUN_TIMEOUT = "run_timeout"
+    WRONG_RESULT = "wrong_result"
+    WORKER_LOST = "worker_lost"
+    CANCELLED = "cancelled"
+
+    @property
+    def failed(self) -> bool:
+        return self is not Outcome.OK

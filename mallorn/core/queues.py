@@ -1,0 +1,31 @@
+"""Celery queue and task names, shared by those who send and those who serve.
+
+Messages carry ids only: SQL is the truth and the broker merely wakes workers.
+"""
+
+from typing import Final
+
+CONTROL: Final = "control"
+IMPORT: Final = "import"
+ROUNDS: Final = "rounds"
+TRAIN: Final = "train"
+FINISH: Final = "finish"
+WORKER_QUEUES: Final = (IMPORT, ROUNDS, FINISH, TRAIN)
+
+PLAN: Final = "control.plan"  # (job_id: str)
+SWEEP: Final = "control.sweep"  # ()
+REAP: Final = "control.reap"  # ()
+IMPORT_MODEL: Final = "workers.import_model"  # (job_id: str)
+RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
+TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (family: str, target_id: int, name: str)
+FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
+
+ROUTES: Final = {
+    PLAN: {"queue": CONTROL},
+    SWEEP: {"queue": CONTROL},
+    REAP: {"queue": CONTROL},
+    IMPORT_MODEL: {"queue": IMPORT},
+    RUN_ROUND: {"queue": ROUNDS},
+    TRAIN_COST_MODEL: {"queue": TRAIN},
+    FINISH_JOB: {"queue": FINISH},
+}

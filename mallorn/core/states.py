@@ -1,0 +1,43 @@
+"""The states of jobs, tasks and rounds, and which of them are final.
+
+    job:   queued -> importing -> tuning -> finishing -> done
+           any of the first four -> failed | cancelled;  queued..tuning <-> paused;  done -> tuning (more trials)
+    round: queued -> leased -> done;  leased -> queued (lease lost, at most twice) -> poison;  queued|leased -> cancelled
+"""
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    IMPORTING = "importing"
+    TUNING = "tuning"
+    FINISHING = "finishing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+
+    @property
+    def final(self) -> bool:
+        return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+
+class RoundState(StrEnum):
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    POISON = "poison"
+    CANCELLED = "cancelled"
+
+    @property
+    def open(self) -> bool:
+        return self in (RoundState.QUEUED, RoundState.LEASED)
+
+
+class MeasurementKind(StrEnum):
+    """Why a candidate was measured; only `trial` rows are spent from a budget."""
+
+    TRIAL = "trial"
+    FINISH = "finish"
+    FOREIGN = "foreign"

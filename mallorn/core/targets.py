@@ -1,0 +1,107 @@
+"""Canonical targets: one JSON text for one meaning, and the key a tracker files its devices under."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mallorn.core.errors import InvalidTarget
+
+LOCAL = "local"
+KNOWN_KEYS = frozenset(
+    {
+        "kind", "tag", "keys", "device", "host", "mcpu", "mtriple", "mattr", "mabi", "num-cores",
+        "arch", "libs", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size",
+        "registers_per_block", "l2_cache_size_bytes", "vector-width", "cl-opt", "opt-level",
+    }
+)  # fmt: skip
+CPU_KINDS = frozenset({"llvm", "c"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target in canonical form: keys sorted, no white space, `num-cores` present on CPUs."""
+
+    text: str
+
+    @cached_property
+    def attrs(self) -> dict[str, Any]:
+        return dict(json.loads(self.text))
+
+    @cached_property
+    def key(self) -> str:
+        """Names the target in tracker keys, queues and directories."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+    @property
+    def kind(self) -> str:
+        return str(self.attrs["kind"])
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.kind in CPU_KINDS
+
+    @property
+    def num_cores(self) -> int:
+        return int(self.attrs.get("num-cores", 1))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_target(value: str | dict[str, Any]) -> Target:
+    """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...` form.
+
+    Raises InvalidTarget naming the unknown key, the missing `num-cores` or the unreadable text.
+    """
+    attrs = _attributes(value)
+    unknown = sorted(set(attrs) - KNOWN_KEYS)
+    if unknown:
+        raise InvalidTarget(f"unknown target key {unknown[0]!r}", hint=f"known keys: {', '.join(sorted(KNOWN_KEYS))}")
+    if not isinstance(attrs.get("kind"), str) and "tag" not in attrs:
+        raise InvalidTarget("a target needs a kind", hint='write {"kind": "llvm", "mcpu": "...", "num-cores": 4}')
+    if attrs.get("kind") in CPU_KINDS and not _positive_int(attrs.get("num-cores")):
+        raise InvalidTarget(
+            "a CPU target needs num-cores, a whole number above 0",
+            hint=json.dumps({**attrs, "num-cores": 4}) + " for a machine of four cores",
+        )
+    return Target(json.dumps(attrs, sort_keys=True, separators=(",", ":")))
+
+
+def _attributes(value: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return dict(value)
+    text = value.strip()
+    if text.startswith("{"):
+        return _json_object(text)
+    if text.startswith("nvidia/"):
+        return {"kind": "cuda", "tag": text}
+    return _legacy_attributes(text)
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        attrs = json.loads(text)
+    except ValueError as error:
+        raise InvalidTarget(f"the target is not valid JSON: {error}") from None
+    if not isinstance(attrs, dict):
+        raise InvalidTarget("the target must be a JSON object")
+    return attrs
+
+
+def _legacy_attributes(text: str) -> dict[str, Any]:
+    kind, *flags = text.split()
+    attrs: dict[str, Any] = {"kind": kind}
+    for flag in flags:
+        name, equals, value = flag.lstrip("-").partition("=")
+        if not equals or not flag.startswith("-"):
+            raise InvalidTarget(f"cannot read {flag!r} in target {text!r}", hint="write -name=value, or JSON")
+        attrs[name] = int(value) if value.isdigit() else value.split(",") if name == "mattr" else value
+    if not flags and kind not in CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}:
+        raise InvalidTarget(f"unknown target {text!r}", hint="use local, a JSON target, or a tag such as nvidia/nvidia-h100")
+    return attrs
+
+
+def _positive_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,73 @@
+"""The Measurer seam: build and time the candidates of one round, as a stream."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.search.space import Candidate, Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The workload that candidates are schedules of."""
+
+    key: str
+    tir: str  # tvm.ir.save_json of its module
+    args: dict[str, Any]  # what to call it with (db.tables.Workload.args)
+    flops: float
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The device that measured, as it described itself."""
+
+    name: str
+    host_id: str
+    host_class: str
+    threads: int  # TVM_NUM_THREADS in the process that ran the candidate
+    tvm_version: str
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One candidate to measure and its place in the round."""
+
+    slot: int
+    candidate: Candidate
+    sketch: Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a slot. `run_us` is empty unless the outcome is ok."""
+
+    slot: int
+    outcome: Outcome
+    run_us: tuple[float, ...] = ()
+    error: str = ""
+    build_ms: float | None = None
+    run_ms: float | None = None
+    endpoint: Endpoint | None = None  # None: never reached a device
+
+
+class Measurer(ABC):
+    """Builds and times candidates.
+
+    Contract
+    - `measure` yields exactly one Result a slot, as soon as it is known, in any order.
+    - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a Result.
+    - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
+    - Closing the generator early stops the work and leaves no process of this round running a candidate.
+    - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
+    """
+
+    @abstractmethod
+    def measure(
+        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
+    ) -> Iterator[Result]:
+        """Measure every slot once."""

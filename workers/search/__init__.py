@@ -1,0 +1,1 @@
+"""Searchers, written against Space: they run with no TVM installed."""

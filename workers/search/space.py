@@ -1,0 +1,106 @@
+"""What searchers search: sketches with free choices, candidates as decision vectors, and the Space seam."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float32]
+
+
+class ChoiceKind(StrEnum):
+    """What a free choice of a sketch is about."""
+
+    TILE = "tile"  # factors whose product is `extent`; the last is at most `limit`
+    CATEGORICAL = "categorical"  # an index below `options`
+    LOCATION = "location"  # one of the values in `values` (loop indices, -1 root, -2 inline)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One sampling instruction of a sketch's trace."""
+
+    kind: ChoiceKind
+    width: int  # how many integers of the decision vector it owns
+    extent: int = 0
+    limit: int = 0
+    values: tuple[int, ...] = ()  # allowed values: indices for CATEGORICAL, loop positions for LOCATION
+    labels: tuple[int, ...] = ()  # what the indices of a CATEGORICAL stand for (unroll steps, ...)
+    weights: tuple[float, ...] = ()  # sampling probabilities over `values`
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A schedule without decisions. `trace` is its JSON; `key` the hash of that."""
+
+    key: str
+    trace: str
+    choices: tuple[Choice, ...]
+
+    @property
+    def width(self) -> int:
+        return sum(choice.width for choice in self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Sketch + decisions, from which the full trace follows exactly."""
+
+    sketch: str  # Sketch.key
+    decisions: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        """Names the candidate within its workload, alike on every host."""
+        text = f"{self.sketch}:{','.join(map(str, self.decisions))}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Space(ABC):
+    """All candidates of one workload on one target.
+
+    Contract
+    - Everything is deterministic: the same generator state gives the same answer in any process.
+    - `sample`, `mutate` and `cross` work on decision vectors alone and are cheap (microseconds); what they
+      return is well-formed (tile factors multiply up, indices in range) but may still be invalid.
+    - `valid` is the exact answer and may be slow (milliseconds): ask it for finalists only.
+    - `features` has one row a candidate and the same columns for every workload of a family.
+    """
+
+    @property
+    @abstractmethod
+    def sketches(self) -> Sequence[Sketch]:
+        """The sketches, in a fixed order."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        """Draw candidates at random, spread over the sketches."""
+
+    @abstractmethod
+    def mutate(self, rng: np.random.Generator, parent: Candidate) -> Candidate:
+        """Change one choice of the parent."""
+
+    @abstractmethod
+    def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
+        """Take each choice from one of two parents of the same sketch; of different ones, copy the mother."""
+
+    @abstractmethod
+    def defaults(self) -> list[Candidate]:
+        """Sane candidates without any search, best guess first; at least one is valid."""
+
+    @abstractmethod
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Whether each candidate can be rebuilt into a program."""
+
+    @abstractmethod
+    def features(self, candidates: Sequence[Candidate]) -> Matrix:
+        """What a cost model sees, one row a candidate."""
+
+    @cached_property
+    def by_key(self) -> dict[str, Sketch]:
+        return {sketch.key: sketch for sketch in self.sketches}
