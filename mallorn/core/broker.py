@@ -1,0 +1,28 @@
+"""Celery configuration shared by all who send or serve, as plain data."""
+
+from typing import Any
+
+from mallorn.core import queues
+
+# Above the longest round: a message that outlives its worker comes back late, the reaper long before it.
+VISIBILITY_TIMEOUT_SEC = 3600
+
+
+def celery_settings(redis_url: str) -> dict[str, Any]:
+    """JSON only, acknowledged late, one message at a time, no results: the broker merely wakes workers."""
+    return {
+        "broker_url": redis_url,
+        "broker_connection_retry_on_startup": True,
+        "broker_transport_options": {"visibility_timeout": VISIBILITY_TIMEOUT_SEC},
+        "task_routes": queues.ROUTES,
+        "task_default_queue": queues.CONTROL,
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_enable_remote_control": False,
+        "worker_hijack_root_logger": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": True,
+    }

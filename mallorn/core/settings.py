@@ -1,0 +1,67 @@
+"""Settings of every process, read from the environment (`MALLORN_*`)."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def default_data_dir() -> Path:
+    """Where the embedded stack keeps its database and artifacts."""
+    return Path.home() / ".local" / "share" / "mallorn"
+
+
+class Settings(BaseSettings):
+    """One schema for client, coordinator, control, workers and devices; each reads what it needs."""
+
+    model_config = SettingsConfigDict(env_prefix="MALLORN_", extra="ignore")
+
+    url: str | None = Field(None, description="Coordinator that the client and the CLI talk to.")
+    api_key: SecretStr | None = Field(None, description="Key that the client presents.")
+    data_dir: Path = Field(default_factory=default_data_dir, description="Home of the embedded stack.")
+    database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the data directory.")
+    redis_url: str = Field("redis://127.0.0.1:6379/0", description="Broker; redis:// or redis+socket://.")
+    tracker: str = Field("127.0.0.1:9190", description="host:port of the TVM RPC tracker.")
+    artifacts: str = Field("", description="fsspec URL of the artifact store; empty: in the data directory.")
+    api_keys: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict, description="name:sha256hex pairs, comma-separated; the name is the owner."
+    )
+    host: str = Field("127.0.0.1", description="Address the coordinator binds.")
+    port: int = Field(8000, description="Port the coordinator binds.")
+    max_model_bytes: int = Field(2 * 1024**3, description="Largest model upload accepted.")
+    builders: int = Field(0, description="Builder processes a worker keeps warm; 0: one a core.")
+    import_timeout_sec: float = Field(600.0, description="Wall time a model import may take.")
+    child_memory_bytes: int = Field(8 * 1024**3, description="Address space a compiler child may use.")
+    lease_sec: float = Field(30.0, description="How long a lease lasts without renewal.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_api_keys(cls, values: dict[str, object]) -> dict[str, object]:
+        keys = values.get("api_keys")
+        if isinstance(keys, str):
+            pairs = (item.partition(":") for item in keys.split(",") if item.strip())
+            values["api_keys"] = {name.strip(): digest.strip().lower() for name, _, digest in pairs}
+        return values
+
+    @model_validator(mode="after")
+    def _fill_from_data_dir(self) -> Self:
+        if not self.database_url:
+            self.database_url = f"sqlite:///{self.data_dir / 'mallorn.db'}"
+        if not self.artifacts:
+            self.artifacts = str(self.data_dir / "artifacts")
+        return self
+
+    @property
+    def tracker_address(self) -> tuple[str, int]:
+        host, _, port = self.tracker.rpartition(":")
+        return host, int(port)
+
+
+@lru_cache
+def settings() -> Settings:
+    """The settings of this process, read once."""
+    return Settings()
