@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+PYTEST := python -m pytest --timeout 600
 STAGES := unit integration contract migration acceptance faults
 ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
@@ -58,12 +59,12 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	for stage in $(STAGES); do
 	  if [ -d tests/$$stage ]; then
 	    echo "== tests/$$stage"
-	    python -m pytest tests/$$stage $(PYTEST_ARGS)
+	    $(PYTEST) tests/$$stage $(PYTEST_ARGS)
 	  fi
 	done
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
-	@python -m pytest tests/$* $(PYTEST_ARGS)
+	@$(PYTEST) tests/$* $(PYTEST_ARGS)
 
 lint: setup ## ruff: rules and format
 	@ruff check .

@@ -1,0 +1,101 @@
+"""A small typed builder of ONNX graphs."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+OPSET = 17  # the first with LayerNormalization
+IR_VERSION = 8  # the one that was released with this opset
+
+
+class GraphBuilder:
+    """Collects nodes in order of execution; every method returns the name of the value it made.
+
+    The same seed and the same calls give the same bytes.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name = name
+        self._rng = np.random.default_rng(seed)
+        self._inputs: list[ValueInfoProto] = []
+        self._nodes: list[NodeProto] = []
+        self._initializers: list[TensorProto] = []
+
+    def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
+        """Declare an input of the network."""
+        self._inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        return name
+
+    def constant(self, name: str, array: NDArray[Any]) -> str:
+        """Store `array` in the model."""
+        self._initializers.append(numpy_helper.from_array(array, name))
+        return name
+
+    def scalar(self, name: str, value: float) -> str:
+        """Append a float32 constant as a node: an initializer would be lifted out like a weight."""
+        tensor = numpy_helper.from_array(np.array(value, np.float32), name)
+        self._nodes.append(helper.make_node("Constant", [], [name], name=name, value=tensor))
+        return name
+
+    def normal(self, name: str, shape: Sequence[int], std: float) -> str:
+        """Store normally distributed weights."""
+        return self.constant(name, self._rng.standard_normal(shape, np.float32) * np.float32(std))
+
+    def weight(self, name: str, shape: Sequence[int], fan_in: int, gain: float = math.sqrt(2)) -> str:
+        """Store weights that keep the variance of what flows through; the default gain is He's, for ReLU."""
+        return self.normal(name, shape, gain / math.sqrt(fan_in))
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Append the operator `kind`."""
+        name = f"{kind.lower()}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        return name
+
+    def conv(
+        self,
+        x: str,
+        name: str,
+        channels: tuple[int, int],
+        kernel: int,
+        *,
+        stride: int = 1,
+        group: int = 1,
+        gain: float = math.sqrt(2),
+    ) -> str:
+        """Append a square convolution whose bias holds the folded batch norm, as exporters write it."""
+        c_in, c_out = channels
+        fan_in = c_in // group * kernel * kernel
+        weight = self.weight(f"{name}.weight", (c_out, c_in // group, kernel, kernel), fan_in, gain)
+        bias = self.normal(f"{name}.bias", (c_out,), 0.1)
+        return self.op(
+            "Conv",
+            x,
+            weight,
+            bias,
+            dilations=[1, 1],
+            group=group,
+            kernel_shape=[kernel, kernel],
+            pads=[kernel // 2] * 4,
+            strides=[stride, stride],
+        )
+
+    def gemm(self, x: str, name: str, features: tuple[int, int], gain: float = 1.0) -> str:
+        """Append a fully connected layer; weights are stored output first, as exporters do."""
+        f_in, f_out = features
+        weight = self.weight(f"{name}.weight", (f_out, f_in), f_in, gain)
+        bias = self.normal(f"{name}.bias", (f_out,), 0.1)
+        return self.op("Gemm", x, weight, bias, transB=1)
+
+    def build(self, output: str, shape: Sequence[int]) -> ModelProto:
+        """Close the graph; the value made last is its one output and is renamed to `output`."""
+        self._nodes[-1].output[0] = output
+        outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]
+        graph = helper.make_graph(self._nodes, self._name, self._inputs, outputs, self._initializers)
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(
+            graph, producer_name="mallorn-examples", opset_imports=[opset], ir_version=IR_VERSION
+        )
