@@ -2,6 +2,7 @@
 
 import pytest
 from onnx import ModelProto, TensorProto, ValueInfoProto, checker, shape_inference
+
 from zoo import MODELS
 
 SHAPES = {
