@@ -28,7 +28,7 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 	    'sudo apt-get install -y python3 python3-venv'
 	  version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 	  case $$version in 3.11|3.12|3.13) ;; *) missing "Python 3.11, 3.12 or 3.13 is needed, $(PYTHON) is $$version. Try" \
-	    'sudo apt-get install -y python3.12 python3.12-venv && make setup PYTHON=python3.12' ;; esac
+	    'sudo apt-get install -y python3.11 python3.11-venv && make setup PYTHON=python3.11' ;; esac
 	  $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing "Python's venv module is missing. Install it with" \
 	    "sudo apt-get install -y python$$version-venv"
 	  rm -rf .venv
@@ -59,7 +59,7 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	for stage in $(STAGES); do
 	  if [ -d tests/$$stage ]; then
 	    echo "== tests/$$stage"
-	    $(PYTEST) tests/$$stage $(PYTEST_ARGS)
+	    $(PYTEST) tests/$$stage $(PYTEST_ARGS) || [ $$? -eq 5 ]  # 5: nothing to run here
 	  fi
 	done
 
