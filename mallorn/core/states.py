@@ -1,8 +1,8 @@
 """The states of jobs, tasks and rounds, and which of them are final.
 
-    job:   queued -> importing -> tuning -> finishing -> done
-           any of the first four -> failed | cancelled;  queued..tuning <-> paused;  done -> tuning (more trials)
-    round: queued -> leased -> done;  leased -> queued (lease lost, at most twice) -> poison;  queued|leased -> cancelled
+job:   queued -> importing -> tuning -> finishing -> done
+       any of the first four -> failed | cancelled;  queued..tuning <-> paused;  done -> tuning (more trials)
+round: queued -> leased -> done;  leased -> queued (lease lost, at most twice) -> poison;  queued|leased -> cancelled
 """
 
 from enum import StrEnum

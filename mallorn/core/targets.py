@@ -58,9 +58,13 @@ def parse_target(value: str | dict[str, Any]) -> Target:
     attrs = _attributes(value)
     unknown = sorted(set(attrs) - KNOWN_KEYS)
     if unknown:
-        raise InvalidTarget(f"unknown target key {unknown[0]!r}", hint=f"known keys: {', '.join(sorted(KNOWN_KEYS))}")
+        raise InvalidTarget(
+            f"unknown target key {unknown[0]!r}", hint=f"known keys: {', '.join(sorted(KNOWN_KEYS))}"
+        )
     if not isinstance(attrs.get("kind"), str) and "tag" not in attrs:
-        raise InvalidTarget("a target needs a kind", hint='write {"kind": "llvm", "mcpu": "...", "num-cores": 4}')
+        raise InvalidTarget(
+            "a target needs a kind", hint='write {"kind": "llvm", "mcpu": "...", "num-cores": 4}'
+        )
     if attrs.get("kind") in CPU_KINDS and not _positive_int(attrs.get("num-cores")):
         raise InvalidTarget(
             "a CPU target needs num-cores, a whole number above 0",
@@ -99,7 +103,9 @@ def _legacy_attributes(text: str) -> dict[str, Any]:
             raise InvalidTarget(f"cannot read {flag!r} in target {text!r}", hint="write -name=value, or JSON")
         attrs[name] = int(value) if value.isdigit() else value.split(",") if name == "mattr" else value
     if not flags and kind not in CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}:
-        raise InvalidTarget(f"unknown target {text!r}", hint="use local, a JSON target, or a tag such as nvidia/nvidia-h100")
+        raise InvalidTarget(
+            f"unknown target {text!r}", hint="use local, a JSON target, or a tag such as nvidia/nvidia-h100"
+        )
     return attrs
 
 

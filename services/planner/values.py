@@ -1,0 +1,72 @@
+"""What the planner is told and what it answers: plain values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task as far as the planner needs to know it."""
+
+    id: int
+    index: int
+    name: str
+    weight: int
+    flops: float
+    family: str
+    trials: int  # committed, this job
+    in_flight: int  # candidates of its open rounds
+    blocked: bool  # its workload has an open round, of this job or of another
+    rounds: int  # closed rounds, this job
+    curve_us: tuple[float, ...]  # best latency known after each closed round; warm knowledge comes first
+    failed_rounds: int = 0  # closed rounds since the last valid result
+    retired: str = ""
+
+    @property
+    def best_us(self) -> float | None:
+        return self.curve_us[-1] if self.curve_us else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job's state at the moment of a decision."""
+
+    id: str
+    seed: int
+    policy: str
+    round_size: int
+    trials: int  # the budget
+    tasks: tuple[TaskView, ...]
+    rounds_planned: int  # all rounds ever planned: numbers the next one
+    slots: int  # how many rounds may be open at once
+    seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
+    seconds_per_trial: float | None  # as seen so far
+
+    @property
+    def spent(self) -> int:
+        return sum(task.trials + task.in_flight for task in self.tasks)
+
+    @property
+    def open_rounds(self) -> int:
+        return sum(task.in_flight > 0 for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRound:
+    """One round to open, and why."""
+
+    task_id: int
+    index: int
+    size: int
+    seed: int
+    reason: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The planner's answer: rounds to open, or that tuning is over and why."""
+
+    rounds: tuple[PlannedRound, ...] = ()
+    finished: str = ""  # in words; empty while there is something left to do
+    retired: Mapping[int, str] = field(default_factory=dict)  # tasks that get no more rounds, with the reason
