@@ -36,6 +36,7 @@ class Job(Base):
     name: Mapped[str]
     model_id: Mapped[str]
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
+    context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # all its times compare in it
     trials: Mapped[int]  # the budget, as raised by later resumes
     minutes: Mapped[float | None]
     seed: Mapped[int]
@@ -69,7 +70,7 @@ class Task(Base):
     name: Mapped[str]
     weight: Mapped[int]
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
-    family: Mapped[str]
+    family: Mapped[str] = mapped_column(default="")  # given by the planner's grouping when tuning starts
     known_at_start: Mapped[int] = mapped_column(default=0)  # measurements the dataset had before this job
     retired: Mapped[str] = mapped_column(default="")  # why no more rounds are planned, in words
 
