@@ -89,6 +89,16 @@ class Space(ABC):
     def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
         """Take each choice from one of two parents of the same sketch; of different ones, copy the mother."""
 
+    def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
+        """`mutate` for many parents; spaces that work on arrays do better than one at a time."""
+        return [self.mutate(rng, parent) for parent in parents]
+
+    def cross_all(
+        self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """`cross` for many couples; spaces that work on arrays do better than one at a time."""
+        return [self.cross(rng, mother, father) for mother, father in zip(mothers, fathers, strict=True)]
+
     @abstractmethod
     def defaults(self) -> list[Candidate]:
         """Sane candidates without any search, best guess first; at least one is valid."""

@@ -1,0 +1,162 @@
+"""Decision vectors: everything a Space can do without knowing programs, done on arrays."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.features import FEATURES, describe
+from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
+from workers.search.tiles import Rows, TileRule
+
+
+class ListRule:
+    """What a CATEGORICAL or LOCATION choice may be: one of its values, drawn by weight."""
+
+    width = 1
+
+    def __init__(self, choice: Choice) -> None:
+        self._values = np.array(choice.values, dtype=np.int32)
+        weights = np.array(choice.weights or [1.0] * len(choice.values), dtype=np.float64)
+        self._weights = weights / weights.sum()
+        self._support = self._values[self._weights > 0]
+
+    @property
+    def mutable(self) -> bool:
+        return len(self._support) > 1
+
+    def sample(self, rng: np.random.Generator, count: int) -> Rows:
+        return rng.choice(self._values, size=(count, 1), p=self._weights)
+
+    def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
+        """Another value for each row, all alike in probability, so that rare ones are tried too."""
+        others = self._support != rows
+        pick = np.floor(rng.random(len(rows)) * others.sum(axis=1)).astype(np.int64)
+        chosen: Rows = self._support[(others.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
+        return chosen[:, None]
+
+    def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
+        return np.isin(rows[:, 0], self._values)
+
+
+class SketchRules:
+    """The choices of one sketch and where each lies in the decision vector."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self.rules = [TileRule(c) if c.kind is ChoiceKind.TILE else ListRule(c) for c in sketch.choices]
+        ends = np.cumsum([0, *(rule.width for rule in self.rules)])
+        self.columns = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        self.owner = np.repeat(np.arange(len(self.rules)), [rule.width for rule in self.rules])
+        self.mutable = np.array([i for i, rule in enumerate(self.rules) if rule.mutable], dtype=np.int64)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Rows:
+        drawn = [rule.sample(rng, count) for rule in self.rules]
+        return np.hstack([np.empty((count, 0), dtype=np.int32), *drawn])
+
+    def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
+        """Change one choice of every row; a sketch without freedom comes back as it is."""
+        changed = rows.copy()
+        if not self.mutable.size:
+            return changed
+        chosen = rng.choice(self.mutable, size=len(rows))
+        for index in self.mutable:
+            lines, columns = np.flatnonzero(chosen == index), self.columns[index]
+            changed[lines, columns] = self.rules[index].mutate(rng, rows[lines, columns])
+        return changed
+
+    def cross(self, rng: np.random.Generator, mothers: Rows, fathers: Rows) -> Rows:
+        from_father = rng.random((len(mothers), len(self.rules))) < 0.5
+        return np.where(from_father[:, self.owner], fathers, mothers)
+
+    def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
+        good = np.ones(len(rows), dtype=np.bool_)
+        for rule, columns in zip(self.rules, self.columns, strict=True):
+            good &= rule.well_formed(rows[:, columns])
+        return good
+
+
+class DecisionSpace(Space):
+    """A Space over given sketches; what is valid and what is a sane default is left to the subclass."""
+
+    def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float]) -> None:
+        self._sketches = tuple(sketches)
+        self._descriptors = tuple(descriptors)
+        self._rules = {sketch.key: SketchRules(sketch) for sketch in self._sketches}
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        return self._sketches
+
+    def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        ordinals = rng.permutation(
+            (np.arange(count) + rng.integers(len(self._sketches))) % len(self._sketches)
+        )
+        names = [self._sketches[ordinal].key for ordinal in ordinals]
+        return self._by_sketch(names, lambda rules, lines: rules.sample(rng, len(lines)))
+
+    def mutate(self, rng: np.random.Generator, parent: Candidate) -> Candidate:
+        return self.mutate_all(rng, [parent])[0]
+
+    def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
+        return self.cross_all(rng, [mother], [father])[0]
+
+    def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
+        names = [parent.sketch for parent in parents]
+        return self._by_sketch(names, lambda rules, at: rules.mutate(rng, _rows(rules, parents, at)))
+
+    def cross_all(
+        self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
+    ) -> list[Candidate]:
+        partners = [f if f.sketch == m.sketch else m for m, f in zip(mothers, fathers, strict=True)]
+        names = [mother.sketch for mother in mothers]
+        return self._by_sketch(
+            names, lambda rules, at: rules.cross(rng, _rows(rules, mothers, at), _rows(rules, partners, at))
+        )
+
+    def features(self, candidates: Sequence[Candidate]) -> Matrix:
+        matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
+        places = _places([candidate.sketch for candidate in candidates])
+        for ordinal, sketch in enumerate(self._sketches):
+            if lines := places.get(sketch.key):
+                rows = _rows(self._rules[sketch.key], candidates, lines)
+                matrix[lines] = describe(sketch, ordinal, self._descriptors, rows)
+        return matrix
+
+    def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Whether each candidate names a sketch of this space and obeys all its choices."""
+        answer = [False] * len(candidates)
+        for name, lines in _places([candidate.sketch for candidate in candidates]).items():
+            if rules := self._rules.get(name):
+                fitting = [at for at in lines if len(candidates[at].decisions) == rules.sketch.width]
+                for at, good in zip(
+                    fitting, rules.well_formed(_rows(rules, candidates, fitting)), strict=True
+                ):
+                    answer[at] = bool(good)
+        return answer
+
+    def _by_sketch(
+        self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
+    ) -> list[Candidate]:
+        """Make the rows of each sketch at once, and hand them back in the order asked for."""
+        made: list[Candidate | None] = [None] * len(names)
+        places = _places(names)
+        for sketch in self._sketches:
+            if lines := places.get(sketch.key):
+                rows = make(self._rules[sketch.key], lines).tolist()
+                for at, decisions in zip(lines, rows, strict=True):
+                    made[at] = Candidate(sketch.key, tuple(decisions))
+        return [candidate for candidate in made if candidate is not None]
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        places.setdefault(name, []).append(at)
+    return places
+
+
+def _rows(rules: SketchRules, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
+    rows = np.array([candidates[at].decisions for at in lines], dtype=np.int32)
+    return rows.reshape(len(lines), rules.sketch.width)

@@ -1,0 +1,155 @@
+"""What a cost model sees of a decision vector: the same columns for every workload, and no lowering.
+
+Tiles are right-aligned, so that the last spatial axis (the one that is vectorised) and its innermost factor
+lie in the same columns whatever the rank. Everything is in log2, where products of factors are sums.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from workers.search.space import Choice, ChoiceKind, Matrix, Sketch
+from workers.search.tiles import Rows
+
+DESCRIPTORS, ORDINALS, STRUCTURES = 32, 8, 16
+SPATIAL_AXES, SPATIAL_LEVELS = 6, 5
+REDUCTION_AXES, REDUCTION_LEVELS = 4, 3
+LISTED, LOCATIONS, DERIVED = 8, 4, 25
+
+SHARED = DESCRIPTORS + ORDINALS + STRUCTURES + 1
+TILED = SPATIAL_AXES * SPATIAL_LEVELS + REDUCTION_AXES * REDUCTION_LEVELS
+FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a sketch's decision vector are spatial tiles, reduction tiles, lists and locations."""
+
+    spatial: tuple[slice, ...]
+    reduction: tuple[slice, ...]
+    listed: tuple[tuple[int, Choice], ...]
+    locations: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def layout(sketch: Sketch) -> Layout:
+    """Sort the choices of a sketch; tiles with fewer levels than the deepest are reductions."""
+    deepest = max((c.width for c in sketch.choices if c.kind is ChoiceKind.TILE), default=0)
+    spatial: list[slice] = []
+    reduction: list[slice] = []
+    listed: list[tuple[int, Choice]] = []
+    locations: list[int] = []
+    start = 0
+    for choice in sketch.choices:
+        if choice.kind is ChoiceKind.TILE:
+            group = spatial if choice.width == deepest else reduction
+            group.append(slice(start, start + choice.width))
+        elif choice.kind is ChoiceKind.CATEGORICAL:
+            listed.append((start, choice))
+        else:
+            locations.append(start)
+        start += choice.width
+    return Layout(tuple(spatial), tuple(reduction), tuple(listed), tuple(locations))
+
+
+def describe(sketch: Sketch, ordinal: int, descriptors: Sequence[float], rows: Rows) -> Matrix:
+    """One row of features for each decision vector of a sketch."""
+    where = layout(sketch)
+    logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
+    spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
+    reduction = _levels(logs, where.reduction, REDUCTION_LEVELS)
+    listed = _listed(where, rows)
+    shared = np.tile(_shared(sketch, ordinal, tuple(descriptors)), (len(rows), 1))
+    locations = _pad(rows[:, list(where.locations)].astype(np.float32), LOCATIONS)
+    derived = _derived(spatial, reduction, listed)
+    tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
+    return np.hstack([shared, *tiles, _pad(listed, LISTED), locations, derived])
+
+
+@lru_cache(maxsize=1024)
+def _shared(sketch: Sketch, ordinal: int, descriptors: tuple[float, ...]) -> Matrix:
+    row = np.zeros(SHARED, dtype=np.float32)
+    kept = descriptors[:DESCRIPTORS]
+    row[: len(kept)] = kept
+    row[DESCRIPTORS + min(ordinal, ORDINALS - 1)] = 1
+    structure = ";".join(f"{c.kind}{c.width}" for c in sketch.choices)
+    bucket = hashlib.sha256(structure.encode()).digest()[0] % STRUCTURES
+    row[DESCRIPTORS + ORDINALS + bucket] = 1
+    row[-1] = len(sketch.choices)
+    return row
+
+
+def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
+    """Rows x axes x levels, the innermost level last; levels beyond the fixed number join the outermost."""
+    out = np.zeros((len(logs), len(tiles), levels), dtype=np.float32)
+    for axis, columns in enumerate(tiles):
+        tile = logs[:, columns]
+        kept = min(levels, tile.shape[1])
+        out[:, axis, levels - kept :] = tile[:, tile.shape[1] - kept :]
+        out[:, axis, 0] += tile[:, : tile.shape[1] - kept].sum(axis=1)
+    return out
+
+
+def _listed(where: Layout, rows: Rows) -> Matrix:
+    """What each categorical choice stands for, on a log scale; its index where it has no labels."""
+    out = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
+    for position, (column, choice) in enumerate(where.listed):
+        indices = rows[:, column]
+        values = np.array(choice.labels)[indices] if choice.labels else indices
+        out[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
+    return out
+
+
+def _derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
+    """What decides speed on a CPU: lanes, register tile, footprints by level, parallel extent, unrolling."""
+    space = spatial.sum(axis=1)
+    depth = reduction.sum(axis=1)
+    inner = np.cumsum(space[:, ::-1], axis=1)  # log2 of the points within the 1, 2, ... innermost levels
+    reduce = np.cumsum(depth[:, ::-1], axis=1)
+    lane = spatial[:, -1:, -1:].sum(axis=(1, 2))
+    lane2 = spatial[:, -1:, -2:].sum(axis=(1, 2))
+    unroll = listed.max(axis=1, initial=0)
+    body = inner[:, 0] + reduce[:, 0]
+    columns = [
+        *inner.T,
+        *reduce.T,
+        lane,
+        lane2,
+        inner[:, 0] - lane,  # register rows beside the vectorised axis
+        _power_of_two(lane, 2),
+        _power_of_two(lane, 3),
+        _power_of_two(lane, 4),
+        space[:, 0] + space[:, 1],  # parallel extent, for four levels and for five
+        inner[:, -1] - inner[:, 1],
+        unroll,
+        body,
+        body - unroll,
+        inner[:, 1] + reduce[:, 0],
+        inner[:, 2] + reduce[:, 1],
+        inner[:, 1] - reduce[:, 0],
+        listed.sum(axis=1),
+        np.minimum(body, unroll),
+        (body > unroll).astype(np.float32),
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _power_of_two(lane: Matrix, exponent: int) -> Matrix:
+    """Whether a vector of 2**exponent lanes divides the innermost factor."""
+    divides = np.rint(np.exp2(lane)).astype(np.int64) % (1 << exponent) == 0
+    return np.asarray(divides, dtype=np.float32)
+
+
+def _last_axes(levels: Matrix, axes: int) -> Matrix:
+    out = np.zeros((len(levels), axes, levels.shape[2]), dtype=np.float32)
+    kept = min(axes, levels.shape[1])
+    out[:, axes - kept :] = levels[:, levels.shape[1] - kept :]
+    return out.reshape(len(levels), -1)
+
+
+def _pad(matrix: Matrix, width: int) -> Matrix:
+    kept = matrix[:, :width]
+    return np.pad(kept, ((0, 0), (0, width - kept.shape[1])))
