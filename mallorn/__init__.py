@@ -1,1 +1,9 @@
-"""Mallorn: auto-tuning of tensor programs as a service."""
+"""Mallorn tunes tensor programs for the hardware their users own."""
+
+from mallorn.client import Client
+from mallorn.core.errors import MallornError
+from mallorn.job import Job
+
+__all__ = ["Client", "Job", "MallornError", "__version__"]
+
+__version__ = "0.1.0"

@@ -1,0 +1,144 @@
+"""The Python client of a coordinator."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+import httpx
+
+from mallorn.core.errors import InvalidModel
+from mallorn.core.settings import DEFAULT_URL, settings
+from mallorn.core.targets import LOCAL
+from mallorn.http import Connection
+from mallorn.job import Job
+
+CHUNK_BYTES: Final = 1 << 20
+Progress = Callable[[int, int], None]  # bytes sent, bytes in all
+
+
+class Client:
+    """Talks to one coordinator: `Client().tune("model.onnx", target="local", trials=200).wait()`.
+
+    Without a URL it takes MALLORN_URL, else the embedded stack's address; without a key MALLORN_API_KEY.
+    """
+
+    def __init__(
+        self, url: str | None = None, api_key: str | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        known = settings()
+        if api_key is None and known.api_key is not None:
+            api_key = known.api_key.get_secret_value()
+        self.connection = Connection(url or known.url or DEFAULT_URL, api_key, transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def upload(self, path: str | Path, progress: Progress | None = None) -> dict[str, Any]:
+        """Stream a model file up; the answer's `id` is the SHA-256 of its bytes."""
+        file = Path(path)
+        if not file.is_file():
+            raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
+        size_bytes = file.stat().st_size
+        content = _chunks(file, size_bytes, progress)
+        return dict(self.connection.put("/models", content, size_bytes, name=file.name))
+
+    def tune(
+        self,
+        model: str | Path,
+        target: str | dict[str, Any] = LOCAL,
+        trials: int = 200,
+        minutes: float | None = None,
+        seed: int = 0,
+        name: str | None = None,
+        priority: int = 0,
+        progress: Progress | None = None,
+        **options: Any,
+    ) -> Job:
+        """Upload a model file, or name an uploaded model by its id, and submit a job for it."""
+        model_id = self._model_id(model, progress)
+        body = {
+            "model_id": model_id,
+            "target": target,
+            "trials": trials,
+            "minutes": minutes,
+            "seed": seed,
+            "name": name,
+            "priority": priority,
+            "options": options,
+        }
+        # A key of our own makes a retry by whatever sits between harmless.
+        return Job(self.connection, self.connection.post("/jobs", body, {"Idempotency-Key": uuid4().hex}))
+
+    def _model_id(self, model: str | Path, progress: Progress | None) -> str:
+        if isinstance(model, str) and is_model_id(model):
+            return model
+        return str(self.upload(model, progress)["id"])
+
+    def job(self, job_id: str) -> Job:
+        """A job by its id, or by the first characters of it that no other job shares."""
+        return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
+
+    def jobs(self, state: str | None = None) -> Iterator[Job]:
+        """All jobs, newest first."""
+        return (Job(self.connection, body) for body in self._pages("/jobs", state=state))
+
+    def models(self) -> Iterator[dict[str, Any]]:
+        return self._pages("/models")
+
+    def records(
+        self,
+        job: str | None = None,
+        workload: str | None = None,
+        outcome: str | None = None,
+        limit: int = 200,
+    ) -> Iterator[dict[str, Any]]:
+        """Measurements of the dataset, oldest first; `limit` is the size of a page, not of the whole."""
+        return self._pages("/records", job=job, workload=workload, outcome=outcome, limit=limit)
+
+    def schedules(
+        self, workload: str | None = None, target: str | dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """The best known schedule of each workload and target."""
+        text = json.dumps(target) if isinstance(target, dict) else target
+        return list(self.connection.get("/schedules", workload=workload, target=text)["items"])
+
+    def devices(self) -> list[dict[str, Any]]:
+        return list(self.connection.get("/devices")["items"])
+
+    def workers(self) -> list[dict[str, Any]]:
+        return list(self.connection.get("/workers")["items"])
+
+    def _pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
+        cursor = None
+        while True:
+            page = self.connection.get(path, cursor=cursor, **params)
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+
+def is_model_id(text: str) -> bool:
+    """Whether a text reads as a SHA-256 in hex rather than as a path."""
+    return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+
+
+def _chunks(file: Path, total_bytes: int, progress: Progress | None) -> Iterator[bytes]:
+    sent_bytes = 0
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk
+            sent_bytes += len(chunk)
+            if progress is not None:
+                progress(sent_bytes, total_bytes)

@@ -1,0 +1,117 @@
+"""Commands that read the dataset and the fleet."""
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from mallorn.commands.output import (
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
+from mallorn.core.outcomes import Outcome
+
+SCHEDULE_COLUMNS: Final = {
+    "workload_name": "NAME",
+    "workload": "WORKLOAD",
+    "target": "TARGET",
+    "latency_us": "LATENCY (us)",
+    "low_us": "LOW",
+    "high_us": "HIGH",
+    "job_id": "JOB",
+}
+RECORD_COLUMNS: Final = {
+    "id": "ID",
+    "job_id": "JOB",
+    "workload_name": "TASK",
+    "outcome": "OUTCOME",
+    "latency_us": "LATENCY (us)",
+    "predicted": "PREDICTED",
+    "origin": "ORIGIN",
+    "error": "ERROR",
+}
+DEVICE_COLUMNS: Final = {
+    "name": "DEVICE",
+    "target": "TARGET",
+    "threads": "THREADS",
+    "tvm_version": "TVM",
+    "busy_with": "BUSY WITH",
+    "seen_sec": "SEEN (s ago)",
+}
+WORKER_COLUMNS: Final = {
+    "id": "WORKER",
+    "busy_with": "BUSY WITH",
+    "uptime_sec": "UP (s)",
+    "seen_sec": "SEEN (s ago)",
+}
+
+
+def schedules(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List the best known schedules, or download a job's."""
+    with client(url, api_key) as api:
+        if job is None:
+            rows = api.schedules(workload, target)
+            print_rows(
+                rows,
+                SCHEDULE_COLUMNS,
+                as_json,
+                "no schedules yet; grow some with   mallorn submit model.onnx",
+            )
+            return
+        handle = api.job(job)
+        directory = handle.schedules(out or Path(f"mallorn-{handle.id}"))
+    files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
+    if as_json:
+        print_json({"directory": str(directory), "files": files})
+        return
+    stdout().print(str(directory))
+    print_note(
+        f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
+    )
+
+
+def records(
+    job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List measurements of the dataset, oldest first."""
+    with client(url, api_key) as api:
+        found = api.records(job, workload, outcome, limit=min(limit, 500))
+        rows = list(itertools.islice(found, limit))
+    print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
+
+
+def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
+    """List the devices that measure."""
+    with client(url, api_key) as api:
+        rows = api.devices()
+    print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
+
+
+def workers(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
+    """List the workers that search, build and drive devices."""
+    with client(url, api_key) as api:
+        rows = api.workers()
+    print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")

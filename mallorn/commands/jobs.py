@@ -1,0 +1,159 @@
+"""Commands that submit jobs and look at them."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mallorn.commands.options import parse_options
+from mallorn.commands.output import (
+    JobArgument,
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    duration,
+    latency,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+    table,
+)
+from mallorn.commands.upload import upload_with_bar
+from mallorn.core.states import JobState
+
+JOB_COLUMNS: Final = {
+    "id": "JOB",
+    "name": "NAME",
+    "state": "STATE",
+    "trials": "TRIALS",
+    "latency": "LATENCY",
+    "age": "AGE",
+    "reason": "",
+}
+TASK_COLUMNS: Final = {
+    "index": "ID",
+    "name": "Name",
+    "flops": "FLOP",
+    "weight": "Weight",
+    "gflops": "Speed (GFLOPS)",
+    "latency_us": "Latency (us)",
+    "weighted_latency_us": "Weighted Latency (us)",
+    "trials": "Trials",
+    "state": "State",
+}
+
+
+def submit(
+    model: Annotated[str, typer.Argument(help="An ONNX file, or the id of an uploaded model.")],
+    target: Annotated[
+        str, typer.Option(help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
+    ] = "local",
+    trials: Annotated[int, typer.Option(min=1, help="Candidates to try.")] = 200,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every choice.")] = 0,
+    name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
+    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A job option; repeatable."),
+    ] = None,
+    input_shape: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable.")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Hand in a model to be tuned, and return at once."""
+    options = parse_options(option or [], input_shape or [])
+    with client(url, api_key) as api:
+        model_id = upload_with_bar(api, model)
+        job = api.tune(model_id, target, trials, minutes, seed, name or _stem(model), priority, **options)
+    if as_json:
+        print_json(job.body)
+        return
+    stdout().print(job.id)
+    print_note(f"submitted; follow it with   mallorn watch {job.id}")
+
+
+def _stem(model: str) -> str | None:
+    path = Path(model)
+    return path.stem if path.is_file() else None
+
+
+def jobs(
+    state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List jobs, newest first."""
+    with client(url, api_key) as api:
+        found = [job.body for job, _ in zip(api.jobs(state), range(limit), strict=False)]
+    rows = found if as_json else [_job_row(body) for body in found]
+    empty = f"no {state} jobs" if state else "no jobs yet; hand one in with   mallorn submit model.onnx"
+    print_rows(rows, JOB_COLUMNS, as_json, empty)
+
+
+def _job_row(body: dict[str, Any]) -> dict[str, Any]:
+    progress = body["progress"]
+    return {
+        **body,
+        "trials": f"{progress['trials']}/{body['trials']}",
+        "latency": latency(progress["estimated_us"]),
+        "age": duration(time.time() - body["created_at"]),
+    }
+
+
+def show(
+    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
+    """Show one job: its budget, what was found and what went wrong."""
+    with client(url, api_key) as api:
+        body = api.job(job).body
+    if as_json:
+        print_json(body)
+        return
+    stdout().print(table(_facts(body), {"fact": "JOB", "value": body["id"]}))
+
+
+def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
+    progress, report = body["progress"], body["report"] or {}
+    failures = ", ".join(f"{count} {outcome}" for outcome, count in progress["failures"].items())
+    facts = {
+        "name": body["name"],
+        "state": body["state"],
+        "reason": body["reason"],
+        "model": body["model_id"],
+        "target": body["target"],
+        "trials": f"{progress['trials']} of {body['trials']}",
+        "minutes": body["minutes"],
+        "tasks": f"{progress['tasks_measured']} of {progress['tasks']} measured",
+        "failures": failures or "none",
+        "estimated latency": latency(progress["estimated_us"]) + " (sum over tasks)",
+        **{
+            key.removesuffix("_us"): latency(value)
+            for key, value in report.items()
+            if _is_latency(key, value)
+        },
+    }
+    return [{"fact": key, "value": value} for key, value in facts.items() if value not in (None, "")]
+
+
+def _is_latency(key: str, value: Any) -> bool:
+    return key.endswith("_us") and isinstance(value, int | float)
+
+
+def tasks(
+    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
+    """Print MetaSchedule's table of a job's tasks."""
+    with client(url, api_key) as api:
+        rows = api.job(job).tasks()
+    print_rows(
+        rows, TASK_COLUMNS, as_json, f"no tasks yet, the model is still being imported; mallorn show {job}"
+    )

@@ -1,0 +1,83 @@
+"""The command `mallorn`: which commands there are, and how an error ends one."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from mallorn import __version__
+from mallorn.commands.output import print_error
+from mallorn.core.errors import MallornError
+
+# A command's module is imported when the command runs or help is asked for; it must import nothing heavy.
+COMMANDS: Final[list[tuple[str, str]]] = [
+    ("submit", "mallorn.commands.jobs:submit"),
+    ("jobs", "mallorn.commands.jobs:jobs"),
+    ("show", "mallorn.commands.jobs:show"),
+    ("tasks", "mallorn.commands.jobs:tasks"),
+    ("watch", "mallorn.commands.steer:watch"),
+    ("pause", "mallorn.commands.steer:pause"),
+    ("resume", "mallorn.commands.steer:resume"),
+    ("cancel", "mallorn.commands.steer:cancel"),
+    ("models", "mallorn.commands.models:models"),
+    ("schedules", "mallorn.commands.data:schedules"),
+    ("records", "mallorn.commands.data:records"),
+    ("devices", "mallorn.commands.data:devices"),
+    ("workers", "mallorn.commands.data:workers"),
+]
+
+
+class LazyGroup(TyperGroup):
+    """Loads a command's module on first use, and turns errors into what happened and what to type next."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name, _ in COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        location = dict(COMMANDS).get(cmd_name)
+        return None if location is None else _command(cmd_name, location)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MallornError as error:
+            print_error(error.message, error.hint)
+            raise typer.Exit(1) from None
+        except BrokenPipeError:
+            # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+
+
+def _command(name: str, location: str) -> Any:
+    module, _, attribute = location.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name)(function)
+    return get_command(single)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Make neural networks run faster on the hardware you own.
+
+    On one machine:  mallorn tune model.onnx
+    """

@@ -1,0 +1,42 @@
+"""Reads job options as they are typed."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from mallorn.core.errors import InvalidRequest
+
+
+def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, Any]:
+    """`["search=random", "evaluator.repeat=3"]` as nested options; a value is JSON where it reads as such."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"cannot read the option {pair!r}", hint="--option search=random")
+        _put(options, name.split("."), _value(value))
+    shapes = dict(parse_input_shape(text) for text in input_shapes)
+    return {**options, "input_shapes": shapes} if shapes else options
+
+
+def parse_input_shape(text: str) -> tuple[str, list[int]]:
+    """`x:1,3,224,224` as a name and its dimensions; the name may hold colons itself."""
+    name, colon, dimensions = text.rpartition(":")
+    sizes = dimensions.split(",")
+    if not colon or not name or not all(size.strip().isdigit() for size in sizes):
+        raise InvalidRequest(f"cannot read the input shape {text!r}", hint="--input-shape x:1,3,224,224")
+    return name, [int(size) for size in sizes]
+
+
+def _put(options: dict[str, Any], path: list[str], value: Any) -> None:
+    *parents, last = path
+    for parent in parents:
+        options = options.setdefault(parent, {})
+    options[last] = value
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

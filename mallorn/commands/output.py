@@ -1,0 +1,104 @@
+"""What every command prints with: data on stdout, everything else on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mallorn.client import Client
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its first characters.")]
+
+
+def stdout() -> Console:
+    """A console for data; not kept, so that it follows a redirected sys.stdout."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def stderr() -> Console:
+    """A console for progress and errors."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def client(url: str | None, api_key: str | None) -> Client:
+    return Client(url, api_key)
+
+
+def print_error(message: str, hint: str = "") -> None:
+    """What happened, and the next command to type."""
+    console = stderr()
+    console.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    if hint:
+        console.print(f"[bold]next:[/]  {escape(hint)}", soft_wrap=True)
+
+
+def print_note(text: str) -> None:
+    """A line for the person at the terminal, kept out of the data."""
+    stderr().print(escape(text), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def print_json_line(value: Any) -> None:
+    """One JSON document a line, flushed, for a reader that follows along."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def print_rows(rows: Sequence[dict[str, Any]], columns: dict[str, str], as_json: bool, empty: str) -> None:
+    """Rows as JSON or as a table (`columns`: key -> heading); none at all get words and a next step."""
+    if as_json:
+        print_json(list(rows))
+    elif rows:
+        stdout().print(table(rows, columns))
+    else:
+        print_note(empty)
+
+
+def table(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Table:
+    """A plain table; columns of numbers stand to the right."""
+    rows = list(rows)
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    for key, heading in columns.items():
+        numeric = any(isinstance(row.get(key), int | float) for row in rows)
+        result.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        result.add_row(*(escape(cell(row.get(key))) for key in columns))
+    return result
+
+
+def cell(value: Any) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)
+
+
+def duration(seconds: float) -> str:
+    """`75.2` as `1:15`, from an hour on `1:01:15`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def latency(value_us: float | None) -> str:
+    """Microseconds with a unit that keeps three digits readable."""
+    if value_us is None:
+        return "-"
+    return f"{value_us / 1000:.3f} ms" if value_us >= 1000 else f"{value_us:.1f} us"

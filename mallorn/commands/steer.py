@@ -1,0 +1,87 @@
+"""Commands that follow a job and steer it."""
+
+from typing import Annotated
+
+import typer
+
+from mallorn.commands.output import (
+    JobArgument,
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    print_json,
+    print_json_line,
+    print_note,
+    stderr,
+)
+from mallorn.commands.progress import follow
+from mallorn.job import Job
+
+
+def watch(
+    job: JobArgument,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the table of tasks.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Follow a job to its end; leaving does not stop it."""
+    with client(url, api_key) as api:
+        handle = api.job(job)
+        try:
+            _follow(handle, verbose, as_json)
+        except KeyboardInterrupt:
+            print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}")
+            raise typer.Exit(130) from None
+        handle.refresh()
+        handle.raise_for_state()
+
+
+def _follow(job: Job, verbose: bool, as_json: bool) -> None:
+    if not as_json:
+        follow(job, stderr(), verbose)
+        return
+    for event in job.events():
+        print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
+
+
+def pause(
+    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
+    """Let a job's rounds in flight end and plan no more."""
+    with client(url, api_key) as api:
+        handle = api.job(job)
+        handle.pause()
+    _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}")
+
+
+def resume(
+    job: JobArgument,
+    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Go on where a job stopped; nothing is measured again."""
+    with client(url, api_key) as api:
+        handle = api.job(job)
+        handle.resume(trials)
+    _report(handle, as_json, f"going on; follow it with   mallorn watch {handle.id}")
+
+
+def cancel(
+    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
+    """End a job now; its measurements stay in the dataset."""
+    with client(url, api_key) as api:
+        handle = api.job(job)
+        handle.cancel()
+    _report(handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}")
+
+
+def _report(job: Job, as_json: bool, note: str) -> None:
+    if as_json:
+        print_json(job.body)
+    else:
+        print_note(note)

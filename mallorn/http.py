@@ -1,0 +1,115 @@
+"""Speaks HTTP with a coordinator and turns its answers, and its silence, into errors with a next step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx
+
+from mallorn.core import errors
+from mallorn.core.errors import MallornError, Unavailable
+
+API: Final = "/api/v1"
+TIMEOUT_SEC: Final = 30.0
+_BY_NAME: Final[dict[str, type[MallornError]]] = {
+    name: value
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, MallornError)
+}
+_BY_STATUS: Final[dict[int, type[MallornError]]] = {
+    401: errors.Unauthorized,
+    403: errors.Unauthorized,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    422: errors.InvalidRequest,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+    507: errors.StorageFull,
+}
+
+
+class Connection:
+    """One coordinator and the key presented to it."""
+
+    def __init__(
+        self, url: str, api_key: str | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._http = httpx.Client(
+            base_url=self.url, headers=headers, timeout=TIMEOUT_SEC, transport=transport
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON under a path of the API; parameters that are None are left out."""
+        return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
+
+    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+        return self._json("POST", path, json=body, headers=headers)
+
+    def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: Any) -> Any:
+        # With a length the coordinator refuses what is too large before the first byte of it.
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
+        return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
+
+    @contextmanager
+    def stream(
+        self, path: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+    ) -> Iterator[httpx.Response]:
+        """An answer that is read piece by piece."""
+        with (
+            self._explained(),
+            self._http.stream("GET", API + path, params=params, headers=headers) as response,
+        ):
+            if response.is_error:
+                response.read()
+                raise error_from(response)
+            yield response
+
+    def _json(self, method: str, path: str, **kwargs: Any) -> Any:
+        with self._explained():
+            response = self._http.request(method, API + path, **kwargs)
+        if response.is_error:
+            raise error_from(response)
+        try:
+            return response.json()
+        except ValueError:
+            raise Unavailable(
+                f"{self.url} does not answer like a Mallorn coordinator", hint="check --url or MALLORN_URL"
+            ) from None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ConnectError:
+            raise Unavailable(
+                f"no coordinator answers at {self.url}", hint="mallorn up   (or set --url / MALLORN_URL)"
+            ) from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise errors.InvalidRequest(
+                f"{self.url!r} is not a URL: {error}", hint="--url http://127.0.0.1:8000"
+            ) from None
+        except httpx.TransportError as error:
+            raise Unavailable(
+                f"the connection to {self.url} broke: {error or type(error).__name__}",
+                hint=f"curl {self.url}/readyz",
+            ) from None
+
+
+def error_from(response: httpx.Response) -> MallornError:
+    """The coordinator's error as the exception of the same name."""
+    fallback = _BY_STATUS.get(response.status_code, MallornError)
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or "detail" not in body:
+        return fallback(f"HTTP {response.status_code} from {response.url}")
+    kind = _BY_NAME.get(str(body.get("error")), fallback)
+    return kind(str(body["detail"]), hint=str(body.get("hint") or ""))

@@ -1,0 +1,141 @@
+"""A handle on one job of a coordinator."""
+
+import io
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
+from mallorn.core.states import JobState
+from mallorn.http import Connection
+from mallorn.sse import parse_events
+
+POLL_SEC: Final = 0.5
+RECONNECT_SEC: Final = 1.0
+RECONNECTS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a job; `id` counts up without gaps."""
+
+    id: int
+    kind: str
+    payload: dict[str, Any]
+
+
+class JobFailed(MallornError):
+    """The job ended without a result."""
+
+
+class Job:
+    """One submitted job. `body` is its last known state as the API gives it; `refresh` asks again."""
+
+    def __init__(self, connection: Connection, body: dict[str, Any]) -> None:
+        self._connection = connection
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.body['state']}>"
+
+    @property
+    def id(self) -> str:
+        return str(self.body["id"])
+
+    @property
+    def state(self) -> JobState:
+        """The state now."""
+        return JobState(self.refresh()["state"])
+
+    def refresh(self) -> dict[str, Any]:
+        """Ask the coordinator and return the whole job."""
+        self.body = self._connection.get(f"/jobs/{self.id}")
+        return self.body
+
+    def progress(self) -> dict[str, Any]:
+        """Trials spent, failures by outcome and the best latency so far, now."""
+        return dict(self.refresh()["progress"])
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """MetaSchedule's table: one row a task."""
+        return list(self._connection.get(f"/jobs/{self.id}/tasks")["items"])
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """What was planned, why, and what became of it."""
+        return list(self._connection.get(f"/jobs/{self.id}/rounds")["items"])
+
+    def wait(self, timeout_sec: float | None = None) -> dict[str, Any]:
+        """The job, once it is done. Raises JobFailed if it failed or was cancelled, TimeoutError if late."""
+        deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
+        while not self.state.final:
+            if deadline_sec is not None and time.monotonic() > deadline_sec:
+                raise TimeoutError(f"job {self.id} is still {self.body['state']} after {timeout_sec} s")
+            time.sleep(POLL_SEC)
+        self.raise_for_state()
+        return self.body
+
+    def raise_for_state(self) -> None:
+        """Raise JobFailed if the last known state is failed or cancelled."""
+        if self.body["state"] in (JobState.FAILED, JobState.CANCELLED):
+            raise JobFailed(
+                f"job {self.id} {self.body['state']}: {self.body['reason'] or 'no reason was recorded'}",
+                hint=f"mallorn show {self.id}",
+            )
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """Every event, from the one after `after` to the job's last, across dropped connections."""
+        failures = 0
+        while True:
+            try:
+                for event in self._stream(after):
+                    after, failures = event.id, 0
+                    yield event
+                # A coordinator that shuts down ends its streams as cleanly as a job does.
+                if self.state.final:
+                    return
+            except Unavailable:
+                failures += 1
+                if failures > RECONNECTS:
+                    raise
+                time.sleep(RECONNECT_SEC)
+
+    def _stream(self, after: int) -> Iterator[Event]:
+        path = f"/jobs/{self.id}/events"
+        with self._connection.stream(path, headers={"Last-Event-ID": str(after)}) as response:
+            yield from (Event(*fields) for fields in parse_events(response.iter_lines()))
+
+    def cancel(self) -> dict[str, Any]:
+        return self._act("cancel")
+
+    def pause(self) -> dict[str, Any]:
+        return self._act("pause")
+
+    def resume(self, trials: int = 0) -> dict[str, Any]:
+        """Go on where the job stopped, with so many trials more; nothing is measured again."""
+        return self._act("resume", {"trials": trials})
+
+    def schedules(self, directory: str | Path) -> Path:
+        """Download the exported logs into a directory; stock TVM loads it as `JSONDatabase(work_dir=...)`."""
+        with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
+            content = response.read()
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        unzip(content, target)
+        return target
+
+    def _act(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        self.body = self._connection.post(f"/jobs/{self.id}/{verb}", body)
+        return self.body
+
+
+def unzip(content: bytes, directory: Path) -> None:
+    """Unpack an archive, unless one of its members would land outside the directory."""
+    root = directory.resolve()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name in archive.namelist():
+            if not (root / name).resolve().is_relative_to(root):
+                raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
+        archive.extractall(root)
