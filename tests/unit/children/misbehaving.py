@@ -1,0 +1,87 @@
+"""A child for tests: it answers, fails, crashes and hangs on request."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+from mallorn.core.errors import InvalidModel
+from workers.children.serve import serve
+
+
+def echo(value: object) -> object:
+    return value
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def size(text: str) -> int:
+    return len(text)
+
+
+def environment(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def fail(message: str) -> None:
+    raise KeyError(message)
+
+
+def refuse() -> None:
+    raise InvalidModel("no such operator", hint="use another")
+
+
+def segfault() -> None:
+    print("last words", flush=True)
+    ctypes.string_at(0)
+
+
+def leave(code: int) -> None:
+    os._exit(code)
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def wait(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def allocate(length: int) -> int:
+    return len(bytearray(length))
+
+
+def chatter(length: int) -> None:
+    sys.stdout.write("x" * length)
+    sys.stdout.flush()
+    subprocess.run(["echo", "from a grandchild"], check=True)
+
+
+def unprintable() -> object:
+    return object()
+
+
+METHODS = (
+    allocate,
+    chatter,
+    echo,
+    environment,
+    fail,
+    leave,
+    loop,
+    pid,
+    refuse,
+    segfault,
+    size,
+    unprintable,
+    wait,
+)
+
+if __name__ == "__main__":
+    serve({method.__name__: method for method in METHODS})

@@ -1,0 +1,200 @@
+"""A killable helper process, as its parent sees it."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from workers.children.channel import Channel, ChannelClosed
+from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
+from workers.children.log import ChildLog
+from workers.children.starter import start_process
+
+START_TIMEOUT_SEC = 120.0
+
+
+class Child:
+    """Runs `module` in a process of its own, in its own process group, and calls the methods it serves.
+
+    It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
+    One call at a time; not for use by several threads at once. A call's time begins when it is ready.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        memory_bytes: int | None = None,
+        max_calls: int | None = None,
+        name: str = "",
+    ) -> None:
+        self.name = name or module
+        self._module = module
+        self._env = dict(env or {})
+        self._memory_bytes = memory_bytes
+        self._max_calls = max_calls
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._log: ChildLog | None = None
+        self._reply: dict[str, Any] | None = None
+        self._started_sec = 0.0
+        self._calls = 0
+        self._busy = False
+        self.ready = False
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+        """The result of a method.
+
+        Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that the method raised.
+        """
+        self.send(method, **params)
+        return self.receive(timeout_sec)
+
+    def send(self, method: str, /, **params: Any) -> None:
+        """Begin a call without waiting; `receive` ends it."""
+        if self._busy:  # an abandoned call: its late answer must not be taken for ours
+            self.kill()
+        self.start()
+        self._calls += 1
+        self._busy = True
+        self._open_channel.put({"method": method, "params": params})
+
+    def receive(self, timeout_sec: float) -> Any:
+        """The result of the call that was sent; the process is killed when it takes longer."""
+        deadline_sec = time.monotonic() + timeout_sec
+        while not self.poll():
+            if not self.ready:
+                deadline_sec = time.monotonic() + timeout_sec
+            left_sec = (
+                deadline_sec if self.ready else self._started_sec + START_TIMEOUT_SEC
+            ) - time.monotonic()
+            if left_sec <= 0:
+                raise self.expire(timeout_sec)
+            self._open_channel.wait(left_sec)
+        return self.result()
+
+    def poll(self) -> bool:
+        """Move bytes without waiting; True when the call has its answer.
+
+        Raises ChildCrashed when the process died.
+        """
+        while self._reply is None:
+            try:
+                message = self._open_channel.pump()
+            except ChannelClosed:
+                raise self._crash() from None
+            if message is None:
+                return False
+            if "ready" in message:
+                self.ready = True
+            else:
+                self._reply = message
+        return True
+
+    def result(self) -> Any:
+        """What the finished call returned, or raise what it raised."""
+        reply, self._reply = self._reply, None
+        if reply is None:
+            raise RuntimeError("no answer yet: poll() first")
+        self._busy = False
+        self._tidy()
+        if "error" in reply:
+            raise unpack_error(reply["error"])
+        return reply["result"]
+
+    def expire(self, timeout_sec: float) -> ChildTimeout:
+        """Kill the process for taking too long; the error to raise."""
+        waited = f"took longer than {timeout_sec:g} s" if self.ready else "did not start"
+        self.kill()
+        return ChildTimeout(f"{self.name} {waited}")
+
+    def fileno(self) -> int:
+        """Where to wait for progress, with `events` for `select.poll`."""
+        return self._open_channel.fileno()
+
+    @property
+    def events(self) -> int:
+        return self._open_channel.events
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def suspend(self) -> None:
+        """Stop the process and all it started, until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended process go on."""
+        self._signal(signal.SIGCONT)
+
+    def start(self) -> None:
+        """Start the process if it does not run; returns before it is ready."""
+        if self.alive:
+            return
+        self.kill()
+        ours, theirs = socket.socketpair()
+        self._log = ChildLog()
+        with theirs:
+            self._process = start_process(
+                self._module, theirs.fileno(), self._log, self._env, self._memory_bytes
+            )
+        self._channel = Channel(ours)
+        self._started_sec, self._calls, self.ready = time.monotonic(), 0, False
+
+    def kill(self) -> None:
+        """End the process, all it started, and the call in progress."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+        for resource in (self._channel, self._log):
+            if resource is not None:
+                resource.close()
+        self._process = self._channel = self._log = self._reply = None
+        self._busy = self.ready = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def _open_channel(self) -> Channel:
+        if self._channel is None:
+            raise ChildCrashed(f"{self.name} is not running")
+        return self._channel
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            # Signalled even when its leader is dead: a compiler that it started may still run.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _crash(self) -> ChildCrashed:
+        how = "closed its connection"
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(timeout=5)
+                how = f"died of {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        tail = self._log.tail() if self._log is not None else ""
+        self.kill()
+        return ChildCrashed(f"{self.name} {how}" + (f"\n{tail}" if tail else ""))
+
+    def _tidy(self) -> None:
+        if self._max_calls is not None and self._calls >= self._max_calls:
+            self.kill()
+        elif self._log is not None:
+            self._log.trim()

@@ -1,0 +1,51 @@
+"""How a call into a child process can end badly, and the way of errors across the process border."""
+
+from typing import Any
+
+from mallorn.core import errors
+from mallorn.core.errors import MallornError
+
+MESSAGE_LIMIT = 4000
+
+
+class ChildError(MallornError):
+    """A helper process did not answer as it should."""
+
+
+class ChildTimeout(ChildError):
+    """A helper process took too long and was killed."""
+
+
+class ChildCrashed(ChildError):
+    """A helper process died in the middle of a call."""
+
+
+class ChildFailed(ChildError):
+    """A helper process raised an exception; `kind` is the name of its class."""
+
+    def __init__(self, kind: str, message: str, *, hint: str = "") -> None:
+        self.kind = kind
+        super().__init__(f"{kind}: {message}" if message else kind, hint=hint)
+
+
+def pack_error(error: Exception) -> dict[str, str]:
+    """The fields of an exception that cross the process border."""
+    if isinstance(error, ChildFailed):
+        return {
+            "kind": error.kind,
+            "message": error.message.removeprefix(f"{error.kind}: "),
+            "hint": error.hint,
+        }
+    if isinstance(error, MallornError):
+        return {"kind": error.code, "message": error.message, "hint": error.hint}
+    # TVM appends long native backtraces: the head says what went wrong.
+    return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
+
+
+def unpack_error(fields: dict[str, Any]) -> MallornError:
+    """The error to raise in the parent: the class of mallorn.core.errors it was, else ChildFailed."""
+    kind, message, hint = str(fields["kind"]), str(fields["message"]), str(fields["hint"])
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, MallornError):
+        return known(message, hint=hint)
+    return ChildFailed(kind, message, hint=hint)
