@@ -7,7 +7,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 
-class now(FunctionElement[float]):  # noqa: N801 - reads like the SQL function it is
+class now(FunctionElement[float]):
     """Seconds since the epoch, read when the statement runs (not when the transaction began)."""
 
     type = Float(53)

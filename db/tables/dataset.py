@@ -71,6 +71,7 @@ class Measurement(Base):
         UniqueConstraint("round_id", "slot", "kind"),
         Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
         Index("ix_measurements_job", "job_id", "id"),
+        Index("ix_measurements_outcome", "job_id", "kind", "outcome"),
     )
 
     id: Mapped[IdPk]

@@ -51,8 +51,10 @@ class Job(Base):
     idempotency_key: Mapped[str | None]
     request_hash: Mapped[str | None]
     event_count: Mapped[int] = mapped_column(default=0)  # the last event's seq; its row lock orders events
-    attempts: Mapped[int] = mapped_column(default=0)  # of the stage it is in (import or finish), fences both
-    stage_lease_until: Mapped[float | None]  # of the worker that imports or finishes it
+    attempts: Mapped[int] = mapped_column(default=0)  # fencing token of import and finish; only ever grows
+    stage_worker: Mapped[str | None]  # who imports or finishes it
+    stage_lease_until: Mapped[float | None]  # and for how long it is theirs
+    stage_losses: Mapped[int] = mapped_column(default=0)  # leases that ran out in this stage; 3 fail the job
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
@@ -62,7 +64,11 @@ class Task(Base):
     """A workload inside a job, with how often the model calls it."""
 
     __tablename__ = "tasks"
-    __table_args__ = (UniqueConstraint("job_id", "index"), Index("ix_tasks_workload", "workload_id"))
+    __table_args__ = (
+        UniqueConstraint("job_id", "index"),
+        Index("ix_tasks_workload", "workload_id"),
+        Index("ix_tasks_family", "family", "workload_id"),
+    )
 
     id: Mapped[IdPk]
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))

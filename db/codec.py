@@ -1,0 +1,63 @@
+"""Compact bytes for what a measurement stores most of: decisions, run times, and texts."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from sys import byteorder
+
+import zstandard
+
+_LEVEL = 9
+_MAX_TEXT_BYTES = 1 << 30
+
+
+def pack_decisions(decisions: Iterable[int]) -> bytes:
+    """Integers as zigzag varints: one byte for -64..63, which is most of them."""
+    packed = bytearray()
+    for value in decisions:
+        rest = value << 1 if value >= 0 else (-value << 1) - 1
+        while rest > 0x7F:
+            packed.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        packed.append(rest)
+    return bytes(packed)
+
+
+def unpack_decisions(packed: bytes) -> tuple[int, ...]:
+    """What pack_decisions packed; raises ValueError on torn bytes."""
+    values: list[int] = []
+    value = shift = 0
+    for byte in packed:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            values.append(-(value >> 1) - 1 if value & 1 else value >> 1)
+            value = shift = 0
+    if shift:
+        raise ValueError("decisions end in the middle of a number")
+    return tuple(values)
+
+
+def pack_times(times_us: Sequence[float]) -> bytes:
+    """Run times as little-endian float32: seven digits, more than any clock here has."""
+    values = array("f", times_us)
+    if byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def unpack_times(packed: bytes) -> tuple[float, ...]:
+    """What pack_times packed."""
+    values = array("f", packed)
+    if byteorder == "big":
+        values.byteswap()
+    return tuple(values)
+
+
+def pack_text(text: str) -> bytes:
+    """Text as a zstd frame."""
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(text.encode())
+
+
+def unpack_text(packed: bytes) -> str:
+    """What pack_text packed."""
+    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_TEXT_BYTES).decode()

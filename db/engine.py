@@ -1,0 +1,69 @@
+"""Engines for both databases, set up so that they behave alike.
+
+SQLite: WAL, so that readers never wait; a write transaction takes the write lock when it begins (BEGIN
+IMMEDIATE), so it waits its turn instead of failing half-way. `synchronous=NORMAL`: what is committed lies in
+the operating system's cache and survives kill -9 of any process; only a power cut may cost the last moments.
+Python's sqlite3 opens transactions in its own way; we switch that off and send BEGIN ourselves, which works
+alike on Python 3.11 to 3.13.
+
+"database is locked": SQLite itself waits BUSY_TIMEOUT_MS for the write lock, and nothing else waits or
+retries. Transactions here take milliseconds, so running out of it means something is stuck: the caller gets
+Unavailable with nothing written.
+"""
+
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import URL, Connection, Engine, event, make_url
+
+from mallorn.core.errors import InvalidRequest
+
+BUSY_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_SEC = 10
+WRITE = "mallorn_write"  # execution option of a connection whose transactions write
+
+
+def parse_url(url: str) -> URL:
+    """The URL with its driver spelled out; InvalidRequest unless it is SQLite in a file or Postgres."""
+    parsed = make_url(url)
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise InvalidRequest(
+            f"cannot use the database {backend!r}", hint="use sqlite:///FILE or postgresql://..."
+        )
+    if parsed.database in (None, "", ":memory:"):
+        raise InvalidRequest("SQLite needs a file", hint="write sqlite:////path/to/mallorn.db")
+    return parsed
+
+
+def create_engine(url: str, *, foreign_keys: bool = True) -> Engine:
+    """An engine that connects on first use. Create it in the process that uses it, after any fork."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "postgresql":
+        return sqlalchemy.create_engine(
+            parsed,
+            pool_pre_ping=True,
+            pool_recycle=1800,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_SEC, "application_name": "mallorn"},
+        )
+    engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    _prepare_sqlite(engine, foreign_keys=foreign_keys)
+    return engine
+
+
+def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        write = bool(connection.get_execution_options().get(WRITE))
+        connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,59 @@
+"""Turns what a driver reports into the errors that callers know what to do about."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from mallorn.core.errors import MallornError, StorageFull, Unavailable
+
+# SHMSIZE: the WAL index could not grow, which is how a full disk shows on the first read.
+_SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
+_SQLITE_AWAY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
+_POSTGRES_FULL = "53100"
+# Connection lost, too many connections, shut down, and the two that say "run the transaction again".
+_POSTGRES_AWAY = ("08", "53300", "57P", "40001", "40P01")
+_CHECK = "check MALLORN_DATABASE_URL and that the database runs"
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise StorageFull for a full disk, Unavailable for a database that does not answer or is too busy."""
+    try:
+        yield
+    except DBAPIError as error:
+        known = _known(error.orig, invalidated=error.connection_invalidated)
+        if known is None:
+            raise
+        raise known from error
+    except PoolTimeout as error:
+        raise Unavailable("all database connections of this process are in use") from error
+
+
+def _known(original: BaseException | None, *, invalidated: bool) -> MallornError | None:
+    if isinstance(original, sqlite3.Error):
+        return _known_sqlite(original)
+    if isinstance(original, psycopg.Error):
+        return _known_postgres(original, invalidated=invalidated)
+    return None
+
+
+def _known_sqlite(error: sqlite3.Error) -> MallornError | None:
+    name = getattr(error, "sqlite_errorname", "")
+    if name in _SQLITE_FULL:
+        return StorageFull()
+    if name.startswith(_SQLITE_AWAY):
+        return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
+    return None
+
+
+def _known_postgres(error: psycopg.Error, *, invalidated: bool) -> MallornError | None:
+    if error.sqlstate == _POSTGRES_FULL:
+        return StorageFull("the database server's disk is full; free some room there, then resume")
+    unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    if invalidated or unreachable or (error.sqlstate or "").startswith(_POSTGRES_AWAY):
+        return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
+    return None

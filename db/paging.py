@@ -1,0 +1,54 @@
+"""Pages of a long list, and the opaque text that asks for the next one."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from mallorn.core.errors import InvalidRequest
+
+Item = TypeVar("Item")
+MAX_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """Some items, and the cursor of those that follow; None: these were the last."""
+
+    items: list[Item]
+    cursor: str | None
+
+
+def encode_cursor(*position: str | float) -> str:
+    """The sort key of a page's last item, as text for a URL."""
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *types: type) -> list[Any]:
+    """What encode_cursor encoded; raises InvalidRequest for anything else."""
+    try:
+        position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except ValueError:
+        position = None
+    if not isinstance(position, list) or [type(part) for part in position] != list(types):
+        raise InvalidRequest(
+            "this cursor is not one of ours", hint="leave it out to start from the first page"
+        )
+    return position
+
+
+def page(
+    found: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]
+) -> Page[Item]:
+    """A page from `limit + 1` rows asked for: the extra one only tells whether more follow."""
+    items = list(found[:limit])
+    more = len(found) > limit
+    return Page(items, encode_cursor(*position(items[-1])) if more else None)
+
+
+def check_limit(limit: int) -> int:
+    """The limit, if it is a sensible page size."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidRequest(f"limit must be between 1 and {MAX_LIMIT}")
+    return limit

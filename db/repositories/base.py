@@ -1,0 +1,53 @@
+"""What the repositories share: the session, upserts for both databases, and the lock on a job."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, CursorResult, Executable, Select, select, true
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from db.clock import now
+from db.tables import Base, Job
+
+LEASE_FREE = 0.0
+
+
+class Repository:
+    """Queries over one session; the caller commits."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def insert(self, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
+        """An INSERT with the ON CONFLICT clauses that both databases know."""
+        if self.session.get_bind().dialect.name == "postgresql":
+            return postgresql.insert(table)
+        return sqlite.insert(table)
+
+    def changed(self, statement: Executable) -> int:
+        """Run an UPDATE or DELETE and say how many rows it touched."""
+        result = self.session.execute(statement)
+        assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
+        return result.rowcount
+
+    def lock_jobs(self, ids: Select[tuple[str]]) -> None:
+        """Hold these jobs' rows until the transaction ends; SQLite holds the whole database anyway."""
+        rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
+        self.session.execute(rows.with_for_update(key_share=True)).all()
+
+    def lock_job(self, job_id: str) -> None:
+        """Hold one job's row until the transaction ends."""
+        self.session.execute(select(Job.id).where(Job.id == job_id).with_for_update(key_share=True)).all()
+
+
+def until(seconds: float) -> ColumnElement[float]:
+    """A moment from now by the database's clock."""
+    return now() + seconds
+
+
+def owned(owner: str | None) -> ColumnElement[bool]:
+    """Restricts a query that reads or joins jobs to one owner's."""
+    return true() if owner is None else Job.owner == owner
+
+
+Values = dict[str, Any]

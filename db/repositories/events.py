@@ -1,0 +1,31 @@
+"""Events of a job, numbered in commit order."""
+
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from db.repositories.base import Repository
+from db.tables import Event, Job
+from mallorn.core.errors import NotFound
+
+
+class Events(Repository):
+    """What happened to a job.
+
+    A number is drawn from the job's row, whose lock is held until the transaction ends: whoever sees
+    event n sees all before it, so a reader that resumes after n skips nothing.
+    """
+
+    def append(self, job_id: str, kind: str, payload: dict[str, Any]) -> int:
+        """Write the job's next event and return its number; raises NotFound."""
+        drawn = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
+        seq: int | None = self.session.scalar(drawn.returning(Job.event_count))
+        if seq is None:
+            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+        self.session.execute(insert(Event).values(job_id=job_id, seq=seq, kind=kind, payload=payload))
+        return seq
+
+    def after(self, job_id: str, seq: int, limit: int = 100) -> list[Event]:
+        """The events that follow number `seq`, in order; `seq` 0 starts from the first."""
+        query = select(Event).where(Event.job_id == job_id, Event.seq > seq).order_by(Event.seq).limit(limit)
+        return list(self.session.scalars(query))

@@ -1,0 +1,150 @@
+"""Jobs: creating, finding, and moving them between states."""
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import case, func, select, tuple_, update
+
+from db.clock import now
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository, owned
+from db.tables import Job
+from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.states import JobState
+
+PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
+ACTIVE = (*PAUSABLE, JobState.FINISHING)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a job is created from. Equal `request_hash` marks a repeat of the same request."""
+
+    owner: str
+    name: str
+    model_id: str
+    target_id: int
+    trials: int
+    minutes: float | None
+    seed: int
+    options: dict[str, Any]
+    priority: int = 0
+    idempotency_key: str | None = None
+    request_hash: str | None = None
+
+
+class Jobs(Repository):
+    """Jobs of all owners."""
+
+    def create(self, new: NewJob) -> tuple[Job, bool]:
+        """The job and whether it is new: the same idempotency key and request find the first job again.
+
+        Raises Conflict when the key was used for another request.
+        """
+        values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, **asdict(new)}
+        once = (
+            self.insert(Job)
+            .values(values)
+            .on_conflict_do_nothing(index_elements=["owner", "idempotency_key"])
+        )
+        job_id = self.session.scalar(once.returning(Job.id))
+        if job_id is not None:
+            return self.get(job_id, new.owner), True
+        return self._repeated(new), False
+
+    def _repeated(self, new: NewJob) -> Job:
+        same_key = select(Job).where(Job.owner == new.owner, Job.idempotency_key == new.idempotency_key)
+        job = self.session.scalars(same_key).one()
+        if job.request_hash != new.request_hash:
+            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, which asks for something else")
+        return job
+
+    def get(self, job_id: str, owner: str | None) -> Job:
+        """Raises NotFound, also for another owner's job."""
+        job = self.session.scalars(select(Job).where(Job.id == job_id, owned(owner))).one_or_none()
+        if job is None:
+            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+        return job
+
+    def list(
+        self, owner: str | None, state: JobState | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Page[Job]:
+        """Newest first."""
+        query = select(Job).where(owned(owner)).order_by(Job.created_at.desc(), Job.id.desc())
+        if state is not None:
+            query = query.where(Job.state == state)
+        if cursor is not None:
+            query = query.where(tuple_(Job.created_at, Job.id) < tuple_(*decode_cursor(cursor, float, str)))
+        found = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
+        return page(found, limit, lambda job: (job.created_at, job.id))
+
+    def active(self) -> Sequence[Job]:
+        """Jobs that someone should be working on, the most urgent first."""
+        query = select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.priority.desc(), Job.created_at, Job.id)
+        return self.session.scalars(query).all()
+
+    def move(
+        self,
+        job_id: str,
+        from_states: Collection[JobState],
+        to_state: JobState,
+        reason: str = "",
+        *,
+        attempt: int | None = None,
+    ) -> bool:
+        """Change the state if it is one of `from_states` and the stage's token, if given, still this one."""
+        values: dict[str, Any] = {
+            "state": to_state,
+            "reason": reason,
+            "stage_worker": None,
+            "stage_lease_until": None,
+            "stage_losses": 0,
+            "finished_at": now() if to_state.final else None,
+        }
+        if to_state is not JobState.QUEUED:
+            values["started_at"] = func.coalesce(Job.started_at, now())
+        mine = Job.id == job_id, Job.state.in_(from_states)
+        fence = () if attempt is None else (Job.attempts == attempt,)
+        return self.changed(update(Job).where(*mine, *fence).values(values)) == 1
+
+    def pause(self, job_id: str, owner: str | None, reason: str = "paused by its owner") -> Job:
+        """Stop planning for a job. Raises NotFound; Conflict when it is in no state to be paused."""
+        return self._act(job_id, owner, PAUSABLE, JobState.PAUSED, reason, resume_state=Job.state)
+
+    def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
+        """End a job. Raises NotFound; Conflict when it has ended already."""
+        return self._act(job_id, owner, (*ACTIVE, JobState.PAUSED), JobState.CANCELLED, reason)
+
+    def resume(self, job_id: str, owner: str | None, more_trials: int = 0) -> Job:
+        """Go on with a paused job, or with a finished one given more trials. Raises NotFound, Conflict."""
+        states = [JobState.PAUSED, *([JobState.DONE] if more_trials > 0 else [])]
+        back = case((Job.state == JobState.PAUSED, Job.resume_state), else_=JobState.TUNING)
+        changes = {"resume_state": None, "trials": Job.trials + more_trials, "finished_at": None}
+        return self._act(job_id, owner, states, back, "", **changes)
+
+    def _act(
+        self,
+        job_id: str,
+        owner: str | None,
+        states: Collection[JobState],
+        to: Any,
+        reason: str,
+        **changes: Any,
+    ) -> Job:
+        job = self.get(job_id, owner)
+        changes |= {"state": to, "reason": reason, "stage_worker": None, "stage_lease_until": None}
+        if to is JobState.CANCELLED:
+            changes["finished_at"] = now()
+        if not self.changed(update(Job).where(Job.id == job_id, Job.state.in_(states)).values(changes)):
+            raise Conflict(f"job {job_id} is {job.state}", hint=f"mallorn show {job_id}")
+        return self.get(job_id, owner)
+
+    def say(self, job_id: str, reason: str) -> None:
+        """Tell in words what a job waits for."""
+        self.changed(update(Job).where(Job.id == job_id, Job.reason != reason).values(reason=reason))
+
+    def record(self, job_id: str, **report: Any) -> None:
+        """Store what a stage found out: `graph=` of the import, `report=` and `export_uri=` of the finish."""
+        self.changed(update(Job).where(Job.id == job_id).values(report))

@@ -1,0 +1,42 @@
+"""Uploaded models."""
+
+from sqlalchemy import ColumnElement, select, true, tuple_
+
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository
+from db.tables import Model
+from mallorn.core.errors import NotFound
+
+_PLACE = (Model.created_at, Model.id, Model.owner)
+_NEWEST = (Model.created_at.desc(), Model.id.desc(), Model.owner.desc())
+
+
+class Models(Repository):
+    """Models by their SHA-256; every owner who uploads the same bytes has a row of their own."""
+
+    def add(self, model_id: str, owner: str, name: str, size_bytes: int) -> Model:
+        """Remember an upload; sending the same model again changes nothing."""
+        values = {"id": model_id, "owner": owner, "name": name, "size_bytes": size_bytes}
+        keys = ["id", "owner"]
+        self.session.execute(self.insert(Model).values(values).on_conflict_do_nothing(index_elements=keys))
+        return self.get(model_id, owner)
+
+    def get(self, model_id: str, owner: str | None) -> Model:
+        """Raises NotFound, also for another owner's model."""
+        mine = select(Model).where(Model.id == model_id, _owned(owner)).order_by(Model.created_at).limit(1)
+        found = self.session.scalars(mine).one_or_none()
+        if found is None:
+            raise NotFound(f"there is no model {model_id}", hint="mallorn models")
+        return found
+
+    def list(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[Model]:
+        """Newest first."""
+        query = select(Model).where(_owned(owner)).order_by(*_NEWEST).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            query = query.where(tuple_(*_PLACE) < tuple_(*decode_cursor(cursor, float, str, str)))
+        found = self.session.scalars(query).all()
+        return page(found, limit, lambda model: (model.created_at, model.id, model.owner))
+
+
+def _owned(owner: str | None) -> ColumnElement[bool]:
+    return true() if owner is None else Model.owner == owner

@@ -1,0 +1,83 @@
+"""How every process talks to the database: `Database`, with one block for reading and one for writing."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from db.clock import now
+from db.engine import WRITE, create_engine, parse_url
+from db.errors import translated
+
+__all__ = ["Database", "create_engine", "read_clock"]
+
+
+class Database:
+    """One database, opened on first use in the process (and again after a fork).
+
+    Both blocks raise Unavailable when the database does not answer, StorageFull when its disk is full. Then
+    nothing of a `transaction` is stored and it may be run again.
+
+        with db.session() as session:        # reads one snapshot; writing in it is an error
+            job = Jobs(session).get(job_id, owner)
+        with db.transaction() as session:    # commits at the end, rolls back on any exception
+            Jobs(session).pause(job_id)
+    """
+
+    def __init__(self, url: str) -> None:
+        parse_url(url)
+        self.url = url
+        self._engine: Engine | None = None
+        self._pid = 0
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of this process; connections that a parent process opened are left to it."""
+        if self._engine is None or self._pid != os.getpid():
+            if self._engine is not None:
+                self._engine.dispose(close=False)
+            self._engine = create_engine(self.url)
+            self._pid = os.getpid()
+        return self._engine
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Read only, one consistent snapshot: whoever waits for news opens a new one."""
+        with translated(), _open(_reader(self.engine)) as session:
+            yield session
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Read and write; commits when the block ends, rolls back when it raises."""
+        with translated(), _open(self.engine.execution_options(**{WRITE: True})) as session, session.begin():
+            yield session
+
+    def ping(self) -> None:
+        """Raise Unavailable unless the database answers."""
+        with self.session() as session:
+            read_clock(session)
+
+    def dispose(self) -> None:
+        """Close all connections of this process."""
+        if self._engine is not None and self._pid == os.getpid():
+            self._engine.dispose()
+        self._engine = None
+
+
+def read_clock(session: Session) -> float:
+    """The database's time, in seconds since the epoch."""
+    return session.execute(select(now())).scalar_one()
+
+
+def _reader(engine: Engine) -> Engine:
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return engine
+
+
+def _open(engine: Engine) -> Session:
+    # Statements go straight to SQL: loaded objects are refreshed by the next read, never patched in Python.
+    options = {"synchronize_session": False, "populate_existing": True}
+    return Session(engine, expire_on_commit=False, execution_options=options)
