@@ -1,0 +1,51 @@
+"""Tensor intrinsics of one target only: importing TVM's whole collection parses for ten seconds."""
+
+import importlib
+import platform
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+_PACKAGE: Final = "tvm.s_tir.tensor_intrin"
+_BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
+_BY_MACHINE: Final = {
+    "x86_64": "x86",
+    "amd64": "x86",
+    "i686": "x86",
+    "aarch64": "arm_cpu",
+    "arm64": "arm_cpu",
+    "armv7l": "arm_cpu",
+    "riscv64": "riscv_cpu",
+}
+
+
+def load_intrinsics(target_kind: str, triple: str = "") -> None:
+    """Register the intrinsics that schedules of this kind of target may use, and no others.
+
+    TuneContext and TVM's builders import the whole package; afterwards they find it imported already. Call it
+    before either, once a kind; for CPUs `triple` tells the machine where it is not this one.
+    """
+    _claim_package()
+    submodule = _submodule(target_kind, triple)
+    if submodule is not None:
+        importlib.import_module(f"{_PACKAGE}.{submodule}")
+
+
+def _submodule(target_kind: str, triple: str) -> str | None:
+    if target_kind == "llvm":
+        machine = triple.partition("-")[0] or platform.machine()
+        return _BY_MACHINE.get(machine.lower())
+    return _BY_KIND.get(target_kind)
+
+
+def _claim_package() -> None:
+    if _PACKAGE in sys.modules:
+        return
+    import tvm.s_tir
+
+    package = ModuleType(_PACKAGE, "Tensor intrinsics, registered one target kind at a time.")
+    package.__path__ = [str(Path(tvm.s_tir.__file__).parent / "tensor_intrin")]
+    package.__package__ = _PACKAGE
+    sys.modules[_PACKAGE] = package
+    tvm.s_tir.tensor_intrin = package
