@@ -29,6 +29,13 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("records", "mallorn.commands.data:records"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
+    ("up", "mallorn.commands.stack:up"),
+    ("serve", "mallorn.commands.parts:serve"),
+    ("worker", "mallorn.commands.parts:worker"),
+    ("control", "mallorn.commands.parts:control"),
+    ("tracker", "mallorn.commands.parts:tracker"),
+    ("device", "mallorn.commands.device:device"),
+    ("migrate", "mallorn.commands.parts:migrate"),
 ]
 
 

@@ -1,0 +1,41 @@
+"""Runs a Celery app in this process, as a worker or as beat, and tells the supervisor when it is ready."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_init, worker_ready
+
+from mallorn.commands.child import READY_FILE_VARIABLE
+
+
+def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
+    """Serve queues one message at a time, in this very process: prefork and TVM do not go together."""
+    worker_ready.connect(_tell_ready)
+    app.worker_main(
+        [
+            "worker",
+            *("--pool", "solo"),
+            *("--queues", ",".join(queues)),
+            *("--hostname", f"{name}@%h"),
+            *("--loglevel", "INFO"),
+            # Chatter between workers that nobody here listens to.
+            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+        ]
+    )
+
+
+def run_beat(app: Celery) -> None:
+    """Send the scheduled wake-ups; when they were last sent is worth nothing after a restart."""
+    beat_init.connect(_tell_ready)
+    with tempfile.TemporaryDirectory(prefix="mallorn-beat-") as folder:
+        app.start(["beat", "--loglevel", "INFO", "--pidfile=", "--schedule", str(Path(folder) / "schedule")])
+
+
+def _tell_ready(**_: Any) -> None:
+    path = os.environ.get(READY_FILE_VARIABLE)
+    if path:
+        Path(path).touch()

@@ -1,0 +1,169 @@
+"""The data directory of an embedded stack: who holds it, where its files lie."""
+
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
+
+# `is_locked` holds the lock for an instant to look at it.
+LOCK_PATIENCE_SEC = 0.3
+
+
+class DataDirInUse(Conflict):
+    """Another `mallorn up` holds this data directory."""
+
+
+@dataclass(frozen=True)
+class StackInfo:
+    """What `stack.json` tells: a stack that is ready, and how to reach its parts."""
+
+    url: str
+    pid: int
+    redis_url: str
+    tracker: str
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """Paths inside one data directory."""
+
+    path: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def stack_file(self) -> Path:
+        return self.path / "stack.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.path / "stack.lock"
+
+    @property
+    def users_file(self) -> Path:
+        return self.path / "users.lock"
+
+    @property
+    def runtime(self) -> Path:
+        """A short private directory: a unix socket's path must stay under 100 bytes."""
+        name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
+        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
+        return Path(base) / f"mallorn-{os.getuid()}-{name}"
+
+    def prepare(self) -> None:
+        """Make the directories. Raises InvalidRequest for a path that cannot hold data, StorageFull."""
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.lock_file.touch()
+            self.users_file.touch()
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidRequest(
+                f"{self.path} is not a directory", hint="choose one with --data DIR"
+            ) from None
+        except PermissionError:
+            raise InvalidRequest(
+                f"{self.path} is not writable", hint="choose another with --data DIR"
+            ) from None
+        except OSError as error:
+            raise StorageFull(
+                f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
+            ) from None
+        self._prepare_runtime()
+
+    def _prepare_runtime(self) -> None:
+        self.runtime.mkdir(mode=0o700, exist_ok=True)
+        found = self.runtime.lstat()
+        # Whoever owns this directory could swap the broker's socket.
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise InvalidRequest(
+                f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
+            )
+
+    def read_stack(self) -> StackInfo | None:
+        """What the stack that is ready here said of itself; None when there is none."""
+        try:
+            return StackInfo(**json.loads(self.stack_file.read_text()))
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None
+
+    @contextmanager
+    def published(self, info: StackInfo) -> Iterator[None]:
+        """Show `stack.json` while the stack is ready."""
+        draft = self.stack_file.with_suffix(".tmp")
+        draft.write_text(json.dumps(asdict(info), indent=2))
+        draft.replace(self.stack_file)
+        try:
+            yield
+        finally:
+            self.stack_file.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self, url: str) -> Iterator[None]:
+        """Hold the directory for one stack. Raises DataDirInUse, naming the holder."""
+        with self.lock_file.open("r+") as file:
+            if not _lock_within(file, LOCK_PATIENCE_SEC):
+                raise _in_use(self.path, file.read())
+            self.stack_file.unlink(missing_ok=True)
+            file.truncate(0)
+            file.write(json.dumps({"pid": os.getpid(), "url": url}))
+            file.flush()
+            yield
+
+    def is_locked(self) -> bool:
+        """Whether a stack holds the directory, ready or not."""
+        with suppress(FileNotFoundError), self.lock_file.open("r+") as file:
+            return not _try_lock(file, fcntl.LOCK_EX)
+        return False
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Count as a user, for a stack that ends with its last one; the kernel drops a dead user's lock."""
+        with self.users_file.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+
+    def has_users(self) -> bool:
+        """Whether any process is inside `used()`."""
+        with self.users_file.open("r+") as file:
+            return not _try_lock(file, fcntl.LOCK_EX)
+
+
+def _lock_within(file: IO[str], patience_sec: float) -> bool:
+    deadline = time.monotonic() + patience_sec
+    while not _try_lock(file, fcntl.LOCK_EX):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _try_lock(file: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _in_use(path: Path, holder: str) -> DataDirInUse:
+    try:
+        known = json.loads(holder)
+        pid, url = int(known["pid"]), str(known["url"])
+    except (ValueError, KeyError, TypeError):
+        return DataDirInUse(f"{path} is in use by another `mallorn up`", hint="mallorn up --data OTHER_DIR")
+    return DataDirInUse(
+        f"{path} is in use by `mallorn up` with pid {pid} at {url}",
+        hint=f"MALLORN_URL={url} mallorn jobs   (or: mallorn up --data OTHER_DIR --port 0)",
+    )

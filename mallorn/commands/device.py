@@ -1,0 +1,47 @@
+"""The command that offers this machine as a measuring device."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mallorn.commands.output import print_note
+from mallorn.commands.parts import installed
+
+if TYPE_CHECKING:
+    from mallorn.core.targets import Target
+
+
+def device(
+    target: Annotated[
+        str, typer.Option(help="`local` finds out what this machine is; or a JSON target.")
+    ] = "local",
+    tracker: Annotated[str, typer.Option(help="HOST:PORT of the tracker.  [MALLORN_TRACKER]")] = "",
+    host: Annotated[
+        str, typer.Option(help="Address to bind: loopback, or one private interface.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="First port to try; the next hundred follow.")] = 9091,
+    name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
+    log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
+) -> None:
+    """Measure candidates on this machine; needs TVM's runtime library alone."""
+    from mallorn.core.settings import Settings, settings
+
+    # Read by TVM once, when it is imported.
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    with installed("worker"):
+        from workers.tvm.device import serve_device
+    known = Settings(tracker=tracker) if tracker else settings()
+    wanted = _target(target)
+    called = name or f"{os.uname().nodename}-{wanted.key}"
+    print_note(f"device {called} measures for {wanted}")
+    log_path = log.absolute() if log else None
+    serve_device(known.tracker_address, wanted, host, range(port, port + 100), name=called, log_path=log_path)
+
+
+def _target(text: str) -> "Target":
+    from mallorn.core.targets import LOCAL, parse_target
+    from workers.tvm.detect import detect_target
+
+    return detect_target() if text in (LOCAL, "auto") else parse_target(text)

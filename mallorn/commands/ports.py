@@ -1,0 +1,48 @@
+"""Which ports are free, and which addresses a coordinator may bind."""
+
+import errno
+import ipaddress
+import socket
+
+from mallorn.core.errors import InvalidRequest
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nothing listens on now."""
+    with socket.create_server((host, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def claim_port(host: str, port: int) -> int:
+    """`port` if it is free, or any for 0. Raises InvalidRequest when something listens there."""
+    if port == 0:
+        return free_port(host)
+    try:
+        socket.create_server((host, port)).close()
+    except PermissionError:
+        raise InvalidRequest(f"port {port} needs root", hint="--port 8000") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            message = f"port {port} on {host} is taken by another program"
+            raise InvalidRequest(message, hint="--port 0 takes a free one") from None
+        raise InvalidRequest(f"cannot bind {host}: {error.strerror}", hint="--host 127.0.0.1") from None
+    return port
+
+
+def check_binding(host: str, has_keys: bool) -> None:
+    """Refuse to bind beyond loopback while anybody may come in without a key."""
+    if not is_loopback(host) and not has_keys:
+        raise InvalidRequest(
+            f"{host} can be reached from other machines and no API key is set",
+            hint="set MALLORN_API_KEYS=NAME:HASH, with HASH from `printf %s KEY | sha256sum`",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,66 @@
+"""Readiness probes: cheap questions that a part answers once it can work."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from mallorn.core.errors import Unavailable
+
+Probe = Callable[[], bool]
+
+TIMEOUT_SEC = 2.0
+
+
+def file_exists(path: Path) -> Probe:
+    """Ready once the part has written its ready file."""
+    return path.exists
+
+
+def http_ok(url: str) -> Probe:
+    """Ready once a GET answers with 200."""
+
+    def probe() -> bool:
+        try:
+            return httpx.get(url, timeout=TIMEOUT_SEC, trust_env=False).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    return probe
+
+
+def redis_answers(socket_path: Path) -> Probe:
+    """Ready once the broker on a unix socket answers a ping."""
+
+    def probe() -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(TIMEOUT_SEC)
+                connection.connect(str(socket_path))
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    return probe
+
+
+def device_registered(host: str, port: int) -> Probe:
+    """Ready once some device has registered with the tracker."""
+    return lambda: _devices(host, port) > 0
+
+
+def tracker_answers(host: str, port: int) -> Probe:
+    """Ready once the tracker answers a summary."""
+    return lambda: _devices(host, port) >= 0
+
+
+def _devices(host: str, port: int) -> int:
+    from workers.tvm.tracker_client import TrackerClient
+
+    try:
+        with TrackerClient((host, port), TIMEOUT_SEC) as tracker:
+            return len(tracker.summary()["server_info"])
+    except Unavailable:
+        return -1

@@ -1,0 +1,182 @@
+"""The embedded stack: which parts it has, and the command that runs them until stopped."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mallorn.commands.child import ChildSpec
+from mallorn.commands.datadir import DataDir, StackInfo
+from mallorn.commands.output import print_note
+from mallorn.commands.ports import check_binding, claim_port, free_port
+from mallorn.commands.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
+from mallorn.commands.supervisor import Supervisor
+from mallorn.core.settings import Settings
+
+LOOPBACK = "127.0.0.1"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything of one embedded stack lies and listens."""
+
+    data: DataDir
+    host: str
+    port: int
+    tracker_port: int
+    workers: int
+
+    @property
+    def url(self) -> str:
+        # What binds every interface is reached through loopback.
+        host = LOOPBACK if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def socket(self) -> Path:
+        return self.data.runtime / "broker.sock"
+
+    @property
+    def tracker(self) -> str:
+        return f"{LOOPBACK}:{self.tracker_port}"
+
+
+def up(
+    port: Annotated[int, typer.Option(help="Port of the API; 0 takes a free one.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address of the API; others than loopback need MALLORN_API_KEYS.")
+    ] = LOOPBACK,
+    data: Annotated[
+        Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker slots.")] = 1,
+    until_unused: Annotated[bool, typer.Option("--until-unused", hidden=True)] = False,
+) -> None:
+    """Run the whole service on this machine, until stopped."""
+    known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
+    check_binding(host, bool(known.api_keys))
+    directory = DataDir(known.data_dir.absolute())
+    directory.prepare()
+    with directory.locked(f"http://{host}:{port}"):
+        plan = Plan(directory, host, claim_port(host, port), free_port(), workers)
+        _run(plan, known, until_unused)
+
+
+def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
+    from mallorn.commands.valkey import socket_url
+
+    print_note(f"data in {plan.data.path}, logs in {plan.data.logs}")
+    parts = Parts(plan, environment(plan, known)).all()
+    supervisor = Supervisor(parts, plan.data.logs, _say_ready, _say_restart)
+    with supervisor.running():
+        _migrate(known.database_url)
+        if not supervisor.start():
+            print_note("stopped before everything was ready")
+            return
+        info = StackInfo(plan.url, os.getpid(), socket_url(plan.socket), plan.tracker)
+        with plan.data.published(info):
+            print_note(f"Mallorn is ready at {plan.url}   (stop it with Ctrl-C)")
+            print_note(f"try   {_try_it(plan)}")
+            supervisor.watch(lambda: until_unused and not plan.data.has_users())
+            print_note("stopping")
+
+
+def _try_it(plan: Plan) -> str:
+    prefix = "" if plan.url == "http://127.0.0.1:8000" else f"MALLORN_URL={plan.url} "
+    return f"{prefix}mallorn tune model.onnx"
+
+
+def _say_ready(name: str) -> None:
+    print_note(f"  {name} is ready")
+
+
+def _say_restart(name: str, how: str) -> None:
+    print_note(f"  {name} {how}; starting it again")
+
+
+def _migrate(database_url: str) -> None:
+    from db.migrate import upgrade
+
+    upgrade(database_url)
+
+
+def environment(plan: Plan, known: Settings) -> dict[str, str]:
+    """What the parts read; a child of `mallorn up` sees the same settings as one started by hand would."""
+    from mallorn.commands.valkey import socket_url
+
+    return {
+        "MALLORN_DATA_DIR": str(plan.data.path),
+        "MALLORN_DATABASE_URL": known.database_url,
+        "MALLORN_ARTIFACTS": known.artifacts,
+        "MALLORN_REDIS_URL": socket_url(plan.socket),
+        "MALLORN_TRACKER": plan.tracker,
+        "MALLORN_HOST": plan.host,
+        "MALLORN_PORT": str(plan.port),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        # Where no compiler is installed, set-up puts one beside the interpreter, and TVM looks on PATH.
+        "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]),
+    }
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The children of an embedded stack."""
+
+    plan: Plan
+    env: Mapping[str, str]
+
+    def all(self) -> list[ChildSpec]:
+        """Every part, in the order in which they are named to the user."""
+        slots = [
+            self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}")
+            for i in range(self.plan.workers)
+        ]
+        return [
+            self._broker(),
+            self._tracker(),
+            self._coordinator(),
+            self._celery("control", "control"),
+            self._celery("beat", "control", "--beat"),
+            self._device(),
+            *slots,
+        ]
+
+    def _broker(self) -> ChildSpec:
+        from mallorn.commands.valkey import valkey_command
+
+        return ChildSpec("broker", valkey_command(self.plan.socket), redis_answers(self.plan.socket))
+
+    def _tracker(self) -> ChildSpec:
+        probe = tracker_answers(LOOPBACK, self.plan.tracker_port)
+        return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
+
+    def _coordinator(self) -> ChildSpec:
+        return ChildSpec(
+            "coordinator",
+            mallorn("serve"),
+            http_ok(f"{self.plan.url}/healthz"),
+            needs=("broker",),
+            env=self.env,
+        )
+
+    def _device(self) -> ChildSpec:
+        command = mallorn("device", "--target", "local", "--log", str(self.plan.data.logs / "executions.log"))
+        probe = device_registered(LOOPBACK, self.plan.tracker_port)
+        return ChildSpec("device", command, probe, needs=("tracker",), env=self.env)
+
+    def _celery(self, name: str, *words: str) -> ChildSpec:
+        ready = self.plan.data.runtime / f"{name}.ready"
+        return ChildSpec(
+            name, mallorn(*words), file_exists(ready), needs=("broker",), env=self.env, ready_file=ready
+        )
+
+
+def mallorn(*words: str) -> tuple[str, ...]:
+    """The command line of one of our own commands; -P keeps the user's directory off the module path."""
+    return (sys.executable, "-P", "-m", "mallorn", *words)
