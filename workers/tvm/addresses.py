@@ -1,0 +1,35 @@
+"""Which addresses a tracker or a device may bind: both run whatever they are sent."""
+
+import ipaddress
+import socket
+
+from mallorn.core.errors import InvalidRequest
+
+
+def private_address(host: str) -> str:
+    """The IP address of `host`, which must be loopback or one private interface; else InvalidRequest."""
+    try:
+        resolved = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise InvalidRequest(f"cannot resolve {host!r}: {error}", hint="--host 127.0.0.1") from None
+    address = ipaddress.ip_address(resolved)
+    if address.is_unspecified or address.is_global or address.is_multicast:
+        raise InvalidRequest(
+            f"{host} is open to strangers, who could run anything here",
+            hint="--host 127.0.0.1, or the address of one private interface",
+        )
+    return resolved
+
+
+def listen(host: str, ports: range) -> socket.socket:
+    """A socket listening on the first free port of `ports`; port 0 lets the kernel choose."""
+    address = private_address(host)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for port in ports:
+        try:
+            return socket.create_server((address, port), family=family, backlog=16)
+        except OSError:
+            continue
+    raise InvalidRequest(
+        f"no free port on {host} between {ports.start} and {ports.stop - 1}", hint="--port with another number"
+    )

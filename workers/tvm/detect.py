@@ -1,0 +1,127 @@
+"""What this machine is: a fingerprint that says which times compare, and the target `local` stands for."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mallorn.core.errors import InvalidTarget
+from mallorn.core.targets import Target, parse_target
+
+LLVM_TIMEOUT_SEC = 120
+LLVM_CPU_PROGRAM = "from tvm.target import codegen; print(codegen.llvm_get_system_cpu())"
+IDENTITY_FIELDS = (
+    "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
+    "CPU implementer", "CPU part", "CPU variant",
+)  # fmt: skip
+X86_LEVELS = (
+    ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    ("x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
+    ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+)
+
+
+def host_fingerprint() -> dict[str, Any]:
+    """Describe this host: `host_id` tells machines apart, `host_class` is equal where times compare."""
+    cpu = cpu_info()
+    facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
+    cores, governor = available_cores(), _governor()
+    model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
+    return {
+        "host_id": host_id(),
+        "host_class": _host_class(model, {**facts, "cores": str(cores), "governor": governor}),
+        "cpu_model": model,
+        "cores": cores,
+        "governor": governor,
+        "machine": os.uname().machine,
+        "hostname": os.uname().nodename,
+    }
+
+
+def host_id() -> str:
+    """Equal in every process that shares this machine's cores.
+
+    The kernel's boot id and not /etc/machine-id: containers of one machine carry different files, and those of
+    one image on different machines the same.
+    """
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return hashlib.sha256(boot_id.encode()).hexdigest()[:16]
+
+
+def detect_target() -> Target:
+    """The target of this host, with as many cores as this process may use."""
+    mcpu = _llvm_cpu() or _cpu_level(cpu_info(), os.uname().machine)
+    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores()})
+
+
+def available_cores() -> int:
+    """The CPUs this process may run on, and no more than its control group pays for."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = _cgroup_cpus(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text())
+    return allowed if quota is None else max(1, min(allowed, int(quota)))
+
+
+def cpu_info(text: str | None = None) -> dict[str, str]:
+    """The first processor's entry of /proc/cpuinfo."""
+    text = Path("/proc/cpuinfo").read_text() if text is None else text
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _llvm_cpu() -> str | None:
+    """LLVM's name for this CPU, asked in a child so that a runtime-only process can ask too."""
+    env = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    command = [sys.executable, "-c", LLVM_CPU_PROGRAM]
+    answer = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=LLVM_TIMEOUT_SEC, check=False
+    )
+    # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
+    name = answer.stdout.strip() if answer.returncode == 0 else ""
+    return name if name and name != "generic" else None
+
+
+def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
+    if machine != "x86_64":
+        return "generic"
+    flags = set(cpu.get("flags", "").split())
+    for level, needed in X86_LEVELS:
+        if needed <= flags:
+            return level
+    raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
+
+
+def _host_class(model: str, facts: Mapping[str, str]) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
+    return f"{slug}-{facts['cores']}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _governor() -> str:
+    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    return path.read_text().strip() if path.exists() else "unknown"
+
+
+def _cgroup_cpus(root: Path, membership: str) -> float | None:
+    """The CPU quota of the process's control group (version 2, then 1) in CPUs; None: unlimited."""
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            folder = root / path.lstrip("/")
+            limits = _numbers(folder / "cpu.max")
+        elif "cpu" in controllers.split(","):
+            folder = root / "cpu" / path.lstrip("/")
+            limits = _numbers(folder / "cpu.cfs_quota_us") + _numbers(folder / "cpu.cfs_period_us")
+        else:
+            continue
+        if len(limits) == 2 and limits[0] > 0:
+            return limits[0] / limits[1]
+    return None
+
+
+def _numbers(path: Path) -> list[float]:
+    text = path.read_text() if path.is_file() else ""
+    return [float(word) for word in text.split() if word.lstrip("-").isdigit()]

@@ -1,0 +1,66 @@
+"""Processes forked by a device: one to ask TVM's runtime about itself, one for each session."""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from mallorn.core.errors import MallornError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def ask_in_fork(question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer of a function that runs in a process of its own."""
+    reader, writer = os.pipe()
+    pid = fork(lambda: _write_answer(writer, question()))
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    status = os.waitpid(pid, 0)[1]
+    if status != 0:
+        raise MallornError(f"TVM's runtime cannot be used here: {how_it_ended(status)}")
+    return dict(json.loads(text))
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Run `work` in a child that dies with this process; its pid."""
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _run_and_exit(work, parent_pid)
+    return pid
+
+
+def how_it_ended(status: int) -> str:
+    """Put a wait status in words."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _run_and_exit(work: Callable[[], None], parent_pid: int) -> NoReturn:
+    # Leaves by _exit alone: the clean-up that the parent has registered is not ours to run.
+    try:
+        _detach(parent_pid)
+        work()
+        os._exit(0)
+    finally:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _detach(parent_pid: int) -> None:
+    os.setsid()  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before the line above
+        os._exit(1)
+
+
+def _write_answer(writer: int, answer: dict[str, Any]) -> None:
+    os.write(writer, json.dumps(answer).encode())
