@@ -99,6 +99,15 @@ def compositions(total: int, parts: int) -> Rows:
     return bounds[:, 1:] - bounds[:, :-1] - 1
 
 
+def tilings(extent: int, width: int) -> Rows:
+    """Every ordered factorisation of an extent, one a row."""
+    rows = np.ones((1, width), dtype=np.int32)
+    for prime, power in prime_powers(extent):
+        factors = np.power(prime, compositions(power, width), dtype=np.int32)
+        rows = (rows[:, None, :] * factors).reshape(-1, width)
+    return rows
+
+
 def divisors(extent: int) -> list[int]:
     """All divisors in rising order."""
     found = [1]

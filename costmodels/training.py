@@ -1,0 +1,50 @@
+"""From measurements to training data: labels, and a sample that stays small while the dataset grows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import FAILED_LABEL, Vector
+from mallorn.core.outcomes import Outcome
+
+Indices = NDArray[np.int64]
+
+# These say nothing about the candidate.
+UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED})
+
+
+def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
+    """Which measurements a model may learn from."""
+    return np.array([outcome not in UNINFORMATIVE for outcome in outcomes], dtype=np.bool_)
+
+
+def labels(
+    latencies_us: Sequence[float | None], groups: NDArray[np.int64], outcomes: Sequence[Outcome]
+) -> Vector:
+    """log(best latency of the group / latency); failures carry FAILED_LABEL, and nothing lies below."""
+    known = np.array([outcome is Outcome.OK for outcome in outcomes], dtype=np.bool_)
+    logs = np.array([np.log(us) if us and ok else np.inf for us, ok in zip(latencies_us, known, strict=True)])
+    _, group_of = np.unique(groups, return_inverse=True)
+    best = np.full(group_of.max(initial=-1) + 1, np.inf)
+    np.minimum.at(best, group_of, logs)
+    answer = np.full(len(logs), FAILED_LABEL, dtype=np.float32)
+    answer[known] = np.maximum(FAILED_LABEL, best[group_of[known]] - logs[known])
+    return answer
+
+
+def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:
+    """Rows to train on, oldest first: the newest third of `limit`, the best third, and a draw from the rest.
+
+    Rows are given in the order they were measured. The sample never exceeds `limit`, so a refit costs the
+    same however long the job runs.
+    """
+    total = len(label)
+    if total <= limit:
+        return np.arange(total, dtype=np.int64)
+    recent = np.arange(total - limit // 3, total)
+    older = np.arange(total - limit // 3)
+    ranked = older[np.argsort(-label[older], kind="stable")]
+    best, rest = ranked[: limit // 3], ranked[limit // 3 :]
+    drawn = np.random.default_rng(seed).choice(rest, size=limit - 2 * (limit // 3), replace=False)
+    return np.sort(np.concatenate([recent, best, drawn])).astype(np.int64)
