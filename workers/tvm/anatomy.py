@@ -1,0 +1,125 @@
+"""What a tensor program does, read from its blocks rather than from the names a frontend gave."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm_ffi
+from tvm.ir import Call, Op, TensorLoad
+from tvm.s_tir import SBlock
+from tvm.tirx import Add, BufferStore, Cast, IntImm, IterVar, Mul, Var
+
+Names = frozenset[int]
+_ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One computation: its iteration variables, the element it stores, what it loads and calls."""
+
+    spatial: tuple[Any, ...]
+    reduced: tuple[Any, ...]
+    stores: tuple[Any, ...]
+    loads: tuple[Any, ...]
+    calls: frozenset[str]
+
+    @property
+    def extents(self) -> list[int]:
+        return [extent(axis) for axis in (*self.spatial, *self.reduced)]
+
+    @property
+    def factors(self) -> tuple[Any, Any] | None:
+        """The two loads whose products the block sums up, if that is what it does."""
+        for store in self.stores if self.reduced else ():
+            term = _bare(store.value.b) if isinstance(store.value, Add) else None
+            if isinstance(term, Mul) and all(
+                isinstance(_bare(side), TensorLoad) for side in (term.a, term.b)
+            ):
+                return _bare(term.a), _bare(term.b)
+        return None
+
+
+def blocks_of(mod: Any) -> list[Block]:
+    """The computing blocks, in program order."""
+    found = collect(mod["main"], SBlock)
+    return [_read(block) for block in found if len(block.iter_vars)]
+
+
+def anchor_of(blocks: list[Block]) -> Block:
+    """The block that decides how the program is scheduled: products, then reductions, then the largest."""
+    return max(blocks, key=lambda b: (b.factors is not None, bool(b.reduced), prod(b.extents)))
+
+
+def operator_of(blocks: list[Block]) -> str:
+    """The program's kind by structure; it names the family `operator`."""
+    anchor = anchor_of(blocks)
+    if anchor.factors is not None:
+        return _product(anchor, *anchor.factors)
+    if not anchor.reduced:
+        return _pointwise(blocks)
+    if _sliding(anchor, frozenset()):
+        return "pool"
+    if any(block.calls & _ROOTS for block in blocks):
+        return "layer_norm"
+    return "softmax" if sum(bool(block.reduced) for block in blocks) > 1 else "reduce"
+
+
+def collect(root: Any, kind: type) -> list[Any]:
+    """Every node of a kind below root, outermost first."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)), order="pre")
+    return found
+
+
+def extent(axis: Any) -> int:
+    """How many values an iteration variable takes."""
+    return int(axis.dom.extent)
+
+
+def variables(*expressions: Any) -> Names:
+    """The identities of the variables in expressions."""
+    return frozenset(hash(var) for expression in expressions for var in collect(expression, Var))
+
+
+def _read(block: Any) -> Block:
+    axes = list(block.iter_vars)
+    calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
+    return Block(
+        spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
+        reduced=tuple(axis for axis in axes if axis.iter_type == IterVar.CommReduce),
+        stores=tuple(collect(block.body, BufferStore)),
+        loads=tuple(collect(block.body, TensorLoad)),
+        calls=frozenset(calls),
+    )
+
+
+def _product(block: Block, left: Any, right: Any) -> str:
+    both = variables(*left.indices) & variables(*right.indices)
+    shared = frozenset(hash(axis.var) for axis in block.spatial if extent(axis) > 1) & both
+    sliding = _sliding(block, shared)
+    if not sliding:
+        return "batch_matmul" if shared else "matmul"
+    if not shared:
+        return f"conv{len(sliding)}d"
+    channels = prod(extent(axis) for axis in block.reduced if hash(axis.var) not in sliding)
+    return f"{'depthwise' if channels == 1 else 'group'}_conv{len(sliding)}d"
+
+
+def _sliding(block: Block, shared: Names) -> Names:
+    """Reduction axes that share an index of a load with a spatial axis; not the group axis both factors have."""
+    spatial = frozenset(hash(axis.var) for axis in block.spatial) - shared
+    reduced = frozenset(hash(axis.var) for axis in block.reduced)
+    used = [variables(index) for load in block.loads for index in load.indices]
+    return frozenset().union(*(names & reduced for names in used if names & spatial))
+
+
+def _pointwise(blocks: list[Block]) -> str:
+    loads = [load for block in blocks for load in block.loads]
+    if any(collect(index, TensorLoad) for load in loads for index in load.indices):
+        return "gather"
+    moved = (_bare(store.value) for block in blocks for store in block.stores)
+    return "layout" if all(isinstance(value, TensorLoad | IntImm) for value in moved) else "elementwise"
+
+
+def _bare(value: Any) -> Any:
+    return _bare(value.value) if isinstance(value, Cast) else value

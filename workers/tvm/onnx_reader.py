@@ -1,0 +1,103 @@
+"""ONNX bytes, parsed and checked before TVM sees them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from mallorn.core.errors import InvalidModel
+from workers.tvm.formats import foreign_format
+
+
+def read_model(data: bytes) -> ModelProto:
+    """Parse and check ONNX bytes: complete, valid, self-contained, and of operators TVM imports."""
+    if not data:
+        raise InvalidModel("the model file is empty", hint="export it again; zero bytes were received")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        raise _unreadable(data) from None
+    if not model.graph.node or not model.ir_version:
+        raise _unreadable(data)
+    _refuse_external_data(model)
+    _refuse_unknown_operators(model)
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise InvalidModel(
+            f"not a valid ONNX model: {first_line(error)}", hint="python -m onnx.checker MODEL"
+        ) from None
+    return model
+
+
+def graph_inputs(graph: GraphProto) -> list[Any]:
+    """What the caller feeds: old exporters list weights among the inputs too."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in weights]
+
+
+def _unreadable(data: bytes) -> InvalidModel:
+    found = foreign_format(data)
+    if found:
+        return InvalidModel(f"this is {found.name}, not ONNX", hint=found.hint)
+    return InvalidModel(
+        "these bytes are not an ONNX model, or the file was cut short", hint="python -m onnx.checker MODEL"
+    )
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    yield graph
+    for attribute in (a for node in graph.node for a in node.attribute):
+        for inner in [*attribute.graphs, *([attribute.g] if attribute.type == AttributeProto.GRAPH else [])]:
+            yield from _graphs(inner)
+
+
+def _nodes(model: ModelProto) -> Iterator[NodeProto]:
+    for graph in _graphs(model.graph):
+        yield from graph.node
+    for function in model.functions:
+        yield from function.node
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    for graph in _graphs(model.graph):
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+    for attribute in (a for node in _nodes(model) for a in node.attribute):
+        yield from attribute.tensors
+        if attribute.type == AttributeProto.TENSOR:
+            yield attribute.t
+
+
+def _refuse_external_data(model: ModelProto) -> None:
+    for tensor in _tensors(model):
+        if tensor.external_data or tensor.data_location == TensorProto.EXTERNAL:
+            raise InvalidModel(
+                f"tensor {tensor.name!r} keeps its data in another file",
+                hint="embed the weights: onnx.save(onnx.load(MODEL), OUT, save_as_external_data=False)",
+            )
+
+
+def _refuse_unknown_operators(model: ModelProto) -> None:
+    # `If` and `Constant` are handled by the frontend itself, outside its table.
+    known = {*onnx_frontend._get_convert_map(), "If", "Constant", *(f.name for f in model.functions)}
+    foreign = {
+        f"{n.domain}.{n.op_type}" for n in _nodes(model) if n.domain not in ("", "ai.onnx", "com.microsoft")
+    }
+    unknown = sorted({node.op_type for node in _nodes(model)} - known) or sorted(foreign)
+    if unknown or model.functions:
+        names = ", ".join(unknown or [function.name for function in model.functions])
+        raise InvalidModel(
+            f"TVM cannot import these operators: {names}",
+            hint="export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)",
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line, for a message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,68 @@
+"""Running a recipe's passes one by one, and telling what each did."""
+
+from collections import Counter
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from mallorn.core.errors import InvalidRequest
+from workers.tvm.recipes import Step
+from workers.tvm.templates import apply as stock
+
+
+def as_stock(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
+    """Steps as the exported script reads them."""
+    return [{"pass": step.name, "args": list(step.args)} for step in steps]
+
+
+def run_steps(mod: Any, steps: tuple[Step, ...], target: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The module after the steps, and for each how many functions and operators there were before and after."""
+    report: list[dict[str, Any]] = []
+    before = _sizes(mod)
+    for step in steps:
+        mod = _run(mod, step, target)
+        after = _sizes(mod)
+        report.append({"pass": step.name, **_named("before", before), **_named("after", after)})
+        before = after
+    return mod, report
+
+
+def operators(mod: Any) -> dict[str, int]:
+    """How often each operator, or each kind of tensor function, is called in the graph."""
+    names: Counter[str] = Counter()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relax.Call):
+            names[_callee(node)] += 1
+
+    for function in _graphs(mod):
+        relax.analysis.post_order_visit(function, visit)
+    return dict(names)
+
+
+def _run(mod: Any, step: Step, target: Any) -> Any:
+    try:
+        return stock.run_passes(mod, as_stock((step,)), target)
+    except (AttributeError, ImportError, ValueError) as error:
+        raise InvalidRequest(f"cannot run the graph pass {step.name}: {error}") from error
+
+
+def _callee(call: Any) -> str:
+    name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
+    if name == "relax.call_tir":
+        return str(call.args[0].name_hint)
+    return name.removeprefix("relax.")
+
+
+def _graphs(mod: Any) -> list[Any]:
+    return [function for function in mod.functions.values() if isinstance(function, relax.Function)]
+
+
+def _sizes(mod: Any) -> tuple[int, int]:
+    functions = sum(isinstance(function, tvm.tirx.PrimFunc) for function in mod.functions.values())
+    return functions, sum(operators(mod).values())
+
+
+def _named(when: str, sizes: tuple[int, int]) -> dict[str, int]:
+    return {f"functions_{when}": sizes[0], f"ops_{when}": sizes[1]}

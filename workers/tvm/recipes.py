@@ -1,0 +1,112 @@
+"""Graph recipes: which passes turn a network into tasks, and a tuned network into a library.
+
+Plain data, so that a worker and a manifest can name a recipe without loading TVM. A recipe decides which
+tasks exist: change a step and schedules tuned before match nothing. Raise `version` with every change.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import resolve
+from mallorn.core.targets import Target
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stock TVM pass by its dotted name below `tvm`, with JSON arguments.
+
+    An argument `{"call": name, "args": [...]}` stands for the object that call returns.
+    """
+
+    name: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The passes before and after MetaScheduleApplyDatabase, which sits between the two."""
+
+    name: str
+    version: int
+    before: tuple[Step, ...]
+    after: tuple[Step, ...]
+
+
+def _relax(*names: str) -> tuple[Step, ...]:
+    return tuple(Step(f"relax.transform.{name}") for name in names)
+
+
+_DISPATCH: Final = (Step("relax.backend.DispatchSampling"), Step("relax.backend.DispatchSortScan"))
+# What compile_relax and the pipeline "zero" run before they look a task up.
+_LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
+_SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "CanonicalizeBindings", "FoldConstant")
+
+# Convolutions vectorise over channels. Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools
+# follow the layout of what they read. The folding that follows re-lays the weights.
+_NHWC: Final = (
+    Step("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},)),
+    *_relax("FoldConstant", "CanonicalizeBindings"),
+)
+
+_DLIGHT: Final = Step(
+    "s_tir.dlight.ApplyDefaultSchedule",
+    tuple(
+        {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
+        for rule in ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+    ),
+)
+
+PLAIN: Final = Recipe("plain", 1, before=_DISPATCH + _LEGALIZE, after=())
+PLAIN_GPU: Final = Recipe("plain-gpu", 1, before=PLAIN.before, after=(_DLIGHT,))
+
+TUNED: Final = Recipe(
+    "tuned",
+    1,
+    before=(
+        *_SIMPLIFY,
+        *_NHWC,
+        # Before legalisation: swaps erf, exp, tanh and softmax for forms that LLVM vectorises.
+        *_relax("FastMathTransform"),
+        *_DISPATCH,
+        *_LEGALIZE,
+        *_relax("AttachAttrLayoutFreeBuffers"),
+    ),
+    # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which makes
+    # a second function that the caller has to run, is not needed.
+    after=_relax("SplitLayoutRewritePreproc", "FoldConstant"),
+)
+# CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
+TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
+
+_ON_GPU: Final = {TUNED.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
+
+
+def recipe_for(name: str, target: Target) -> Recipe:
+    """The recipe registered under a name, in the form that suits the target's kind."""
+    recipe: Recipe = resolve("recipe", name)
+    return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
+
+
+def recipe_json(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as stored with a job and in a manifest."""
+    return {
+        "name": recipe.name,
+        "version": recipe.version,
+        "before": [{"pass": step.name, "args": list(step.args)} for step in recipe.before],
+        "after": [{"pass": step.name, "args": list(step.args)} for step in recipe.after],
+    }
+
+
+def recipe_from_json(value: dict[str, Any]) -> Recipe:
+    """Read what `recipe_json` wrote; raises InvalidRequest when it is something else."""
+    try:
+        return Recipe(
+            str(value["name"]), int(value["version"]), _steps(value["before"]), _steps(value["after"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"not a graph recipe: {error!r}") from None
+
+
+def _steps(values: list[dict[str, Any]]) -> tuple[Step, ...]:
+    return tuple(Step(str(value["pass"]), tuple(value.get("args", ()))) for value in values)

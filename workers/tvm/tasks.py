@@ -1,0 +1,78 @@
+"""A model file into tuning tasks, as plain data."""
+
+from typing import Any
+
+import tvm
+from tvm.s_tir.analysis import estimate_tir_flops
+from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+from mallorn.core.errors import InvalidModel
+from workers.tvm.anatomy import anchor_of, blocks_of, operator_of
+from workers.tvm.arguments import FREE_RANGE, arguments
+from workers.tvm.model import Shapes, load_network
+from workers.tvm.passes import operators, run_steps
+from workers.tvm.recipes import recipe_from_json
+from workers.tvm.workload import canonical, structure_key, workload_key
+
+
+def extract(
+    model_path: str, target: dict[str, Any], recipe: dict[str, Any], input_shapes: Shapes | None = None
+) -> dict[str, Any]:
+    """Import a model, run the recipe's first half, and describe every task it is made of.
+
+    A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
+    """
+    network = load_network(model_path, input_shapes)
+    tvm_target = tvm.target.Target(target)
+    mod, steps = run_steps(network.mod, recipe_from_json(recipe).before, tvm_target)
+    tasks = merge([describe(task) for task in extract_tasks(mod, tvm_target)])
+    if not tasks:
+        raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
+    return {
+        "inputs": network.inputs,
+        "outputs": network.outputs,
+        "input_ranges": input_ranges(network.inputs, tasks),
+        "onnx_operators": network.operators,
+        "operators_before": operators(network.mod),
+        "operators_after": operators(mod),
+        "steps": steps,
+        "tasks": tasks,
+        "tvm_version": tvm.__version__,
+    }
+
+
+def describe(task: Any) -> dict[str, Any]:
+    """One extracted task as plain data."""
+    mod = canonical(task.dispatched[0])
+    blocks = blocks_of(mod)
+    return {
+        "name": str(task.task_name),
+        "weight": int(task.weight),
+        "key": workload_key(mod),
+        "op": operator_of(blocks),
+        "structure": structure_key(mod),
+        "flops": float(estimate_tir_flops(mod)),
+        "tir": tvm.ir.save_json(mod),
+        "args": arguments(mod),
+        "extents": anchor_of(blocks).extents,
+    }
+
+
+def merge(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tasks of one key become one, called as often as all of them."""
+    merged: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        known = merged.setdefault(task["key"], {**task, "weight": 0})
+        known["weight"] += task["weight"]
+    return list(merged.values())
+
+
+def input_ranges(inputs: list[dict[str, Any]], tasks: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """A range for every integer input of the model that keeps every look-up of every task inside.
+
+    Which input reaches which look-up is not followed: the narrowest look-up bounds them all.
+    """
+    looked_up = [r for task in tasks for r in task["args"]["ranges"].values() if r != FREE_RANGE]
+    bound = min(looked_up, key=lambda r: r[1], default=FREE_RANGE)
+    integers = (i["name"] for i in inputs if i["dtype"].startswith(("int", "uint", "bool")))
+    return {name: list(bound) for name in integers}
