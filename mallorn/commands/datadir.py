@@ -31,6 +31,7 @@ class StackInfo:
     pid: int
     redis_url: str
     tracker: str
+    until_unused: bool  # started for the duration of a command, and gone with its last user
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def device(
     name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
-    """Measure candidates on this machine; needs TVM's runtime library alone."""
+    """Measure candidates on this machine. Needs TVM's runtime library alone."""
     from mallorn.core.settings import Settings, settings
 
     # Read by TVM once, when it is imported.

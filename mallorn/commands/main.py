@@ -16,13 +16,14 @@ from mallorn.core.errors import MallornError
 
 # A command's module is imported when the command runs or help is asked for; it must import nothing heavy.
 COMMANDS: Final[list[tuple[str, str]]] = [
+    ("tune", "mallorn.commands.tune:tune"),
     ("submit", "mallorn.commands.jobs:submit"),
     ("jobs", "mallorn.commands.jobs:jobs"),
     ("show", "mallorn.commands.jobs:show"),
     ("tasks", "mallorn.commands.jobs:tasks"),
     ("watch", "mallorn.commands.steer:watch"),
     ("pause", "mallorn.commands.steer:pause"),
-    ("resume", "mallorn.commands.steer:resume"),
+    ("resume", "mallorn.commands.tune:resume"),
     ("cancel", "mallorn.commands.steer:cancel"),
     ("models", "mallorn.commands.models:models"),
     ("schedules", "mallorn.commands.data:schedules"),

@@ -37,7 +37,7 @@ def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
     name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
 ) -> None:
-    """Run one worker slot: imports, rounds, training and finishes, one at a time."""
+    """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
     from mallorn.core.queues import WORKER_QUEUES
 
     wanted = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
@@ -55,7 +55,7 @@ def control(
         bool, typer.Option("--beat", help="Run the clock that wakes sweep and reap instead.")
     ] = False,
 ) -> None:
-    """Run planning, sweeping and reaping; with --beat the clock beside it."""
+    """Run planning, sweeping and reaping. With --beat the clock that wakes them."""
     from mallorn.core.queues import CONTROL
 
     with installed("server"):
@@ -83,7 +83,7 @@ def tracker(
 
 
 def migrate() -> None:
-    """Bring the database named by MALLORN_DATABASE_URL to this version's tables."""
+    """Bring the database to this version's tables."""
     from mallorn.core.settings import settings
 
     with installed("server"):

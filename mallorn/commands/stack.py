@@ -78,7 +78,7 @@ def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
         if not supervisor.start():
             print_note("stopped before everything was ready")
             return
-        info = StackInfo(plan.url, os.getpid(), socket_url(plan.socket), plan.tracker)
+        info = StackInfo(plan.url, os.getpid(), socket_url(plan.socket), plan.tracker, until_unused)
         with plan.data.published(info):
             print_note(f"Mallorn is ready at {plan.url}   (stop it with Ctrl-C)")
             print_note(f"try   {_try_it(plan)}")
@@ -118,7 +118,7 @@ def environment(plan: Plan, known: Settings) -> dict[str, str]:
         "MALLORN_HOST": plan.host,
         "MALLORN_PORT": str(plan.port),
         "PYTHONUNBUFFERED": "1",
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": python_path(),
         # Where no compiler is installed, set-up puts one beside the interpreter, and TVM looks on PATH.
         "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]),
     }
@@ -175,6 +175,11 @@ class Parts:
         return ChildSpec(
             name, mallorn(*words), file_exists(ready), needs=("broker",), env=self.env, ready_file=ready
         )
+
+
+def python_path() -> str:
+    """Where a child finds this very version of us, installed or not."""
+    return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def mallorn(*words: str) -> tuple[str, ...]:

@@ -1,0 +1,62 @@
+"""The table at the end of a job: how fast the model was, is, and would be elsewhere."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from mallorn.commands.output import duration, latency, print_note, stdout, table
+
+ENGINES: Final = {
+    "untuned": "TVM, default build",
+    "tuned": "TVM, tuned by Mallorn",
+    "onnxruntime": "onnxruntime",
+}
+COLUMNS: Final = {"engine": "ENGINE", "median": "LATENCY", "interval": "INTERVAL", "times": "TIMES FASTER"}
+
+
+def print_winnings(body: dict[str, Any], directory: Path, model: str) -> None:
+    """Print a finished job's figures, where the files are, and what to type next."""
+    report = body["report"] or {}
+    rows = latency_rows(report.get("latency_us") or {})
+    if rows:
+        stdout().print(table(rows, COLUMNS))
+    for line in facts(body, report):
+        stdout().print(line)
+    print_note(f"The schedules are in {directory}. Check them with stock TVM alone:")
+    print_note(f"  python {directory / 'apply.py'} {model} --check")
+
+
+def latency_rows(latencies: dict[str, dict[str, float] | None]) -> list[dict[str, Any]]:
+    """One row an engine that was timed; TIMES FASTER is against the default build."""
+    base = latencies.get("untuned")
+    return [
+        {
+            "engine": title,
+            "median": latency(timing["median"]),
+            "interval": f"{latency(timing['low'])} to {latency(timing['high'])}",
+            "times": f"{base['median'] / timing['median']:.1f}" if base and key != "untuned" else "",
+        }
+        for key, title in ENGINES.items()
+        if (timing := latencies.get(key))
+    ]
+
+
+def facts(body: dict[str, Any], report: dict[str, Any]) -> list[str]:
+    """What else is known of a finished job, a line each."""
+    failures = body["progress"]["failures"]
+    failed = ", ".join(f"{count} {outcome}" for outcome, count in failures.items()) or "none"
+    trials = f"{body['progress']['trials']} trials in {_elapsed(body)}; failures: {failed}"
+    return [trials, *_checks(report)]
+
+
+def _checks(report: dict[str, Any]) -> list[str]:
+    lines = []
+    if report.get("of") is not None:
+        lines.append(f"{report['found']} of {report['of']} workloads have a verified schedule")
+    if report.get("error") is not None:
+        lines.append(f"relative error against the untuned model: {report['error']:.1e}")
+    return lines
+
+
+def _elapsed(body: dict[str, Any]) -> str:
+    started, finished = body["created_at"], body["finished_at"]
+    return duration(finished - started) if finished is not None else "-"

@@ -1,0 +1,129 @@
+"""Who holds a data directory, and what becomes of paths that cannot be one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mallorn.commands.datadir import DataDir, DataDirInUse, StackInfo
+from mallorn.core.errors import InvalidRequest, StorageFull
+
+INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", until_unused=False)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[DataDir]:
+    directory = DataDir(tmp_path / "data")
+    directory.prepare()
+    yield directory
+    directory.runtime.rmdir()
+
+
+@contextmanager
+def another_process(data: DataDir, holding: str) -> Iterator[subprocess.Popen[str]]:
+    """A process inside `data.locked(...)` or `data.used()`."""
+    program = f"""
+from pathlib import Path
+from mallorn.commands.datadir import DataDir
+with DataDir(Path({str(data.path)!r})).{holding}:
+    print("held", flush=True)
+    import time; time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:
+    with (
+        another_process(data, "locked('http://127.0.0.1:8123')") as holder,
+        pytest.raises(DataDirInUse) as refusal,
+        data.locked("http://127.0.0.1:9"),
+    ):
+        pass
+    assert f"pid {holder.pid}" in refusal.value.message
+    assert "MALLORN_URL=http://127.0.0.1:8123" in refusal.value.hint
+
+
+def test_a_killed_holder_holds_nothing(data: DataDir) -> None:
+    with another_process(data, "locked('x')") as holder:
+        assert data.is_locked()
+        holder.kill()
+        holder.wait()
+        assert not data.is_locked()
+    with data.locked("y"):
+        assert json.loads(data.lock_file.read_text()) == {"pid": os.getpid(), "url": "y"}
+
+
+def test_users_are_counted_across_processes(data: DataDir) -> None:
+    assert not data.has_users()
+    with another_process(data, "used()"), data.used():
+        assert data.has_users()
+    assert not data.has_users()
+
+
+def test_a_published_stack_can_be_read_until_it_ends(data: DataDir) -> None:
+    with data.published(INFO):
+        assert data.read_stack() == INFO
+    assert data.read_stack() is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 1, "unknown": 2}'])
+def test_a_torn_stack_file_is_no_stack(data: DataDir, text: str) -> None:
+    data.stack_file.write_text(text)
+    assert data.read_stack() is None
+
+
+def test_what_a_dead_stack_published_is_gone_once_another_holds_the_directory(data: DataDir) -> None:
+    data.stack_file.write_text("left behind")
+    with data.locked("url"):
+        assert not data.stack_file.exists()
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InvalidRequest, match="is not a directory"):
+            DataDir(path).prepare()
+
+
+def test_a_path_without_permission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)  # root may write anywhere, so the refusal is made
+    with pytest.raises(InvalidRequest, match="is not writable"):
+        DataDir(tmp_path / "data").prepare()
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", fill)
+    with pytest.raises(StorageFull, match="No space left"):
+        DataDir(tmp_path / "data").prepare()
+
+
+def test_a_runtime_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    directory = DataDir(tmp_path / "data")
+    directory.runtime.mkdir()
+    directory.runtime.chmod(0o755)
+    try:
+        with pytest.raises(InvalidRequest, match="private"):
+            directory.prepare()
+    finally:
+        directory.runtime.rmdir()
+
+
+def test_the_socket_path_stays_short_however_long_the_data_path(tmp_path: Path) -> None:
+    assert len(str(DataDir(tmp_path / ("x" * 200)).runtime / "broker.sock")) < 100

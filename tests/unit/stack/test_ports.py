@@ -1,0 +1,41 @@
+"""Ports that are taken and addresses that are open to others."""
+
+import socket
+
+import pytest
+
+from mallorn.commands.ports import check_binding, claim_port, is_loopback
+from mallorn.core.errors import InvalidRequest
+
+LOOPBACK = "127.0.0.1"
+
+
+def test_a_taken_port_is_refused_with_a_way_out() -> None:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(InvalidRequest, match=f"port {taken} .* is taken") as refusal:
+            claim_port(LOOPBACK, taken)
+    assert "--port 0" in refusal.value.hint
+
+
+def test_port_zero_takes_a_free_one() -> None:
+    port = claim_port(LOOPBACK, 0)
+    assert claim_port(LOOPBACK, port) == port
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"cannot bind 192\.0\.2\.1"):
+        claim_port("192.0.2.1", 8000)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "example.org", ""])
+def test_beyond_loopback_a_key_is_needed(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(InvalidRequest, match="no API key"):
+        check_binding(host, has_keys=False)
+    check_binding(host, has_keys=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_loopback_needs_no_key(host: str) -> None:
+    check_binding(host, has_keys=False)
