@@ -1,15 +1,11 @@
 """What the repositories share: the session, upserts for both databases, and the lock on a job."""
 
-from typing import Any
-
 from sqlalchemy import ColumnElement, CursorResult, Executable, Select, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from db.clock import now
 from db.tables import Base, Job
-
-LEASE_FREE = 0.0
 
 
 class Repository:
@@ -30,7 +26,7 @@ class Repository:
         assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
         return result.rowcount
 
-    def lock_jobs(self, ids: Select[tuple[str]]) -> None:
+    def lock_jobs(self, ids: Select[str]) -> None:
         """Hold these jobs' rows until the transaction ends; SQLite holds the whole database anyway."""
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
         self.session.execute(rows.with_for_update(key_share=True)).all()
@@ -48,6 +44,3 @@ def until(seconds: float) -> ColumnElement[float]:
 def owned(owner: str | None) -> ColumnElement[bool]:
     """Restricts a query that reads or joins jobs to one owner's."""
     return true() if owner is None else Job.owner == owner
-
-
-Values = dict[str, Any]

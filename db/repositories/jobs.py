@@ -9,7 +9,9 @@ from sqlalchemy import case, func, select, tuple_, update
 
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned
+from db.repositories.base import owned
+from db.repositories.progress import Progress, progress
+from db.repositories.stages import Stages
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState
@@ -35,8 +37,8 @@ class NewJob:
     request_hash: str | None = None
 
 
-class Jobs(Repository):
-    """Jobs of all owners."""
+class Jobs(Stages):
+    """Jobs of all owners, with the leases of their stages."""
 
     def create(self, new: NewJob) -> tuple[Job, bool]:
         """The job and whether it is new: the same idempotency key and request find the first job again.
@@ -148,3 +150,13 @@ class Jobs(Repository):
     def record(self, job_id: str, **report: Any) -> None:
         """Store what a stage found out: `graph=` of the import, `report=` and `export_uri=` of the finish."""
         self.changed(update(Job).where(Job.id == job_id).values(report))
+
+    def bind_context(self, job_id: str, context_id: int) -> int:
+        """The job's measuring context: the first one that is bound stays."""
+        unbound = Job.id == job_id, Job.context_id.is_(None)
+        self.changed(update(Job).where(*unbound).values(context_id=context_id))
+        return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
+
+    def progress(self, job_id: str) -> Progress:
+        """Trials spent and planned, outcomes, and the best of each task. Raises NotFound."""
+        return progress(self.session, self.get(job_id, None))

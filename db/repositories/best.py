@@ -1,0 +1,40 @@
+"""Which measurement is the best: one rule for every query."""
+
+from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, or_, select
+from sqlalchemy.orm import aliased
+
+from db.tables import Job, Measurement, Task
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+
+_Refuted = aliased(Measurement, name="refuted")
+
+
+def eligible() -> ColumnElement[bool]:
+    """Timed here, and no measurement of the same candidate found its results wrong."""
+    same_candidate = and_(
+        _Refuted.workload_id == Measurement.workload_id,
+        _Refuted.target_id == Measurement.target_id,
+        _Refuted.latency_us.is_(None),  # keeps the search within the index's failures
+        _Refuted.outcome == Outcome.WRONG_RESULT,
+        _Refuted.sketch_id == Measurement.sketch_id,
+        _Refuted.decisions == Measurement.decisions,
+    )
+    refuted = exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
+    return and_(
+        Measurement.latency_us.is_not(None),
+        Measurement.kind != MeasurementKind.FOREIGN,
+        ~refuted,
+    )
+
+
+def comparable() -> ColumnElement[bool]:
+    """In the job's measuring context; a job without one yet takes every context as a hint."""
+    return or_(Job.context_id.is_(None), Measurement.context_id == Job.context_id)
+
+
+def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]:
+    """The best latency of the enclosing query's task on its job's target, across the whole dataset."""
+    same_program = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
+    query = select(Measurement.latency_us).where(*same_program, eligible(), comparable(), *conditions)
+    return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()

@@ -1,0 +1,34 @@
+"""Measuring contexts: what must be equal for two times to compare."""
+
+import hashlib
+import json
+from typing import Any
+
+from sqlalchemy import select
+
+from db.repositories.base import Repository
+from db.tables import Context
+
+
+class Contexts(Repository):
+    """Contexts, each stored once under the hash of its fields."""
+
+    def ensure(
+        self, target_id: int, host_class: str, tvm_version: str, threads: int, evaluator: dict[str, Any]
+    ) -> Context:
+        """The context with these fields, written if it is new."""
+        fields = {
+            "target_id": target_id,
+            "host_class": host_class,
+            "tvm_version": tvm_version,
+            "threads": threads,
+            "evaluator": evaluator,
+        }
+        key = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+        once = self.insert(Context).values(key=key, **fields)
+        self.session.execute(once.on_conflict_do_nothing(index_elements=["key"]))
+        return self.session.scalars(select(Context).where(Context.key == key)).one()
+
+    def get(self, context_id: int) -> Context:
+        """A context whose id came from the database."""
+        return self.session.get_one(Context, context_id)

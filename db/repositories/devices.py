@@ -1,0 +1,50 @@
+"""Devices: who measures, and who was seen lately."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import select, update
+
+from db.clock import now
+from db.repositories.base import Repository
+from db.tables import Device
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDevice:
+    """A device as it described itself."""
+
+    name: str
+    target_id: int
+    host_id: str
+    host_class: str
+    threads: int
+    tvm_version: str
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+class Devices(Repository):
+    """Measuring endpoints by name."""
+
+    def seen(self, device: SeenDevice) -> int:
+        """It answers now: write or refresh its row and return the id."""
+        fresh = asdict(device) | {"last_seen": now()}
+        insert = self.insert(Device).values(**fresh, busy_with="")
+        upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh)
+        return self.session.execute(upsert.returning(Device.id)).scalar_one()
+
+    def busy(self, device_id: int, busy_with: str) -> None:
+        """Say what it measures; empty: nothing."""
+        self.changed(
+            update(Device).where(Device.id == device_id).values(busy_with=busy_with, last_seen=now())
+        )
+
+    def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
+        """By name; `fresh_sec` leaves out those that were silent for longer."""
+        query = select(Device).order_by(Device.name)
+        if fresh_sec is not None:
+            query = query.where(Device.last_seen > now() - fresh_sec)
+        if target_id is not None:
+            query = query.where(Device.target_id == target_id)
+        return self.session.scalars(query).all()

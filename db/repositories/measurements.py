@@ -1,0 +1,105 @@
+"""Measurements: committing them behind the fence, and what searchers, trainers and users read of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from sqlalchemy import func, select
+
+from db.codec import pack_decisions, pack_times
+from db.repositories.base import Repository
+from db.repositories.rounds import held
+from db.tables import Job, Measurement, Round
+from mallorn.core.errors import LeaseLost
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState, MeasurementKind
+
+
+@dataclass(frozen=True, slots=True)
+class NewMeasurement:
+    """What became of one candidate. `run_us` is empty unless the outcome is ok."""
+
+    slot: int
+    sketch_id: int
+    decisions: tuple[int, ...]
+    outcome: Outcome
+    origin: str
+    run_us: tuple[float, ...] = ()
+    error: str | None = None
+    context_id: int | None = None
+    device_id: int | None = None
+    build_ms: float | None = None
+    run_ms: float | None = None
+    predicted: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.outcome is Outcome.OK) != bool(self.run_us):
+            raise ValueError(f"slot {self.slot}: run times belong to the outcome ok and to no other")
+
+
+class Measurements(Repository):
+    """The dataset's rows. They are only ever added."""
+
+    def add_batch(self, round_id: int, attempt: int, rows: Sequence[NewMeasurement]) -> int:
+        """Commit trials of a round and return how many were new; a slot is stored once.
+
+        Raises LeaseLost unless the round is still leased to this attempt, so nothing of a worker that was
+        given up can follow what its successor wrote.
+        """
+        self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
+        leased = self.session.scalars(select(Round).where(*held(round_id, attempt))).one_or_none()
+        if leased is None:
+            raise LeaseLost(f"round {round_id} is no longer leased to attempt {attempt}")
+        owner = {
+            "job_id": leased.job_id,
+            "round_id": leased.id,
+            "workload_id": leased.workload_id,
+            "target_id": leased.target_id,
+        }
+        return len(self._add(owner | {"kind": MeasurementKind.TRIAL}, rows))
+
+    def add_finish(
+        self, job_id: str, attempt: int, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
+    ) -> Sequence[int]:
+        """Commit repeats of the best candidates, taken while finishing, and return their ids in slot order.
+
+        Raises LeaseLost unless the finish of the job is still this attempt's.
+        """
+        self.lock_job(job_id)
+        mine = Job.id == job_id, Job.attempts == attempt, Job.state == JobState.FINISHING
+        if self.session.scalar(select(Job.id).where(*mine)) is None:
+            raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {attempt}")
+        owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
+        return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)
+
+    def _add(self, common: dict[str, Any], rows: Sequence[NewMeasurement]) -> Sequence[int]:
+        if not rows:
+            return []
+        values = [common | _columns(row) for row in sorted(rows, key=lambda row: row.slot)]
+        once = self.insert(Measurement).values(values)
+        once = once.on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
+        return sorted(self.session.scalars(once.returning(Measurement.id)))
+
+    def newest_id(self, workload_id: int, target_id: int) -> int:
+        """The newest row of a workload on a target; 0 when there is none."""
+        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0)).where(*same)) or 0
+
+
+def _columns(row: NewMeasurement) -> dict[str, Any]:
+    return {
+        "slot": row.slot,
+        "sketch_id": row.sketch_id,
+        "decisions": pack_decisions(row.decisions),
+        "outcome": row.outcome,
+        "latency_us": median(row.run_us) if row.run_us else None,
+        "run_us": pack_times(row.run_us) if row.run_us else None,
+        "error": row.error or None,
+        "context_id": row.context_id,
+        "device_id": row.device_id,
+        "build_ms": row.build_ms,
+        "run_ms": row.run_ms,
+        "predicted": row.predicted,
+        "origin": row.origin,
+    }

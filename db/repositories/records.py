@@ -1,0 +1,105 @@
+"""Measurements as users see them: with the names of everything they point to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+
+from db.codec import unpack_decisions, unpack_times
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository, owned
+from db.tables import Device, Job, Measurement, Sketch, TargetRow, Workload
+from mallorn.core.outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One measurement."""
+
+    id: int
+    job_id: str | None
+    round_id: int | None
+    slot: int
+    kind: str
+    workload: str  # Workload.key
+    workload_name: str
+    target: str  # canonical JSON
+    context_id: int | None
+    sketch: str  # Sketch.key
+    decisions: tuple[int, ...]
+    outcome: str
+    latency_us: float | None
+    run_us: tuple[float, ...]
+    error: str | None
+    device: str | None
+    build_ms: float | None
+    run_ms: float | None
+    predicted: float | None
+    origin: str
+    created_at: float
+
+
+class Records(Repository):
+    """Pages of measurements."""
+
+    def page(
+        self,
+        owner: str | None,
+        *,
+        job_id: str | None = None,
+        workload: str | None = None,
+        target: str | None = None,
+        outcome: Outcome | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        """Newest first; `workload` and `target` are keys. An owner sees the rows of their own jobs."""
+        query = _records().order_by(Measurement.id.desc()).limit(check_limit(limit) + 1)
+        if owner is not None:
+            query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
+        wanted = (Measurement.job_id, job_id), (Measurement.outcome, outcome)
+        query = query.where(*(column == value for column, value in wanted if value is not None))
+        keys = (Workload.key, workload), (TargetRow.key, target)
+        query = query.where(*(column == value for column, value in keys if value is not None))
+        if cursor is not None:
+            query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
+        found = [_record(row) for row in self.session.execute(query)]
+        return page(found, limit, lambda record: (record.id,))
+
+
+def _records() -> Select[*tuple[Any, ...]]:
+    names = Workload.key, Workload.name, TargetRow.text, Sketch.key, Device.name
+    return (
+        select(Measurement, *names)
+        .join(Workload, Workload.id == Measurement.workload_id)
+        .join(TargetRow, TargetRow.id == Measurement.target_id)
+        .join(Sketch, Sketch.id == Measurement.sketch_id)
+        .join(Device, Device.id == Measurement.device_id, isouter=True)
+    )
+
+
+def _record(row: Row[*tuple[Any, ...]]) -> Record:
+    found, workload, workload_name, target, sketch, device = row
+    return Record(
+        id=found.id,
+        job_id=found.job_id,
+        round_id=found.round_id,
+        slot=found.slot,
+        kind=found.kind,
+        workload=workload,
+        workload_name=workload_name,
+        target=target,
+        context_id=found.context_id,
+        sketch=sketch,
+        decisions=unpack_decisions(found.decisions),
+        outcome=found.outcome,
+        latency_us=found.latency_us,
+        run_us=unpack_times(found.run_us or b""),
+        error=found.error,
+        device=device,
+        build_ms=found.build_ms,
+        run_ms=found.run_ms,
+        predicted=found.predicted,
+        origin=found.origin,
+        created_at=found.created_at,
+    )

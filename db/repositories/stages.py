@@ -1,0 +1,68 @@
+"""Leases on the stages of a job that one worker does alone: import and finish."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, or_, select, update
+
+from db.clock import now
+from db.repositories.base import Repository, until
+from db.tables import Job
+from mallorn.core.states import JobState
+
+STAGES = (JobState.IMPORTING, JobState.FINISHING)
+MAX_LOSSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredStages:
+    """Jobs whose worker went silent: those to be sent again, and those that failed three times."""
+
+    returned: list[str]
+    failed: list[str]
+
+
+class Stages(Repository):
+    """The token of a stage is `Job.attempts`: it only ever grows, so no old worker can pass for a new one."""
+
+    def claim_stage(self, job_id: str, stage_state: JobState, worker: str, lease_sec: float) -> int | None:
+        """Take the stage for `lease_sec` if nobody holds it; the token, or None."""
+        free = Job.id == job_id, Job.state == stage_state, _unheld()
+        taken = {"attempts": Job.attempts + 1, "stage_worker": worker, "stage_lease_until": until(lease_sec)}
+        return self.session.execute(
+            update(Job).where(*free).values(taken).returning(Job.attempts)
+        ).scalar_one_or_none()
+
+    def renew_stage(self, job_id: str, attempt: int, lease_sec: float) -> bool:
+        """False when the stage is no longer ours: taken back, paused or cancelled."""
+        mine = Job.id == job_id, Job.attempts == attempt, Job.stage_lease_until.is_not(None)
+        return self.changed(update(Job).where(*mine).values(stage_lease_until=until(lease_sec))) == 1
+
+    def release_stage(self, job_id: str, attempt: int) -> bool:
+        """Give the stage back unfinished, for another worker to take."""
+        mine = Job.id == job_id, Job.attempts == attempt, Job.stage_lease_until.is_not(None)
+        return self.changed(update(Job).where(*mine).values(stage_lease_until=None, stage_worker=None)) == 1
+
+    def waiting_stages(self) -> Sequence[Job]:
+        """Jobs that wait for a worker to import or finish them."""
+        query = select(Job).where(Job.state.in_((JobState.QUEUED, *STAGES)), _unheld())
+        return self.session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id)).all()
+
+    def expire_stages(self, max_losses: int = MAX_LOSSES) -> ExpiredStages:
+        """Take stages back from workers that went silent; fail the job after `max_losses` of them."""
+        silent = Job.state.in_(STAGES), Job.stage_lease_until < now()
+        self.lock_jobs(select(Job.id).where(*silent))
+        last = Job.stage_losses + 1 >= max_losses
+        freed = {"stage_lease_until": None, "stage_worker": None, "stage_losses": Job.stage_losses + 1}
+        failed = freed | {"state": JobState.FAILED, "finished_at": now(), "reason": _LOST.format(max_losses)}
+        lost = update(Job).where(*silent, last).values(failed).returning(Job.id)
+        kept = update(Job).where(*silent).values(freed).returning(Job.id)
+        failed_ids = sorted(self.session.scalars(lost))
+        return ExpiredStages(returned=sorted(self.session.scalars(kept)), failed=failed_ids)
+
+
+_LOST = "its worker died or went silent {} times in a row"
+
+
+def _unheld() -> ColumnElement[bool]:
+    return or_(Job.stage_lease_until.is_(None), Job.stage_lease_until < now())

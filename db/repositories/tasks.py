@@ -1,0 +1,166 @@
+"""Tasks of a job and how they stand."""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+
+from db.repositories.base import Repository
+from db.repositories.best import best_of_task
+from db.tables import Job, Measurement, Round, Task, Workload
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind, RoundState
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A workload inside a job."""
+
+    index: int
+    name: str
+    weight: int
+    workload_id: int
+    family: str = ""
+    known_at_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """What one round brought: its committed trials and the best of them."""
+
+    index: int
+    state: RoundState
+    size: int
+    trials: int
+    failures: int
+    best_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """A task and how it stands. `best_us` is over the whole dataset, `known_us` without this job's rows."""
+
+    id: int
+    index: int
+    name: str
+    weight: int
+    family: str
+    known_at_start: int
+    retired: str
+    workload_id: int
+    workload_key: str
+    op: str
+    structure: str
+    flops: float
+    best_us: float | None
+    known_us: float | None
+    blocked: bool  # its workload has an open round on this target, of this job or another
+    rounds: tuple[RoundResult, ...]  # in the order they were planned
+
+    @property
+    def trials(self) -> int:
+        return sum(result.trials for result in self.rounds)
+
+    @property
+    def failures(self) -> int:
+        return sum(result.failures for result in self.rounds)
+
+    @property
+    def in_flight(self) -> int:
+        """Candidates of open rounds that are not committed yet."""
+        return sum(result.size - result.trials for result in self.rounds if result.state.open)
+
+
+class Tasks(Repository):
+    """Tasks of all jobs."""
+
+    def add_many(self, job_id: str, tasks: Sequence[NewTask]) -> None:
+        """Write a job's tasks; a second import of the job finds the same ones and changes nothing."""
+        if tasks:
+            rows = [{"job_id": job_id, "retired": "", **asdict(task)} for task in tasks]
+            self.session.execute(self.insert(Task).values(rows).on_conflict_do_nothing())
+
+    def get(self, task_id: int) -> Task:
+        """The task of a round; its id comes from the database, so it exists."""
+        return self.session.get_one(Task, task_id)
+
+    def list(self, job_id: str) -> Sequence[Task]:
+        """In the order of the model."""
+        return self.session.scalars(select(Task).where(Task.job_id == job_id).order_by(Task.index)).all()
+
+    def set_families(self, families: Mapping[int, str]) -> None:
+        """Store the planner's grouping: family by task id."""
+        for task_id, family in sorted(families.items()):
+            self.changed(update(Task).where(Task.id == task_id).values(family=family))
+
+    def retire(self, reasons: Mapping[int, str]) -> None:
+        """No more rounds for these tasks: reason by task id."""
+        for task_id, reason in sorted(reasons.items()):
+            self.changed(update(Task).where(Task.id == task_id).values(retired=reason))
+
+    def summaries(self, job_id: str) -> Sequence[TaskSummary]:
+        """How every task stands, in the order of the model."""
+        rounds = self._rounds(job_id)
+        others = or_(Measurement.job_id.is_(None), Measurement.job_id != job_id)
+        query = (
+            select(Task, Workload, best_of_task(), best_of_task(others), _blocked())
+            .join(Workload, Workload.id == Task.workload_id)
+            .join(Job, Job.id == Task.job_id)
+            .where(Task.job_id == job_id)
+            .order_by(Task.index)
+        )
+        return [
+            _summary(task, workload, best, known, blocked, tuple(rounds[task.id]))
+            for task, workload, best, known, blocked in self.session.execute(query)
+        ]
+
+    def _rounds(self, job_id: str) -> Mapping[int, Sequence[RoundResult]]:
+        trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
+        failed = func.sum(case((Measurement.outcome != Outcome.OK, 1), else_=0))
+        columns = Round.task_id, Round.index, Round.state, Round.size
+        query = (
+            select(*columns, func.count(Measurement.id), failed, func.min(Measurement.latency_us))
+            .join(Measurement, trial, isouter=True)
+            .where(Round.job_id == job_id)
+            .group_by(Round.id, *columns)
+            .order_by(Round.index)
+        )
+        found = defaultdict[int, deque[RoundResult]](deque)
+        for task_id, index, state, size, trials, failures, best in self.session.execute(query):
+            found[task_id].append(RoundResult(index, RoundState(state), size, trials, failures, best))
+        return found
+
+
+def _blocked() -> ColumnElement[bool]:
+    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+    same = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
+    return exists(select(Round.id).where(*same, is_open).correlate(Task, Job))
+
+
+def _summary(
+    task: Task,
+    workload: Workload,
+    best: float | None,
+    known: float | None,
+    blocked: bool,
+    rounds: tuple[RoundResult, ...],
+) -> TaskSummary:
+    return TaskSummary(
+        id=task.id,
+        index=task.index,
+        name=task.name,
+        weight=task.weight,
+        family=task.family,
+        known_at_start=task.known_at_start,
+        retired=task.retired,
+        workload_id=workload.id,
+        workload_key=workload.key,
+        op=workload.op,
+        structure=workload.structure,
+        flops=workload.flops,
+        best_us=best,
+        known_us=known,
+        blocked=bool(blocked),
+        rounds=rounds,
+    )

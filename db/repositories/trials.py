@@ -1,0 +1,120 @@
+"""Measurements as searchers and trainers see them: candidates and what became of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, func, select
+
+from db.codec import unpack_decisions
+from db.repositories.base import Repository
+from db.repositories.best import eligible
+from db.tables import Measurement, Sketch, Task
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+
+# Repeats of the finish would count a candidate twice.
+_LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrial:
+    """A measured candidate. Latencies compare only between equal `context_id`s."""
+
+    id: int
+    workload_id: int
+    sketch: str  # Sketch.key
+    decisions: tuple[int, ...]
+    outcome: Outcome
+    latency_us: float | None
+    context_id: int | None
+    kind: MeasurementKind
+
+
+class Trials(Repository):
+    """Reads measurements to learn from."""
+
+    def history(self, workload_id: int, target_id: int, upto: int | None = None) -> Sequence[StoredTrial]:
+        """Everything tried on a workload and target up to row `upto`, oldest first, in all contexts."""
+        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        query = _trials().where(*same, Measurement.kind.in_(_LEARNABLE)).order_by(Measurement.id)
+        return self._read(query if upto is None else query.where(Measurement.id <= upto))
+
+    def family(
+        self,
+        family: str,
+        target_id: int,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+    ) -> Sequence[StoredTrial]:
+        """Rows of all workloads that some job put into this family, oldest first, from row `after` on."""
+        query = _trials().where(*_of_family(family, target_id, after)).order_by(Measurement.id).limit(limit)
+        return self._read(query if upto is None else query.where(Measurement.id <= upto))
+
+    def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
+        """How many rows `family` would return, without reading them."""
+        query = select(func.count()).select_from(Measurement).where(*_of_family(family, target_id, after))
+        return self.session.scalar(query) or 0
+
+    def best(
+        self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
+    ) -> Sequence[StoredTrial]:
+        """The fastest distinct candidates, best first; those found to compute wrong results are left out."""
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, eligible()]
+        if context_id is not None:
+            same.append(Measurement.context_id == context_id)
+        candidate = Measurement.sketch_id, Measurement.decisions
+        place = func.row_number().over(
+            partition_by=candidate, order_by=(Measurement.latency_us, Measurement.id)
+        )
+        ranked = select(Measurement.id, place.label("place")).where(*same).subquery()
+        query = _trials().join(ranked, ranked.c.id == Measurement.id).where(ranked.c.place == 1)
+        return self._read(query.order_by(Measurement.latency_us, Measurement.id).limit(count))
+
+    def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
+        """How many rows the dataset has by workload; workloads without any are left out."""
+        same = Measurement.workload_id.in_(workload_ids), Measurement.target_id == target_id
+        query = select(Measurement.workload_id, func.count()).where(*same, Measurement.kind.in_(_LEARNABLE))
+        return dict(self.session.execute(query.group_by(Measurement.workload_id)).tuples().all())
+
+    def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[StoredTrial]:
+        return [_trial(row) for row in self.session.execute(query)]
+
+
+def _trials() -> Select[*tuple[Any, ...]]:
+    return select(
+        Measurement.id,
+        Measurement.workload_id,
+        Sketch.key,
+        Measurement.decisions,
+        Measurement.outcome,
+        Measurement.latency_us,
+        Measurement.context_id,
+        Measurement.kind,
+    ).join(Sketch, Sketch.id == Measurement.sketch_id)
+
+
+def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
+    members = select(Task.workload_id).where(Task.family == family)
+    return (
+        Measurement.workload_id.in_(members),
+        Measurement.target_id == target_id,
+        Measurement.id > after,
+        Measurement.kind.in_(_LEARNABLE),
+    )
+
+
+def _trial(row: Row[*tuple[Any, ...]]) -> StoredTrial:
+    number, workload_id, sketch, decisions, outcome, latency_us, context_id, kind = row
+    return StoredTrial(
+        number,
+        workload_id,
+        sketch,
+        unpack_decisions(decisions),
+        Outcome(outcome),
+        latency_us,
+        context_id,
+        MeasurementKind(kind),
+    )

@@ -1,0 +1,33 @@
+"""Workers: who works, and who was seen lately."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+
+from db.clock import now
+from db.repositories.base import Repository
+from db.tables import Worker
+
+
+class Workers(Repository):
+    """Worker slots by id."""
+
+    def seen(self, worker_id: str, host_id: str, info: dict[str, Any], busy_with: str = "") -> None:
+        """It is alive now: write or refresh its row."""
+        fresh = {"host_id": host_id, "info": info, "busy_with": busy_with, "last_seen": now()}
+        insert = self.insert(Worker).values(id=worker_id, started_at=now(), **fresh)
+        self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=fresh))
+
+    def busy(self, worker_id: str, busy_with: str) -> None:
+        """Say what it works on; empty: nothing."""
+        self.changed(
+            update(Worker).where(Worker.id == worker_id).values(busy_with=busy_with, last_seen=now())
+        )
+
+    def list(self, fresh_sec: float | None = None) -> Sequence[Worker]:
+        """By start; `fresh_sec` leaves out those that were silent for longer."""
+        query = select(Worker).order_by(Worker.started_at, Worker.id)
+        if fresh_sec is not None:
+            query = query.where(Worker.last_seen > now() - fresh_sec)
+        return self.session.scalars(query).all()
