@@ -31,5 +31,6 @@ def listen(host: str, ports: range) -> socket.socket:
         except OSError:
             continue
     raise InvalidRequest(
-        f"no free port on {host} between {ports.start} and {ports.stop - 1}", hint="--port with another number"
+        f"no free port on {host} between {ports.start} and {ports.stop - 1}",
+        hint="--port with another number",
     )

@@ -49,7 +49,9 @@ def serve_device(
 def prepare_runtime(target: Target) -> None:
     """Set what TVM reads once, when it is imported: its threads, and to load the runtime library alone."""
     if "tvm" in sys.modules:
-        raise MallornError("TVM was imported before its threads were set", hint="run `mallorn device` by itself")
+        raise MallornError(
+            "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
+        )
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
@@ -71,7 +73,9 @@ def describe(name: str, target: Target, listener: socket.socket) -> dict[str, An
     fingerprint = host_fingerprint()
     if not target.is_cpu:
         if not facts["accelerator"]:
-            raise InvalidTarget(f"this host has no {target.kind} device", hint="mallorn device --target local")
+            raise InvalidTarget(
+                f"this host has no {target.kind} device", hint="mallorn device --target local"
+            )
         fingerprint["host_class"] += "+" + facts["accelerator"].replace(" ", "-")
     host, port = listener.getsockname()[:2]
     return {"name": name, "target": target.text, "address": f"{host}:{port}", **fingerprint, **facts}

@@ -1,14 +1,16 @@
-"""The loop of a device: offer itself to the tracker, serve one session, offer itself again, whatever happens."""
+"""The loop of a device: offer itself to the tracker, serve one session, offer itself again."""
 
 import logging
 import os
 import secrets
 import select
 import shutil
+import signal
 import socket
 import struct
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ class Running:
     pid_fd: int
     connection: socket.socket
     folder: Path
+    abandoned: bool = False  # its client hung up
 
 
 class DeviceServer:
@@ -79,6 +82,8 @@ class DeviceServer:
                     self._accept()
                 elif self._running is not None and ready_fd == self._running.pid_fd:
                     self._end_session(self._running)
+                elif self._running is not None and ready_fd == self._running.connection.fileno():
+                    self._abandon(self._running)
                 else:
                     # The tracker never speaks unasked: this is the end of its stream.
                     self._forget_tracker()
@@ -89,25 +94,35 @@ class DeviceServer:
             poller.register(self._listener, select.POLLIN)
         else:
             poller.register(self._running.pid_fd, select.POLLIN)
+            if not self._running.abandoned:
+                poller.register(self._running.connection, select.POLLRDHUP)
         if self._tracker is not None:
             poller.register(self._tracker, select.POLLIN)
         return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
 
     def _keep_registered(self) -> None:
+        if self._tracker is None:
+            self._tell(self._register)
+        elif self._running is None:
+            self._tell(self._offer_again)
+
+    def _tell(self, step: Callable[[], None]) -> None:
+        """Talk to the tracker; one that does not answer is called again from `_keep_registered`."""
         try:
-            if self._tracker is None:
-                self._tracker = TrackerClient(self._tracker_address)
-                log.info("registered with the tracker at %s:%d as %s", *self._tracker_address, self._key)
-                self._announce()
-            elif self._running is None:
-                self._offer_again(self._tracker)
+            step()
         except Unavailable as error:
             log.warning("%s", error.message)
             self._forget_tracker()
 
+    def _register(self) -> None:
+        self._tracker = TrackerClient(self._tracker_address)
+        log.info("registered with the tracker at %s:%d as %s", *self._tracker_address, self._key)
+        self._announce()
+
     def _announce(self) -> None:
         """Tell the tracker who we are and, between sessions, offer ourselves under a new match key."""
-        assert self._tracker is not None
+        if self._tracker is None:
+            return
         host, port = self._listener.getsockname()[:2]
         busy = self._running is not None
         info = {"key": f"server:{self._key}", "addr": [host, port], "busy": busy, "mallorn": self._identity}
@@ -117,8 +132,8 @@ class DeviceServer:
             self._tracker.put(self._key, host, port, self._match_key)
             self._offered_sec = time.monotonic()
 
-    def _offer_again(self, tracker: TrackerClient) -> None:
-        if self._match_key in tracker.pending():
+    def _offer_again(self) -> None:
+        if self._tracker is None or self._match_key in self._tracker.pending():
             self._offered_sec = time.monotonic()
         elif time.monotonic() - self._offered_sec > UNCLAIMED_SEC:
             log.info("the client that was given our key never came")
@@ -132,11 +147,11 @@ class DeviceServer:
     def _accept(self) -> None:
         connection, peer = self._listener.accept()
         try:
-            greeted = self._greet(connection)
+            welcome = self._greet(connection)
         except (OSError, UnicodeDecodeError) as error:
             log.warning("a client at %s did not finish its greeting: %s", peer[0], error)
-            greeted = False
-        if greeted:
+            welcome = False
+        if welcome:
             self._start_session(connection)
         else:
             connection.close()
@@ -158,50 +173,38 @@ class DeviceServer:
         return True
 
     def _start_session(self, connection: socket.socket) -> None:
+        self._match_key = ""  # a key opens one session
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         session = Session(self._identity, folder, self._log_path)
         pid = fork(lambda: self._become(session, connection))
         self._running = Running(pid, os.pidfd_open(pid), connection, folder)
-        if self._tracker is not None:
-            self._tell_busy(self._tracker)
+        self._tell(self._announce)
 
     def _become(self, session: Session, connection: socket.socket) -> None:
         self._listener.close()
         self._forget_tracker()
         session.serve(connection.fileno())
 
-    def _tell_busy(self, tracker: TrackerClient) -> None:
-        try:
-            tracker.update({"busy": True, "addr": list(self._listener.getsockname()[:2])})
-        except Unavailable as error:
-            log.warning("%s", error.message)
-            self._forget_tracker()
+    def _abandon(self, running: Running) -> None:
+        """The client is gone: nobody waits for the candidate that may still run."""
+        running.abandoned = True
+        os.kill(running.pid, signal.SIGKILL)
 
     def _end_session(self, running: Running) -> None:
         status = os.waitpid(running.pid, 0)[1]
-        if status != 0:
+        if status != 0 and not running.abandoned:
             log.warning("a session ended badly: %s", how_it_ended(status))
             _say_last_words(running.connection, f"SessionDied: {how_it_ended(status)}")
         os.close(running.pid_fd)
         running.connection.close()
         shutil.rmtree(running.folder, ignore_errors=True)
         self._running = None
-        self._reannounce()
-
-    def _reannounce(self) -> None:
-        try:
-            if self._tracker is not None:
-                self._announce()
-        except Unavailable as error:
-            log.warning("%s", error.message)
-            self._forget_tracker()
+        self._tell(self._announce)
 
 
 def _say_last_words(connection: socket.socket, text: str) -> None:
     """Answer the call that the session died in, so that its client learns how."""
     try:
-        connection.settimeout(1.0)
-        connection.setblocking(True)
         rpc_api.ReturnException(connection.fileno(), text)
     except (OSError, RuntimeError) as error:
         log.info("the client is gone too: %s", error)

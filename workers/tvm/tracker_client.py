@@ -89,7 +89,9 @@ class TrackerClient:
             raise self._unavailable(error) from None
         if answer != TRACKER_MAGIC:
             self.close()
-            raise Unavailable(f"{self.address[0]}:{self.address[1]} is no TVM RPC tracker", hint="mallorn tracker")
+            raise Unavailable(
+                f"{self.address[0]}:{self.address[1]} is no TVM RPC tracker", hint="mallorn tracker"
+            )
 
     def _ask(self, message: list[Any]) -> Any:
         try:

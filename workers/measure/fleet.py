@@ -1,0 +1,80 @@
+"""Which devices are there, as the tracker knows them: no session is opened, a busy device shows too."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from mallorn.core.errors import NoDevice
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from workers.measure.base import Endpoint
+from workers.tvm.tracker_client import TrackerClient, device_key
+
+ENDPOINT_FIELDS = ("name", "host_id", "host_class", "threads", "tvm_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A registered device."""
+
+    key: str
+    target: str  # canonical text
+    busy: bool
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCount:
+    """How many devices serve one key."""
+
+    key: str
+    free: int
+    busy: int
+
+
+class Fleet:
+    """The devices under one tracker, now. Methods raise Unavailable when the tracker does not answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._tracker = settings.tracker_address
+
+    def devices(self, target: Target | None = None) -> list[Device]:
+        """The devices of a target, or all; those that `mallorn device` did not start are left out."""
+        with TrackerClient(self._tracker) as client:
+            servers = client.summary()["server_info"]
+        devices = [_device(server) for server in servers if "mallorn" in server]
+        key = device_key(target) if target is not None else None
+        return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
+
+    def counts(self) -> list[KeyCount]:
+        """Free and busy devices by key."""
+        tally = Counter((device.key, device.busy) for device in self.devices())
+        return [
+            KeyCount(key, tally[key, False], tally[key, True]) for key in sorted({key for key, _ in tally})
+        ]
+
+    def describe(self, target: Target) -> Endpoint:
+        """A device of the target, a free one if there is any; raises NoDevice."""
+        devices = sorted(self.devices(target), key=lambda device: device.busy)
+        if not devices:
+            raise NoDevice
+        return devices[0].endpoint
+
+
+def endpoint_of(identity: dict[str, Any]) -> Endpoint:
+    """What a device said of itself, as an Endpoint."""
+    info = {name: value for name, value in identity.items() if name not in ENDPOINT_FIELDS}
+    return Endpoint(
+        name=str(identity["name"]),
+        host_id=str(identity["host_id"]),
+        host_class=str(identity["host_class"]),
+        threads=int(identity["threads"]),
+        tvm_version=str(identity["tvm_version"]),
+        info=info,
+    )
+
+
+def _device(server: dict[str, Any]) -> Device:
+    identity = server["mallorn"]
+    key = str(server["key"]).removeprefix("server:")
+    return Device(key, str(identity["target"]), bool(server["busy"]), endpoint_of(identity))

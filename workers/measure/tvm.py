@@ -1,0 +1,95 @@
+"""Measures candidates with TVM: warm builders, and a device over RPC, as one stream."""
+
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mallorn.core.errors import NoDevice
+from mallorn.core.options import JobOptions
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from workers.children.child import Child
+from workers.children.pool import ChildPool
+from workers.measure.base import Measurer, Program, Result, Slot
+from workers.measure.builds import Builds, Built
+from workers.measure.fleet import Fleet
+from workers.measure.timing import Timing
+from workers.tvm.detect import host_id
+
+BUILD_POLL_SEC = 0.5
+# How long a device on another host may stand idle before we notice that a library is ready, or it is.
+OVERLAP_POLL_SEC = 0.005
+
+
+class TvmMeasurer(Measurer):
+    """Builds in `builders` and times through `runner`; both stay warm for the next round."""
+
+    def __init__(self, settings: Settings, builders: ChildPool, runner: Child) -> None:
+        self._settings = settings
+        self._fleet = Fleet(settings)
+        self._builders = builders
+        self._runner = runner
+
+    def measure(
+        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
+    ) -> Iterator[Result]:
+        """Measure every slot once, as soon as it is built."""
+        devices = self._fleet.devices(target)
+        if not devices:
+            raise NoDevice
+        here = any(device.endpoint.host_id == host_id() for device in devices)
+        with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
+            builds = self._builds(program, target, slots, options, Path(folder))
+            timing = self._timing(program, target, options)
+            try:
+                yield from alternate(builds, timing) if here else overlap(builds, timing)
+            finally:
+                builds.abort()
+                timing.give_back()
+
+    def _builds(
+        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, folder: Path
+    ) -> Builds:
+        subject = {"tir": program.tir, "target": target.text}
+        return Builds(self._builders, slots, subject, folder, options.build_timeout_sec)
+
+    def _timing(self, program: Program, target: Target, options: JobOptions) -> Timing:
+        device = {"tracker": self._settings.tracker, "target": target.text}
+        request = {
+            "args": program.args,
+            "evaluator": options.evaluator.model_dump(),
+            "stopping": options.stopping,
+        }
+        return Timing(self._runner, device, request, program.key, options.run_timeout_sec)
+
+
+def alternate(builds: Builds, timing: Timing) -> Iterator[Result]:
+    """Builders and device share cores: hold the device first, then stop the builders while it measures."""
+    timing.take()
+    while builds.unfinished:
+        ends = builds.poll(BUILD_POLL_SEC)
+        ready = [end for end in ends if isinstance(end, Built)]
+        yield from (end for end in ends if isinstance(end, Result))
+        if ready:
+            builds.pause()
+            results = [timing.measure(built) for built in ready]
+            builds.go_on()
+            yield from results
+
+
+def overlap(builds: Builds, timing: Timing) -> Iterator[Result]:
+    """The device is elsewhere: build ahead, also while waiting for it."""
+    ready: deque[Built] = deque()
+    while builds.unfinished or ready or not timing.idle:
+        if ready and timing.idle:
+            timing.begin(ready.popleft())
+        if not builds.unfinished and not timing.idle:
+            timing.wait()
+        for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
+            if isinstance(end, Result):
+                yield end
+            else:
+                ready.append(end)
+        if not timing.idle and (result := timing.poll()) is not None:
+            yield result

@@ -1,0 +1,134 @@
+"""One RPC session with a device, from the runner's side."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from tvm import rpc
+from tvm.error import RPCError
+from tvm.runtime import Module, Tensor, empty
+
+from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.targets import Target
+from workers.tvm.tracker_client import Address, TrackerClient, device_key
+
+# What the device's server answers in the place of a session that died.
+DEATH_NOTICE: Final = "SessionDied:"
+_PATIENCE_SEC = 5.0
+FLOAT_RANGE = (0.1, 1.0)
+INT_RANGE = (0, 1)
+_names = count()
+
+
+class CandidateFailed(Exception):
+    """The candidate raised an error or took its session down."""
+
+
+class CandidateTimeout(CandidateFailed):
+    """The candidate did not come back before its deadline."""
+
+
+class RemoteDevice:
+    """A device held exclusively until `close`."""
+
+    def __init__(self, tracker: Address, target: Target, wait_sec: float) -> None:
+        self._session = connect(tracker, device_key(target), wait_sec)
+        self._device = self._session.device("cpu" if target.is_cpu else target.kind, 0)
+        self._functions: dict[str, Any] = {}
+        self._args: tuple[str, list[Tensor]] = ("", [])
+        self.identity: dict[str, Any] = json.loads(self._call("mallorn.identity"))
+
+    def run(
+        self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], Any]
+    ) -> Any:
+        """Upload a library and do `work` with it before the deadline.
+
+        Raises CandidateFailed or CandidateTimeout; Unavailable when the device itself was lost.
+        """
+        name = f"{next(_names)}.so"
+        self._session.upload(bytearray(artifact.read_bytes()), name)
+        try:
+            self._call("mallorn.begin", candidate_key, timeout_sec)
+            result = work(self._session.load_module(name))
+        except (RPCError, RuntimeError) as error:
+            raise self._judge(str(error)) from None
+        self._call("mallorn.end")
+        self._session.remove(name)
+        return result
+
+    def random_args(self, spec: dict[str, Any]) -> list[Tensor]:
+        """Arguments of a workload, filled on the device; those of the last workload are used again."""
+        name = json.dumps(spec, sort_keys=True)
+        if self._args[0] != name:
+            self._args = ("", [])
+            self._args = (name, [self._random_arg(spec, index) for index in range(len(spec["args"]))])
+        return self._args[1]
+
+    def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
+        """Arguments with given values."""
+        return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
+
+    def timer(self, library: Module, entry: str, **evaluator: int) -> Callable[..., Sequence[float]]:
+        """A function that takes the arguments and returns run times in seconds."""
+        evaluate = library.time_evaluator(entry, self._device, **evaluator)
+        return lambda *args: evaluate(*args).results
+
+    def close(self) -> None:
+        """Give the device back."""
+        self._args = ("", [])
+        self._functions.clear()
+        del self._session
+
+    def _random_arg(self, spec: dict[str, Any], index: int) -> Tensor:
+        _, dtype, shape = spec["args"][index]
+        default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
+        low, high = spec.get("ranges", {}).get(str(index), default)
+        tensor = self._empty(shape, dtype)
+        self._call("mallorn.random_fill", tensor, float(low), float(high), index)
+        return tensor
+
+    def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
+        return empty(tuple(shape), dtype, self._device)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        if name not in self._functions:
+            self._functions[name] = self._session.get_function(name)
+        return self._functions[name](*args)
+
+    def _judge(self, text: str) -> CandidateFailed | Unavailable:
+        """Whose fault was it? A session that still answers, or that its server saw die, blames the candidate."""
+        text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
+        if DEATH_NOTICE in text:
+            slow = "SIGALRM" in text
+            return CandidateTimeout("did not return in time") if slow else CandidateFailed(text)
+        try:
+            self._call("mallorn.end")
+        except (RPCError, RuntimeError):
+            return Unavailable(
+                f"the device was lost: {text}", hint="mallorn device, on the host that measures"
+            )
+        return CandidateFailed(text)
+
+
+def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
+    """Wait for a free device under `key`. Raises NoDevice when none is registered, Unavailable when all stay busy."""
+    deadline_sec = time.monotonic() + wait_sec
+    while True:
+        with TrackerClient(tracker) as client:
+            if not any(server["key"] == f"server:{key}" for server in client.summary()["server_info"]):
+                raise NoDevice
+            left_sec = deadline_sec - time.monotonic()
+            if left_sec <= 0:
+                raise Unavailable(
+                    f"every device of {key} stayed busy for {wait_sec:g} s", hint="mallorn devices"
+                )
+            offer = client.request(key, min(_PATIENCE_SEC, left_sec))
+        if offer is not None:
+            try:
+                return rpc.connect(*offer)
+            except (RPCError, RuntimeError):
+                # The device died between its offer and our call; the tracker finds out in a moment.
+                time.sleep(0.1)

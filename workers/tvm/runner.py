@@ -1,0 +1,131 @@
+"""Child process that drives devices: keeps one RPC session open, so that candidates follow without a pause."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mallorn.core.names import resolve
+from mallorn.core.options import EvaluatorOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.children.serve import serve
+from workers.measure.stopping import StoppingRule, take_times
+
+if TYPE_CHECKING:
+    from workers.tvm.remote import RemoteDevice
+
+DEVICE_WAIT_SEC = 120.0
+_held: dict[tuple[str, str], "RemoteDevice"] = {}
+
+
+def identity(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> dict[str, Any]:
+    """Take a device of the target, if none is held, and say who it is."""
+    return _device(tracker, target, wait_sec).identity
+
+
+def measure(
+    tracker: str,
+    target: str,
+    artifact: str,
+    args: dict[str, Any],
+    evaluator: dict[str, int],
+    stopping: str,
+    candidate_key: str,
+    timeout_sec: float,
+    entry: str = "main",
+) -> dict[str, Any]:
+    """Time a library: its outcome, run times, wall time and error."""
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    rule: StoppingRule = resolve("stopping", stopping)()
+    tensors = device.random_args(args)
+
+    def work(library: Any) -> list[float]:
+        def time_once(options: EvaluatorOptions) -> list[float]:
+            seconds = device.timer(library, entry, **options.model_dump())(*tensors)
+            return [value * 1e6 for value in seconds]
+
+        return take_times(rule, EvaluatorOptions(**evaluator), time_once)
+
+    return _attempt(device, artifact, candidate_key, timeout_sec, work, "run_us")
+
+
+def run_outputs(
+    tracker: str,
+    target: str,
+    artifact: str,
+    inputs: str,
+    outputs: str,
+    candidate_key: str,
+    timeout_sec: float,
+    entry: str = "main",
+) -> dict[str, Any]:
+    """Call a library once with the arrays of an npz file, in order, and save all of them after the call."""
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    with np.load(inputs) as archive:
+        names = list(archive.files)
+        tensors = device.copy_args([archive[name] for name in names])
+
+    def work(library: Any) -> str:
+        library[entry](*tensors)
+        np.savez(outputs, **{name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)})
+        return outputs
+
+    return _attempt(device, artifact, candidate_key, timeout_sec, work, "outputs")
+
+
+def release() -> None:
+    """Give all devices back, for others to use."""
+    while _held:
+        _held.popitem()[1].close()
+
+
+def _device(tracker: str, target: str, wait_sec: float) -> "RemoteDevice":
+    from workers.tvm.remote import RemoteDevice
+
+    if (tracker, target) not in _held:
+        host, _, port = tracker.rpartition(":")
+        _held[tracker, target] = RemoteDevice((host, int(port)), Target(target), wait_sec)
+    return _held[tracker, target]
+
+
+def _attempt(
+    device: "RemoteDevice",
+    artifact: str,
+    candidate_key: str,
+    timeout_sec: float,
+    work: Callable[[Any], Any],
+    name: str,
+) -> dict[str, Any]:
+    """Do the work with a library; a candidate that fails becomes an outcome, and its session is not used again."""
+    from workers.tvm.remote import CandidateFailed, CandidateTimeout
+
+    started_sec = time.monotonic()
+    outcome, error, result = Outcome.OK, "", None
+    try:
+        result = device.run(Path(artifact), candidate_key, timeout_sec, work)
+    except CandidateTimeout as failure:
+        outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
+    except CandidateFailed as failure:
+        outcome, error = Outcome.RUN_ERROR, str(failure)
+    finally:
+        if result is None:
+            release()
+    run_ms = (time.monotonic() - started_sec) * 1000
+    return {"outcome": outcome.value, name: result, "error": error, "run_ms": run_ms}
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "identity": identity,
+    "measure": measure,
+    "run_outputs": run_outputs,
+    "release": release,
+}
+
+if __name__ == "__main__":
+    # The client's side of RPC needs no compiler: the runtime alone starts faster and stays small.
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    serve(METHODS)
