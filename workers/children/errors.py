@@ -37,9 +37,14 @@ def pack_error(error: Exception) -> dict[str, str]:
             "hint": error.hint,
         }
     if isinstance(error, MallornError):
-        return {"kind": error.code, "message": error.message, "hint": error.hint}
+        return {"kind": _shared_class(error), "message": error.message, "hint": error.hint}
     # TVM appends long native backtraces: the head says what went wrong.
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
+
+
+def _shared_class(error: MallornError) -> str:
+    """The nearest class that both sides know: rooms of the child may have errors of their own."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
 
 
 def unpack_error(fields: dict[str, Any]) -> MallornError:

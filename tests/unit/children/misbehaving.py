@@ -34,6 +34,14 @@ def refuse() -> None:
     raise InvalidModel("no such operator", hint="use another")
 
 
+class OwnRefusal(InvalidModel):
+    """Known to this module only."""
+
+
+def refuse_oddly() -> None:
+    raise OwnRefusal
+
+
 def segfault() -> None:
     print("last words", flush=True)
     ctypes.string_at(0)
@@ -77,6 +85,7 @@ METHODS = (
     loop,
     pid,
     refuse,
+    refuse_oddly,
     segfault,
     size,
     unprintable,

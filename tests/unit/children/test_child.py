@@ -70,6 +70,11 @@ def test_an_error_of_ours_keeps_its_class_and_hint(child: Child) -> None:
     assert caught.value.hint == "use another"
 
 
+def test_an_error_that_only_the_child_knows_arrives_as_its_nearest_kin(child: Child) -> None:
+    with pytest.raises(InvalidModel, match="Known to this module only"):
+        child.call("refuse_oddly", 20)
+
+
 @pytest.mark.parametrize("method", ["unknown", "unprintable"])
 def test_what_cannot_be_answered_is_an_error_not_a_crash(child: Child, method: str) -> None:
     with pytest.raises(ChildFailed):

@@ -1,0 +1,49 @@
+"""From sketch and decisions back to the exact schedule."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm.s_tir.schedule import ScheduleError, Trace
+
+from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
+from workers.tvm.sketches import plain
+
+
+def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
+    """The postprocessed schedule of a candidate, or None where the candidate is invalid."""
+    insts = instructions(tir, trace)
+    schedule = new_schedule(tir)
+    try:
+        Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
+        schedule.enter_postproc()
+        accepted = all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
+    except ScheduleError:
+        return None
+    return schedule if accepted else None
+
+
+def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
+    """The decision of each sampling instruction, cut from the vector."""
+    numbers = iter(decisions)
+    bound = {inst: _take(inst, numbers) for inst in insts if is_choice(inst)}
+    if next(numbers, None) is not None:
+        raise ValueError("more decisions than the sketch has choices")
+    return bound
+
+
+def validate(tir: str, target: str, candidates: Sequence[tuple[str, Sequence[int]]]) -> list[bool]:
+    """Whether each candidate, a sketch's trace and decisions, can be rebuilt."""
+    return [rebuild(tir, target, trace, decisions) is not None for trace, decisions in candidates]
+
+
+def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
+    """The trace with decisions and postprocessing, as JSON for a tuning record; None if invalid."""
+    schedule = rebuild(tir, target, trace, decisions)
+    return None if schedule is None else json.dumps(plain(schedule.trace.as_json()), separators=(",", ":"))
+
+
+def _take(inst: Any, numbers: Iterator[int]) -> Any:
+    if inst.kind.name == "SamplePerfectTile":
+        return [next(numbers) for _ in range(int(inst.attrs[0]))]
+    return next(numbers)

@@ -1,0 +1,101 @@
+"""The sketches of a program: MetaSchedule's design space with its decisions taken out."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm.s_tir.schedule import Trace
+from tvm.tirx import FloatImm, IntImm
+
+from workers.search.space import ChoiceKind
+from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
+
+_SAMPLES = 12
+_DEEPEST_LOCATION = 16
+
+
+def design_space(tir: str, target: str) -> list[dict[str, Any]]:
+    """The sketches of a program on a target as plain values: key, trace and choices, in TVM's order."""
+    schedules = tune_context(tir, target).generate_design_space()
+    traces = dict.fromkeys(trace_text(schedule.trace) for schedule in schedules)
+    return [
+        {"key": sketch_key(trace), "trace": trace, "choices": _choices(tir, instructions(tir, trace))}
+        for trace in traces
+    ]
+
+
+def trace_text(trace: Any) -> str:
+    """A trace's instructions as canonical JSON, without decisions."""
+    return json.dumps(plain(trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
+
+
+def sketch_key(trace: str) -> str:
+    """Names a sketch, alike in every process."""
+    return hashlib.sha256(trace.encode()).hexdigest()[:16]
+
+
+def plain(value: Any) -> Any:
+    """TVM's values as those of JSON."""
+    if isinstance(value, IntImm):
+        return int(value)
+    if isinstance(value, FloatImm):
+        return float(value)
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    return [plain(item) for item in value]
+
+
+def _choices(tir: str, insts: Sequence[Any]) -> list[dict[str, Any]]:
+    choices = [inst for inst in insts if is_choice(inst)]
+    if not choices:
+        return []
+    samples = list(_samples(tir, insts, choices))
+    return [
+        _describe(inst, [sample[position] for sample in samples]) for position, inst in enumerate(choices)
+    ]
+
+
+def _samples(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
+    """Decisions that TVM takes by itself, then those nearest to each loop depth where a location is free."""
+    locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
+    for seed in range(1, _SAMPLES + 1 if locations else 2):
+        yield _apply(tir, insts, {}, seed)
+    # TVM takes the nearest allowed location, so a depth beyond the deepest changes nothing any more.
+    before: list[Any] = []
+    for depth in range(-2, _DEEPEST_LOCATION if locations else -2):
+        sample = _apply(tir, insts, dict.fromkeys(locations, depth), 1)
+        yield sample
+        if depth > 1 and sample == before:
+            return
+        before = sample
+
+
+def _apply(tir: str, insts: Sequence[Any], decisions: dict[Any, Any], seed: int) -> list[Any]:
+    schedule = new_schedule(tir, seed)
+    Trace(insts, decisions).apply_to_schedule(schedule, remove_postproc=False)
+    taken = schedule.trace
+    return [plain(taken.decisions[inst]) for inst in taken.insts if is_choice(inst)]
+
+
+def _describe(inst: Any, decisions: list[Any]) -> dict[str, Any]:
+    match inst.kind.name:
+        case "SamplePerfectTile":
+            width, limit = plain(inst.attrs)
+            # Where the extent depends on earlier choices, TVM adapts the outermost factor to it.
+            return _choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
+        case "SampleCategorical":
+            labels, weights = plain(inst.attrs)
+            values = list(range(len(labels)))
+            return _choice(ChoiceKind.CATEGORICAL, values=values, labels=labels, weights=weights)
+        case "SampleComputeLocation":
+            values = sorted(set(decisions))
+            return _choice(ChoiceKind.LOCATION, values=values, weights=[1 / len(values)] * len(values))
+        case kind:
+            raise NotImplementedError(f"sampling instruction {kind}")
+
+
+def _choice(kind: ChoiceKind, width: int = 1, **fields: Any) -> dict[str, Any]:
+    empty = {"extent": 0, "limit": 0, "values": [], "labels": [], "weights": []}
+    return {"kind": kind.value, "width": width, **empty, **fields}
