@@ -1,0 +1,129 @@
+"""Conformance kit: subclass it, give it its fixture, and every clause of the contract is a test."""
+# ruff: noqa: S101
+
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.metrics import pairwise_accuracy
+
+Data = tuple[Matrix, Vector, NDArray[np.int64]]
+
+COLUMNS = 24
+
+
+def easy_data(rows: int, seed: int) -> Data:
+    """Rows whose speed depends on a few columns, in groups whose ids are neither sorted nor dense."""
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 8, size=(rows, COLUMNS)).astype(np.float32)
+    slowdown = 0.3 * np.abs(features[:, 2] - 4) + 0.2 * np.maximum(features[:, 5], features[:, 7])
+    labels = np.maximum(FAILED_LABEL, -slowdown).astype(np.float32)
+    labels[features[:, 9] == 7] = FAILED_LABEL
+    return features, labels, rng.choice(np.array([7, 10**12, 3]), size=rows)
+
+
+def assert_same(left: Prediction, right: Prediction) -> None:
+    np.testing.assert_array_equal(left.mean, right.mean)
+    np.testing.assert_array_equal(left.std, right.std)
+
+
+class CostModelTestCase:
+    """Give `make_model`: a function that makes a model that has learned nothing."""
+
+    learns = True  # False for a floor such as the random model
+
+    @pytest.fixture
+    def make_model(self) -> Callable[[], CostModel]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def fitted(self, make_model: Callable[[], CostModel]) -> CostModel:
+        return self._fit(make_model(), easy_data(300, seed=0))
+
+    @staticmethod
+    def _fit(model: CostModel, data: Data, seed: int = 5) -> CostModel:
+        model.fit(*data, seed=seed)
+        return model
+
+    @pytest.mark.parametrize("rows", [0, 1, 200])
+    def test_predictions_are_finite_floats_one_a_row(self, fitted: CostModel, rows: int) -> None:
+        features, _, _ = easy_data(200, seed=1)
+        for values in fitted.predict(features[:rows]):
+            assert values.shape == (rows,)
+            assert values.dtype == np.float32
+            assert np.isfinite(values).all()
+        assert (fitted.predict(features[:rows]).std >= 0).all()
+
+    @pytest.mark.parametrize("value", [0.0, -1e30, 1e30, np.nan, np.inf, -np.inf])
+    def test_predict_never_fails_on_rows_of_the_right_width(self, fitted: CostModel, value: float) -> None:
+        for values in fitted.predict(np.full((3, COLUMNS), value, dtype=np.float32)):
+            assert np.isfinite(values).all()
+
+    def test_predict_works_before_any_data(self, make_model: Callable[[], CostModel]) -> None:
+        features, _, _ = easy_data(10, seed=1)
+        mean, std = make_model().predict(features)
+        assert np.isfinite(mean).all()
+        assert (std > 0).all()
+
+    def test_a_row_is_scored_alike_in_any_company(self, fitted: CostModel) -> None:
+        features, _, _ = easy_data(64, seed=2)
+        together = fitted.predict(features)
+        backwards = fitted.predict(np.ascontiguousarray(features[::-1]))
+        np.testing.assert_array_equal(backwards.mean[::-1], together.mean)
+        np.testing.assert_array_equal(fitted.predict(features[5:6]).std, together.std[5:6])
+
+    def test_same_data_and_seed_give_the_same_model(
+        self, make_model: Callable[[], CostModel], fitted: CostModel
+    ) -> None:
+        features, _, _ = easy_data(100, seed=3)
+        again = self._fit(make_model(), easy_data(300, seed=0))
+        assert_same(again.predict(features), fitted.predict(features))
+
+    def test_fit_replaces_what_was_learned_before(self, make_model: Callable[[], CostModel]) -> None:
+        features, _, _ = easy_data(100, seed=3)
+        refitted = self._fit(self._fit(make_model(), easy_data(200, seed=8)), easy_data(250, seed=9))
+        fresh = self._fit(make_model(), easy_data(250, seed=9))
+        assert_same(refitted.predict(features), fresh.predict(features))
+
+    def test_fit_leaves_its_arguments_alone(self, make_model: Callable[[], CostModel]) -> None:
+        data, untouched = easy_data(100, seed=4), easy_data(100, seed=4)
+        self._fit(make_model(), data)
+        for given, expected in zip(data, untouched, strict=True):
+            np.testing.assert_array_equal(given, expected)
+
+    @pytest.mark.parametrize("rows", [0, 1, 2])
+    def test_hardly_any_data_is_enough_to_fit(self, make_model: Callable[[], CostModel], rows: int) -> None:
+        features, labels, groups = easy_data(50, seed=5)
+        model = self._fit(make_model(), (features[:rows], labels[:rows], groups[:rows]))
+        assert np.isfinite(model.predict(features).mean).all()
+
+    def test_failures_alone_are_enough_to_fit(self, make_model: Callable[[], CostModel]) -> None:
+        features, labels, groups = easy_data(50, seed=5)
+        model = self._fit(make_model(), (features, np.full_like(labels, FAILED_LABEL), groups))
+        assert np.isfinite(model.predict(features).mean).all()
+
+    @pytest.mark.parametrize("rows", [0, 300])
+    def test_a_loaded_model_predicts_what_the_saved_one_did(
+        self, make_model: Callable[[], CostModel], rows: int
+    ) -> None:
+        features, _, _ = easy_data(100, seed=6)
+        model = self._fit(make_model(), easy_data(rows, seed=0)) if rows else make_model()
+        assert_same(type(model).load(model.save()).predict(features), model.predict(features))
+
+    def test_no_pickle_is_written_or_read(self, fitted: CostModel, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*args: object, **kwargs: object) -> None:
+            raise AssertionError(f"pickle was called with {args} {kwargs}")
+
+        for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+            monkeypatch.setattr(pickle, name, refuse)
+        type(fitted).load(fitted.save())
+
+    def test_it_orders_what_it_has_not_seen(self, make_model: Callable[[], CostModel]) -> None:
+        features, labels, groups = easy_data(300, seed=7)
+        model = self._fit(make_model(), easy_data(600, seed=0))
+        accuracy = pairwise_accuracy(model.predict(features).mean, labels, groups)
+        assert accuracy > 0.85 if self.learns else 0.4 < accuracy < 0.6

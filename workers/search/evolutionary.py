@@ -1,0 +1,110 @@
+"""Evolutionary search as in Ansor and MetaSchedule, on decision vectors: many are scored, none is lowered."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel
+from mallorn.core.outcomes import Outcome
+from workers.search.base import Trial
+from workers.search.pooled import PooledSearcher, score
+from workers.search.sampler import BatchSampler
+from workers.search.space import Candidate, Space
+
+MEASURED, DEFAULT, RANDOM = "measured", "default", "random"
+MUTATION, CROSSOVER = "mutation", "crossover"
+
+
+class Evolutionary(PooledSearcher):
+    """Breeds from the best measured and from random candidates, guided by the cost model.
+
+    Without a model the best measured are mutated, and half of the pool is random.
+    """
+
+    def __init__(
+        self,
+        sampler: BatchSampler | None = None,
+        *,
+        population: int = 1024,
+        generations: int = 4,
+        elite: int = 64,
+        crossover: float = 0.15,
+        random_share: float = 0.05,
+    ) -> None:
+        super().__init__(sampler, random_share=random_share)
+        self.population = population
+        self.generations = generations
+        self.elite = elite
+        self.crossover = crossover
+
+    def pool(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> dict[Candidate, str]:
+        elite = best_measured(history, self.elite)
+        if model is None:
+            return self._unguided(space, elite, count, rng)
+        pool = self._founders(space, elite, rng)
+        parents = list(pool)
+        for _ in range(self.generations):
+            speed = score(space, model, parents).prediction.mean
+            children = self._children(space, parents, speed, rng)
+            for child, origin in children.items():
+                pool.setdefault(child, origin)
+            parents = _survivors(parents, speed, self.population // 2) + list(children)
+        return pool
+
+    def _unguided(
+        self, space: Space, elite: list[Candidate], count: int, rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        pool = dict.fromkeys(space.sample(rng, count), RANDOM)
+        if elite:
+            parents = [elite[at] for at in rng.integers(len(elite), size=count)]
+            pool.update(dict.fromkeys(space.mutate_all(rng, parents), MUTATION))
+        shuffled = rng.permutation(len(pool))
+        items = list(pool.items())
+        return dict(items[at] for at in shuffled)
+
+    def _founders(
+        self, space: Space, elite: list[Candidate], rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        founders = dict.fromkeys(space.defaults(), DEFAULT) | dict.fromkeys(elite, MEASURED)
+        strangers = space.sample(rng, max(1, self.population - len(founders)))
+        return founders | {c: RANDOM for c in strangers if c not in founders}
+
+    def _children(
+        self, space: Space, parents: list[Candidate], speed: NDArray[np.float32], rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        """One generation: good parents breed more often, by rank, whatever the scale of the scores."""
+        couples = round(self.population * self.crossover)
+        drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(speed))
+        chosen = [parents[at] for at in drawn]
+        crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
+        mutated = space.mutate_all(rng, chosen[couples : self.population])
+        return dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
+
+
+def best_measured(history: Sequence[Trial], count: int) -> list[Candidate]:
+    """The fastest candidates of the history, fastest first; failures have no children."""
+    timed = [
+        (trial.latency_us, at)
+        for at, trial in enumerate(history)
+        if trial.latency_us is not None and trial.outcome is Outcome.OK
+    ]
+    return [history[at].candidate for _, at in sorted(timed)[:count]]
+
+
+def _by_rank(speed: NDArray[np.float32]) -> NDArray[np.float64]:
+    ranks = np.empty(len(speed))
+    ranks[np.argsort(-speed, kind="stable")] = np.arange(len(speed))
+    weights = np.exp(-10.0 * ranks / len(speed))
+    return np.asarray(weights / weights.sum())
+
+
+def _survivors(parents: list[Candidate], speed: NDArray[np.float32], count: int) -> list[Candidate]:
+    return [parents[at] for at in np.argsort(-speed, kind="stable")[:count]]

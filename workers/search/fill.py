@@ -1,0 +1,55 @@
+"""Valid candidates that nobody asked for yet: a filter for every searcher, random ones to fill a batch."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from workers.search.base import Proposal, Trial
+from workers.search.space import Candidate, Space
+
+DRAW = 256  # candidates drawn at once
+PATIENCE = 8  # draws in a row without anything new before the space counts as exhausted
+MAX_INVALID = 4096  # invalid candidates in a row before the search for a valid one is given up
+
+
+class Filter:
+    """Lets a candidate pass once, if `history` lacks it and the space can rebuild it."""
+
+    def __init__(self, space: Space, history: Sequence[Trial]) -> None:
+        self._space = space
+        self._seen = {trial.candidate for trial in history}
+
+    def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The distinct ones that were neither measured nor asked about, in order."""
+        return [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._seen]
+
+    def valid(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """The fresh ones that are valid; asked once, a candidate is never fresh again."""
+        asked = self.fresh(candidates)
+        self._seen.update(asked)
+        answers = self._space.valid(asked) if asked else []
+        return [candidate for candidate, good in zip(asked, answers, strict=True) if good]
+
+
+def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
+    """The first `count` valid ones, asking for no more than are missing at a time."""
+    taken: list[Proposal] = []
+    rest = sieve.fresh(candidates)
+    while rest and len(taken) < count:
+        asked, rest = rest[: count - len(taken)], rest[count - len(taken) :]
+        taken += [Proposal(candidate, None, origin) for candidate in sieve.valid(asked)]
+    return taken
+
+
+def random_fill(space: Space, sieve: Filter, count: int, rng: np.random.Generator) -> list[Proposal]:
+    """`count` random valid candidates, spread over the sketches; fewer only when the space has no more."""
+    taken: list[Proposal] = []
+    barren = invalid = 0
+    while len(taken) < count and barren < PATIENCE and invalid < MAX_INVALID:
+        drawn = space.sample(rng, DRAW)
+        fresh = sieve.fresh(drawn if not barren else [*drawn, *space.mutate_all(rng, drawn)])
+        found = take(sieve, fresh, count - len(taken), "random")
+        taken += found
+        barren = 0 if fresh else barren + 1
+        invalid = 0 if found else invalid + len(fresh)
+    return taken

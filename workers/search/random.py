@@ -1,0 +1,27 @@
+"""Random search: the floor that every searcher must beat, and a fair way to fill a dataset."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodels.base import CostModel
+from workers.search.base import Proposal, Searcher, Trial
+from workers.search.fill import Filter, random_fill, take
+from workers.search.space import Space
+
+
+class RandomSearch(Searcher):
+    """Candidates at random, the defaults before all others; what was measured and the model are not asked."""
+
+    def propose(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        del model
+        sieve = Filter(space, history)
+        first = take(sieve, space.defaults(), count, "default") if not history else []
+        return first + random_fill(space, sieve, count - len(first), rng)

@@ -1,0 +1,42 @@
+"""The BatchSampler seam: which of many scored candidates are worth a measurement."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Prediction
+from workers.search.space import Candidate, Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPool:
+    """Distinct candidates that nobody measured, with what the cost model sees and expects of each."""
+
+    candidates: Sequence[Candidate]
+    features: Matrix
+    prediction: Prediction
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def without(self, lines: NDArray[np.int64]) -> "ScoredPool":
+        """The pool less some of its lines."""
+        kept = np.setdiff1d(np.arange(len(self)), lines)
+        prediction = Prediction(self.prediction.mean[kept], self.prediction.std[kept])
+        return ScoredPool([self.candidates[at] for at in kept], self.features[kept], prediction)
+
+
+class BatchSampler(ABC):
+    """Chooses a batch from a scored pool.
+
+    Contract
+    - It returns distinct line numbers of the pool, best first: `count`, or all where the pool has fewer.
+    - The choice is a pure function of the arguments.
+    """
+
+    @abstractmethod
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The lines to measure next."""

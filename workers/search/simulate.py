@@ -1,0 +1,47 @@
+"""Whole searches on a space that answers at once: to test searchers and to compare them by trials."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from costmodels.base import CostModel
+from costmodels.training import labels
+from workers.search.base import Searcher, Trial
+from workers.search.synthetic import SyntheticSpace
+
+
+def simulate(
+    space: SyntheticSpace,
+    searcher: Searcher,
+    make_model: Callable[[], CostModel] | None,
+    *,
+    trials: int,
+    batch: int,
+    seed: int,
+) -> list[Trial]:
+    """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
+    history: list[Trial] = []
+    while len(history) < trials:
+        model = trained(space, history, make_model, seed) if make_model and history else None
+        rng = np.random.default_rng([seed, len(history)])
+        proposals = searcher.propose(space, history, model, min(batch, trials - len(history)), rng)
+        if not proposals:
+            break
+        history += [space.measure(proposal.candidate) for proposal in proposals]
+    return history
+
+
+def trained(
+    space: SyntheticSpace, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
+) -> CostModel:
+    """A model of everything measured so far."""
+    group = np.zeros(len(history), dtype=np.int64)
+    label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
+    model = make_model()
+    model.fit(space.features([t.candidate for t in history]), label, group, seed=seed)
+    return model
+
+
+def best_us(history: Sequence[Trial]) -> float:
+    """The least latency measured."""
+    return min(trial.latency_us for trial in history if trial.latency_us is not None)

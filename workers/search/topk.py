@@ -1,0 +1,19 @@
+"""The best scored, with a few drawn at random so that a wrong model hears of what it dismisses."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.sampler import BatchSampler, ScoredPool
+
+
+class TopK(BatchSampler):
+    """Takes the best scores; a share `epsilon` comes from the rest of the pool, whatever its score."""
+
+    def __init__(self, epsilon: float = 0.05) -> None:
+        self.epsilon = epsilon
+
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        ranked = np.argsort(-pool.prediction.mean, kind="stable")
+        explored = rng.binomial(min(count, len(pool)), self.epsilon)
+        best, rest = np.split(ranked, [max(0, min(count, len(pool)) - explored)])
+        return np.concatenate([best, rng.permutation(rest)[:explored]]).astype(np.int64)
