@@ -76,7 +76,7 @@ class Builds:
             **self._program,
             "trace": slot.sketch.trace,
             "decisions": list(slot.candidate.decisions),
-            "artifact": str(self._artifact(slot)),
+            "out_path": str(self._artifact(slot)),
         }
 
     def _artifact(self, slot: Slot) -> Path:

@@ -99,7 +99,7 @@ class RemoteDevice:
         return self._functions[name](*args)
 
     def _judge(self, text: str) -> CandidateFailed | Unavailable:
-        """Whose fault was it? A session that still answers, or that its server saw die, blames the candidate."""
+        """Whose fault was it? The candidate's, if its session still answers or its server saw it die."""
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE in text:
             slow = "SIGALRM" in text
@@ -114,7 +114,7 @@ class RemoteDevice:
 
 
 def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
-    """Wait for a free device under `key`. Raises NoDevice when none is registered, Unavailable when all stay busy."""
+    """Wait for a free device. Raises NoDevice when none is registered, Unavailable when all stay busy."""
     deadline_sec = time.monotonic() + wait_sec
     while True:
         with TrackerClient(tracker) as client:
@@ -122,9 +122,7 @@ def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
                 raise NoDevice
             left_sec = deadline_sec - time.monotonic()
             if left_sec <= 0:
-                raise Unavailable(
-                    f"every device of {key} stayed busy for {wait_sec:g} s", hint="mallorn devices"
-                )
+                raise Unavailable(f"all devices stayed busy for {wait_sec:g} s", hint="mallorn devices")
             offer = client.request(key, min(_PATIENCE_SEC, left_sec))
         if offer is not None:
             try:

@@ -1,8 +1,8 @@
-"""Child process that drives devices: keeps one RPC session open, so that candidates follow without a pause."""
+"""Child process that drives devices: its RPC session stays open from candidate to candidate."""
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,7 @@ def _attempt(
     work: Callable[[Any], Any],
     name: str,
 ) -> dict[str, Any]:
-    """Do the work with a library; a candidate that fails becomes an outcome, and its session is not used again."""
+    """Do the work with a library; one that fails becomes an outcome and costs the session."""
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()

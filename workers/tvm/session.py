@@ -1,4 +1,4 @@
-"""The process that serves one RPC session on a device: what a client may call, and the candidate's deadline."""
+"""The process that serves one RPC session on a device: what a client may call, and the deadline."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
-    """Fill a tensor on the device with values of [low, high): indices stay in range, floats are never denormal."""
+    """Fill a tensor with values of [low, high): indices stay in range, floats are not denormal."""
     values = random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed)
     tensor.copyfrom(values)
 
@@ -96,7 +96,8 @@ def _float_type(dtype: str) -> np.dtype[Any]:
         return np.dtype(dtype)
     import ml_dtypes  # the narrow floats; the device needs the package only for workloads that use them
 
-    return np.dtype(getattr(ml_dtypes, dtype))
+    narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+    return narrow
 
 
 def runtime_facts(target: Target) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class TrackerClient:
     def request(self, key: str, timeout_sec: float) -> tuple[str, int, str] | None:
         """Wait for a free server of `key`: its host, port and match key. None when the time is over.
 
-        The connection is of no more use after None: close it, or a server that comes free is handed to nobody.
+        Close the connection after None: a server that comes free would be handed to nobody.
         """
         self._socket.settimeout(timeout_sec)
         try:
