@@ -1,0 +1,99 @@
+"""Brings a database to this version's tables, and says so when it is not there."""
+
+import errno
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from db.engine import WRITE, create_engine, parse_url
+from db.errors import translated
+from db.session import Database
+from mallorn.core.errors import Conflict, StorageFull, Unavailable
+
+_LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
+_MIGRATE = "mallorn migrate"
+
+
+def upgrade(url: str) -> None:
+    """Run the missing migrations in one transaction; a second process waits and finds nothing to do.
+
+    Raises Conflict when the database belongs to a newer Mallorn, StorageFull, Unavailable.
+    """
+    _make_home(url)
+    # SQLite rebuilds a table to alter it, which foreign keys would take for a deletion.
+    engine = create_engine(url, foreign_keys=False)
+    try:
+        # BEGIN IMMEDIATE is the lock on SQLite: the version is read after it is ours.
+        with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            _refuse_newer(connection)
+            config = _config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            _check_references(connection)
+    finally:
+        engine.dispose()
+
+
+def check(database: Database) -> None:
+    """Raise Conflict, naming the command to type, unless the tables are those of this version."""
+    with translated(), database.engine.connect() as connection:
+        _refuse_newer(connection)
+        found = _revision(connection)
+    if found != _script().get_current_head():
+        raise Conflict("the database is not at this version's tables", hint=_MIGRATE)
+
+
+def _make_home(url: str) -> None:
+    parsed = parse_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database is None:
+        return
+    try:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _home_error(error, parsed.database) from error
+
+
+def _home_error(error: OSError, file: str) -> StorageFull | Unavailable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull()
+    return Unavailable(
+        f"cannot create the directory of {file}: {error.strerror}", hint="set MALLORN_DATA_DIR"
+    )
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
+    return config
+
+
+def _script() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _refuse_newer(connection: Connection) -> None:
+    found = _revision(connection)
+    known = {script.revision for script in _script().walk_revisions()}
+    if found is not None and found not in known:
+        raise Conflict(
+            f"the database was written by a newer Mallorn (revision {found})", hint="pip install -U mallorn"
+        )
+
+
+def _check_references(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+        if broken is not None:
+            raise Conflict(
+                f"a row of {broken[0]} refers to one of {broken[2]} that is not there", hint=_MIGRATE
+            )

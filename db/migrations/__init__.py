@@ -1,0 +1,1 @@
+"""Alembic migrations; db.migrate runs them."""

@@ -1,0 +1,361 @@
+"""first tables"""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+from db.clock import now
+
+revision: str = "0001"
+down_revision: str | None = None
+branch_labels: str | Sequence[str] | None = None
+depends_on: str | Sequence[str] | None = None
+
+BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+IN_FLIGHT = sa.text("state in ('queued', 'leased')")
+
+
+def upgrade() -> None:
+    _leases()
+    _models()
+    _sketches()
+    _targets()
+    _workers()
+    _workloads()
+    _contexts()
+    _cost_models()
+    _devices()
+    _jobs()
+    _events()
+    _tasks()
+    _rounds()
+    _measurements()
+    _schedules()
+
+
+def downgrade() -> None:
+    raise NotImplementedError("restore a backup: migrations here only go forward")
+
+
+def _leases() -> None:
+    op.create_table(
+        "leases",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("holder", sa.String(), nullable=False),
+        sa.Column("token", sa.Integer(), nullable=False),
+        sa.Column("until", sa.Float(53), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_leases"),
+    )
+
+
+def _models() -> None:
+    op.create_table(
+        "models",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("size_bytes", BIG_ID, nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.PrimaryKeyConstraint("id", "owner", name="pk_models"),
+    )
+
+
+def _sketches() -> None:
+    op.create_table(
+        "sketches",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("trace", sa.LargeBinary(), nullable=False),
+        sa.Column("choices", JSON, nullable=False),
+        sa.Column("space", sa.String(), nullable=False),
+        sa.Column("tvm_version", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_sketches"),
+        sa.UniqueConstraint("key", name="uq_sketches_key"),
+    )
+
+
+def _targets() -> None:
+    op.create_table(
+        "targets",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("text", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_targets"),
+        sa.UniqueConstraint("key", name="uq_targets_key"),
+        sa.UniqueConstraint("text", name="uq_targets_text"),
+    )
+
+
+def _workers() -> None:
+    op.create_table(
+        "workers",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("host_id", sa.String(), nullable=False),
+        sa.Column("info", JSON, nullable=False),
+        sa.Column("busy_with", sa.String(), nullable=False),
+        sa.Column("started_at", sa.Float(53), nullable=False),
+        sa.Column("last_seen", sa.Float(53), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_workers"),
+    )
+
+
+def _workloads() -> None:
+    op.create_table(
+        "workloads",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("op", sa.String(), nullable=False),
+        sa.Column("structure", sa.String(), nullable=False),
+        sa.Column("flops", sa.Double(), nullable=False),
+        sa.Column("tir", sa.LargeBinary(), nullable=False),
+        sa.Column("args", JSON, nullable=False),
+        sa.Column("features", JSON, nullable=False),
+        sa.Column("tvm_version", sa.String(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_workloads"),
+        sa.UniqueConstraint("key", name="uq_workloads_key"),
+    )
+
+
+def _contexts() -> None:
+    op.create_table(
+        "contexts",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("host_class", sa.String(), nullable=False),
+        sa.Column("tvm_version", sa.String(), nullable=False),
+        sa.Column("threads", sa.Integer(), nullable=False),
+        sa.Column("evaluator", JSON, nullable=False),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_contexts_target_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_contexts"),
+        sa.UniqueConstraint("key", name="uq_contexts_key"),
+    )
+
+
+def _cost_models() -> None:
+    op.create_table(
+        "cost_models",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("family", sa.String(), nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("parent_id", BIG_ID, nullable=True),
+        sa.Column("seen_upto", BIG_ID, nullable=False),
+        sa.Column("rows", sa.Integer(), nullable=False),
+        sa.Column("metrics", JSON, nullable=False),
+        sa.Column("blob", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.ForeignKeyConstraint(["parent_id"], ["cost_models.id"], name="fk_cost_models_parent_id"),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_cost_models_target_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_cost_models"),
+        sa.UniqueConstraint(
+            "family", "target_id", "name", "version", name="uq_cost_models_family_target_id_name_version"
+        ),
+    )
+
+
+def _devices() -> None:
+    op.create_table(
+        "devices",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("host_id", sa.String(), nullable=False),
+        sa.Column("host_class", sa.String(), nullable=False),
+        sa.Column("threads", sa.Integer(), nullable=False),
+        sa.Column("tvm_version", sa.String(), nullable=False),
+        sa.Column("info", JSON, nullable=False),
+        sa.Column("busy_with", sa.String(), nullable=False),
+        sa.Column("last_seen", sa.Float(53), nullable=False),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_devices_target_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_devices"),
+        sa.UniqueConstraint("name", name="uq_devices_name"),
+    )
+
+
+def _jobs() -> None:
+    op.create_table(
+        "jobs",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("model_id", sa.String(), nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("context_id", BIG_ID, nullable=True),
+        sa.Column("trials", sa.Integer(), nullable=False),
+        sa.Column("minutes", sa.Double(), nullable=True),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("options", JSON, nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("resume_state", sa.String(), nullable=True),
+        sa.Column("reason", sa.String(), nullable=False),
+        sa.Column("graph", JSON, nullable=True),
+        sa.Column("report", JSON, nullable=True),
+        sa.Column("export_uri", sa.String(), nullable=True),
+        sa.Column("idempotency_key", sa.String(), nullable=True),
+        sa.Column("request_hash", sa.String(), nullable=True),
+        sa.Column("event_count", sa.Integer(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("stage_worker", sa.String(), nullable=True),
+        sa.Column("stage_lease_until", sa.Double(), nullable=True),
+        sa.Column("stage_losses", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.Column("started_at", sa.Float(53), nullable=True),
+        sa.Column("finished_at", sa.Float(53), nullable=True),
+        sa.ForeignKeyConstraint(["context_id"], ["contexts.id"], name="fk_jobs_context_id"),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_jobs_target_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_jobs"),
+        sa.UniqueConstraint("owner", "idempotency_key", name="uq_jobs_owner_idempotency_key"),
+    )
+    op.create_index("ix_jobs_owner_created", "jobs", ["owner", "created_at"])
+    op.create_index("ix_jobs_state", "jobs", ["state"])
+
+
+def _events() -> None:
+    op.create_table(
+        "events",
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("payload", JSON, nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_events_job_id"),
+        sa.PrimaryKeyConstraint("job_id", "seq", name="pk_events"),
+    )
+
+
+def _tasks() -> None:
+    op.create_table(
+        "tasks",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("index", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("weight", sa.Integer(), nullable=False),
+        sa.Column("workload_id", BIG_ID, nullable=False),
+        sa.Column("family", sa.String(), nullable=False),
+        sa.Column("known_at_start", sa.Integer(), nullable=False),
+        sa.Column("retired", sa.String(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_tasks_job_id"),
+        sa.ForeignKeyConstraint(["workload_id"], ["workloads.id"], name="fk_tasks_workload_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_tasks"),
+        sa.UniqueConstraint("job_id", "index", name="uq_tasks_job_id_index"),
+    )
+    op.create_index("ix_tasks_family", "tasks", ["family", "workload_id"])
+    op.create_index("ix_tasks_workload", "tasks", ["workload_id"])
+
+
+def _rounds() -> None:
+    op.create_table(
+        "rounds",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("task_id", BIG_ID, nullable=False),
+        sa.Column("workload_id", BIG_ID, nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("index", sa.Integer(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("searcher", sa.String(), nullable=False),
+        sa.Column("cost_model_id", BIG_ID, nullable=True),
+        sa.Column("seen_upto", BIG_ID, nullable=False),
+        sa.Column("reason", JSON, nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("worker", sa.String(), nullable=True),
+        sa.Column("lease_until", sa.Double(), nullable=True),
+        sa.Column("sent_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.Column("error", sa.String(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.Column("started_at", sa.Float(53), nullable=True),
+        sa.Column("finished_at", sa.Float(53), nullable=True),
+        sa.Column("stats", JSON, nullable=True),
+        sa.ForeignKeyConstraint(["cost_model_id"], ["cost_models.id"], name="fk_rounds_cost_model_id"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_rounds_job_id"),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_rounds_target_id"),
+        sa.ForeignKeyConstraint(["task_id"], ["tasks.id"], name="fk_rounds_task_id"),
+        sa.ForeignKeyConstraint(["workload_id"], ["workloads.id"], name="fk_rounds_workload_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_rounds"),
+        sa.UniqueConstraint("job_id", "index", name="uq_rounds_job_id_index"),
+    )
+    op.create_index("ix_rounds_state", "rounds", ["state", "lease_until"])
+    op.create_index(
+        "uq_rounds_in_flight",
+        "rounds",
+        ["workload_id", "target_id"],
+        unique=True,
+        sqlite_where=IN_FLIGHT,
+        postgresql_where=IN_FLIGHT,
+    )
+
+
+def _measurements() -> None:
+    op.create_table(
+        "measurements",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("job_id", sa.String(), nullable=True),
+        sa.Column("round_id", BIG_ID, nullable=True),
+        sa.Column("slot", sa.SmallInteger(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("workload_id", BIG_ID, nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("context_id", BIG_ID, nullable=True),
+        sa.Column("sketch_id", BIG_ID, nullable=False),
+        sa.Column("decisions", sa.LargeBinary(), nullable=False),
+        sa.Column("outcome", sa.String(), nullable=False),
+        sa.Column("latency_us", sa.Double(), nullable=True),
+        sa.Column("run_us", sa.LargeBinary(), nullable=True),
+        sa.Column("error", sa.String(), nullable=True),
+        sa.Column("device_id", BIG_ID, nullable=True),
+        sa.Column("build_ms", sa.Double(), nullable=True),
+        sa.Column("run_ms", sa.Double(), nullable=True),
+        sa.Column("predicted", sa.Double(), nullable=True),
+        sa.Column("origin", sa.String(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.ForeignKeyConstraint(["context_id"], ["contexts.id"], name="fk_measurements_context_id"),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_measurements_device_id"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_measurements_job_id"),
+        sa.ForeignKeyConstraint(["round_id"], ["rounds.id"], name="fk_measurements_round_id"),
+        sa.ForeignKeyConstraint(["sketch_id"], ["sketches.id"], name="fk_measurements_sketch_id"),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_measurements_target_id"),
+        sa.ForeignKeyConstraint(["workload_id"], ["workloads.id"], name="fk_measurements_workload_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_measurements"),
+        sa.UniqueConstraint("round_id", "slot", "kind", name="uq_measurements_round_id_slot_kind"),
+    )
+    op.create_index("ix_measurements_best", "measurements", ["workload_id", "target_id", "latency_us"])
+    op.create_index("ix_measurements_job", "measurements", ["job_id", "id"])
+    op.create_index("ix_measurements_outcome", "measurements", ["job_id", "kind", "outcome"])
+
+
+def _schedules() -> None:
+    op.create_table(
+        "schedules",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("workload_id", BIG_ID, nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("context_id", BIG_ID, nullable=True),
+        sa.Column("measurement_id", BIG_ID, nullable=False),
+        sa.Column("job_id", sa.String(), nullable=True),
+        sa.Column("latency_us", sa.Double(), nullable=False),
+        sa.Column("low_us", sa.Double(), nullable=False),
+        sa.Column("high_us", sa.Double(), nullable=False),
+        sa.Column("max_error", sa.Double(), nullable=False),
+        sa.Column("trace", sa.LargeBinary(), nullable=False),
+        sa.Column("run_us", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.ForeignKeyConstraint(["context_id"], ["contexts.id"], name="fk_schedules_context_id"),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_schedules_job_id"),
+        sa.ForeignKeyConstraint(["measurement_id"], ["measurements.id"], name="fk_schedules_measurement_id"),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_schedules_target_id"),
+        sa.ForeignKeyConstraint(["workload_id"], ["workloads.id"], name="fk_schedules_workload_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_schedules"),
+        sa.UniqueConstraint("measurement_id", name="uq_schedules_measurement_id"),
+    )
+    op.create_index("ix_schedules_best", "schedules", ["workload_id", "target_id", "latency_us"])
