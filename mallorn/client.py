@@ -16,6 +16,7 @@ from mallorn.http import Connection
 from mallorn.job import Job
 
 CHUNK_BYTES: Final = 1 << 20
+Target = str | dict[str, Any] | None
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
 
@@ -86,15 +87,15 @@ class Client:
         return str(self.upload(model, progress)["id"])
 
     def job(self, job_id: str) -> Job:
-        """A job by its id, or by the first characters of it that no other job shares."""
+        """A job by its id."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
 
     def jobs(self, state: str | None = None) -> Iterator[Job]:
         """All jobs, newest first."""
-        return (Job(self.connection, body) for body in self._pages("/jobs", state=state))
+        return (Job(self.connection, body) for body in self.connection.pages("/jobs", state=state))
 
     def models(self) -> Iterator[dict[str, Any]]:
-        return self._pages("/models")
+        return self.connection.pages("/models")
 
     def records(
         self,
@@ -104,14 +105,11 @@ class Client:
         limit: int = 200,
     ) -> Iterator[dict[str, Any]]:
         """Measurements of the dataset, oldest first; `limit` is the size of a page, not of the whole."""
-        return self._pages("/records", job=job, workload=workload, outcome=outcome, limit=limit)
+        return self.connection.pages("/records", job=job, workload=workload, outcome=outcome, limit=limit)
 
-    def schedules(
-        self, workload: str | None = None, target: str | dict[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
+    def schedules(self, workload: str | None = None, target: Target = None) -> list[dict[str, Any]]:
         """The best known schedule of each workload and target."""
-        text = json.dumps(target) if isinstance(target, dict) else target
-        return list(self.connection.get("/schedules", workload=workload, target=text)["items"])
+        return list(self.connection.get("/schedules", workload=workload, target=_text(target))["items"])
 
     def devices(self) -> list[dict[str, Any]]:
         return list(self.connection.get("/devices")["items"])
@@ -119,19 +117,14 @@ class Client:
     def workers(self) -> list[dict[str, Any]]:
         return list(self.connection.get("/workers")["items"])
 
-    def _pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
-        cursor = None
-        while True:
-            page = self.connection.get(path, cursor=cursor, **params)
-            yield from page["items"]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
-
 
 def is_model_id(text: str) -> bool:
     """Whether a text reads as a SHA-256 in hex rather than as a path."""
     return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+
+
+def _text(target: Target) -> str | None:
+    return json.dumps(target) if isinstance(target, dict) else target
 
 
 def _chunks(file: Path, total_bytes: int, progress: Progress | None) -> Iterator[bytes]:

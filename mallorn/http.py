@@ -49,6 +49,16 @@ class Connection:
         """The JSON under a path of the API; parameters that are None are left out."""
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
 
+    def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """Every item of a paged list, fetched as it is asked for."""
+        cursor = None
+        while True:
+            page = self.get(path, cursor=cursor, **params)
+            yield from page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         return self._json("POST", path, json=body, headers=headers)
 

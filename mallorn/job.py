@@ -63,9 +63,9 @@ class Job:
         """MetaSchedule's table: one row a task."""
         return list(self._connection.get(f"/jobs/{self.id}/tasks")["items"])
 
-    def rounds(self) -> list[dict[str, Any]]:
-        """What was planned, why, and what became of it."""
-        return list(self._connection.get(f"/jobs/{self.id}/rounds")["items"])
+    def rounds(self) -> Iterator[dict[str, Any]]:
+        """What was planned, why, and what became of it, newest first."""
+        return self._connection.pages(f"/jobs/{self.id}/rounds")
 
     def wait(self, timeout_sec: float | None = None) -> dict[str, Any]:
         """The job, once it is done. Raises JobFailed if it failed or was cancelled, TimeoutError if late."""

@@ -90,15 +90,16 @@ def schedules(
 def records(
     job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """List measurements of the dataset, oldest first."""
+    """List measurements of the dataset, newest first."""
     with client(url, api_key) as api:
-        found = api.records(job, workload, outcome, limit=min(limit, 500))
+        found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(found, limit))
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
 

@@ -22,6 +22,8 @@ from mallorn.commands.output import (
     table,
 )
 from mallorn.commands.upload import upload_with_bar
+from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
+from mallorn.commands.winnings import latency_rows
 from mallorn.core.states import JobState
 
 JOB_COLUMNS: Final = {
@@ -119,10 +121,14 @@ def show(
         print_json(body)
         return
     stdout().print(table(_facts(body), {"fact": "JOB", "value": body["id"]}))
+    timed = latency_rows((body["report"] or {}).get("latency_us") or {})
+    if timed:
+        stdout().print()
+        stdout().print(table(timed, ENGINE_COLUMNS))
 
 
 def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
-    progress, report = body["progress"], body["report"] or {}
+    progress = body["progress"]
     failures = ", ".join(f"{count} {outcome}" for outcome, count in progress["failures"].items())
     facts = {
         "name": body["name"],
@@ -134,18 +140,9 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
         "minutes": body["minutes"],
         "tasks": f"{progress['tasks_measured']} of {progress['tasks']} measured",
         "failures": failures or "none",
-        "estimated latency": latency(progress["estimated_us"]) + " (sum over tasks)",
-        **{
-            key.removesuffix("_us"): latency(value)
-            for key, value in report.items()
-            if _is_latency(key, value)
-        },
+        "estimate": latency(progress["estimated_us"]) + ", the sum over its tasks",
     }
     return [{"fact": key, "value": value} for key, value in facts.items() if value not in (None, "")]
-
-
-def _is_latency(key: str, value: Any) -> bool:
-    return key.endswith("_us") and isinstance(value, int | float)
 
 
 def tasks(

@@ -19,7 +19,7 @@ KeyOption = Annotated[
     str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its first characters.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 
 def stdout() -> Console:

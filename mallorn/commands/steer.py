@@ -56,20 +56,6 @@ def pause(
     _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}")
 
 
-def resume(
-    job: JobArgument,
-    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
-) -> None:
-    """Go on where a job stopped; nothing is measured again."""
-    with client(url, api_key) as api:
-        handle = api.job(job)
-        handle.resume(trials)
-    _report(handle, as_json, f"going on; follow it with   mallorn watch {handle.id}")
-
-
 def cancel(
     job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:

@@ -1,0 +1,1 @@
+"""The coordinator: the REST API, one folder a noun."""

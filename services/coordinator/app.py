@@ -1,0 +1,83 @@
+"""The app: routes, middleware and the parts behind them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+import mallorn
+from mallorn.core.settings import Settings
+from mallorn.core.settings import settings as process_settings
+from services.coordinator import failures
+from services.coordinator.auth import get_owner
+from services.coordinator.devices.endpoints import router as devices
+from services.coordinator.events.endpoints import router as events
+from services.coordinator.failures import ErrorBody
+from services.coordinator.guard import Guard
+from services.coordinator.health.endpoints import router as health
+from services.coordinator.jobs.endpoints import router as jobs
+from services.coordinator.models.endpoints import router as models
+from services.coordinator.parts import Parts
+from services.coordinator.records.endpoints import router as records
+from services.coordinator.schedules.endpoints import router as schedules
+from services.coordinator.workers.endpoints import router as workers
+
+PREFIX: Final = "/api/v1"
+FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"model": ErrorBody, "description": words}
+    for status, words in {
+        401: "No known API key was presented.",
+        403: "The request comes from another web page.",
+        404: "There is no such thing, or it is another owner's.",
+        409: "The thing is in a state that does not allow this.",
+        413: "The upload is too large.",
+        422: "The request cannot be carried out as written.",
+        503: "A part that is needed does not answer.",
+        507: "The disk is full.",
+    }.items()
+}
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The coordinator as an ASGI app; without settings those of this process."""
+    parts = Parts.from_settings(settings or process_settings())
+    app = FastAPI(
+        title="Mallorn",
+        version=mallorn.__version__,
+        summary=mallorn.__doc__,
+        lifespan=_lifespan,
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+    )
+    app.state.parts = parts
+    failures.install(app)
+    app.add_middleware(Guard, has_keys=bool(parts.settings.api_keys))
+    app.include_router(_api(), prefix=PREFIX)
+    app.include_router(health, responses=_only(503))
+    app.include_router(health, prefix=PREFIX, responses=_only(503), include_in_schema=False)
+    app.add_api_route("/", _welcome, include_in_schema=False)
+    return app
+
+
+def _api() -> APIRouter:
+    """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
+    api = APIRouter(dependencies=[Depends(get_owner)], responses=FAILURES)
+    for router in (models, jobs, events, schedules, records, devices, workers):
+        api.include_router(router)
+    return api
+
+
+def _only(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: FAILURES[status] for status in statuses}
+
+
+def _welcome() -> dict[str, str]:
+    return {"name": "Mallorn", "version": mallorn.__version__, "docs": "/docs", "api": PREFIX}
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    await run_in_threadpool(app.state.parts.close)

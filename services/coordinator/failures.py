@@ -1,0 +1,94 @@
+"""The one error shape: `{"error": class name, "detail": message, "hint": what to do next}`."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from mallorn.core.errors import InvalidRequest, MallornError, NotFound
+from mallorn.core.options import EvaluatorOptions, JobOptions
+
+log = logging.getLogger(__name__)
+CLIENT_CLOSED_REQUEST: Final = 499
+NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions, "evaluator": EvaluatorOptions}
+
+
+class ErrorBody(BaseModel):
+    """What went wrong and what to do about it."""
+
+    error: str = Field(description="Class of the error.")
+    detail: str = Field(description="What happened.")
+    hint: str = Field(description="What to do next; may be empty.")
+
+
+def error_body(error: MallornError) -> dict[str, str]:
+    return {"error": error.code, "detail": error.message, "hint": error.hint}
+
+
+def install(app: FastAPI) -> None:
+    """Let every failure of the app answer in the one shape."""
+    app.add_exception_handler(MallornError, _known)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Exception, _unknown)
+
+
+def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MallornError)  # noqa: S101 - what it is registered for
+    if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=error)
+    headers = {"WWW-Authenticate": "Bearer"} if error.status_code == HTTPStatus.UNAUTHORIZED else None
+    return JSONResponse(error_body(error), error.status_code, headers)
+
+
+def _malformed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
+    problems = error.errors()
+    return _known(request, InvalidRequest("; ".join(map(_problem, problems)), hint=_known_names(problems)))
+
+
+def _problem(problem: dict[str, Any]) -> str:
+    _, *path = problem["loc"]
+    where = ".".join(str(part) for part in path) or "the body"
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: there is no such field"
+    return f"{where}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+
+
+def _known_names(problems: Sequence[dict[str, Any]]) -> str:
+    for problem in problems:
+        if problem["type"] == "extra_forbidden":
+            parent = NAMED_FIELDS.get(str(problem["loc"][-2]))
+            return f"known: {', '.join(sorted(parent.model_fields))}" if parent else "see /docs"
+    return "see /docs"
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return _known(request, NotFound(f"there is no {request.url.path}", hint="see /docs"))
+    name = HTTPStatus(error.status_code).phrase.title().replace(" ", "")
+    body = {
+        "error": name,
+        "detail": f"{request.method} {request.url.path}: {error.detail}",
+        "hint": "see /docs",
+    }
+    return JSONResponse(body, error.status_code, error.headers)
+
+
+def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+def _unknown(request: Request, error: Exception) -> Response:
+    # Starlette raises it again behind this answer, and the server logs the traceback.
+    log.error("%s %s failed: %r", request.method, request.url.path, error)
+    return JSONResponse(error_body(MallornError(hint="the coordinator's log tells more")), 500)

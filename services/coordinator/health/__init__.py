@@ -1,0 +1,1 @@
+"""Whether this coordinator lives and can work."""

@@ -1,0 +1,1 @@
+"""Jobs: submitting, looking, steering."""

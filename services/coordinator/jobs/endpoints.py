@@ -1,0 +1,86 @@
+"""Routes of jobs."""
+
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Response
+
+from mallorn.core.states import JobState
+from services.coordinator.auth import OwnerDep
+from services.coordinator.jobs import service, steering, submit
+from services.coordinator.jobs.schemas import JobIn, JobOut, ResumeIn, RoundOut, TaskOut
+from services.coordinator.paging import CursorQuery, LimitQuery, ListOut, PageOut
+from services.coordinator.parts import PartsDep
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Sent again with the same request it finds the first job instead of making another.",
+    ),
+]
+REPEATED: Final = "The job that this Idempotency-Key made before."
+
+
+@router.post("", status_code=HTTPStatus.CREATED, responses={200: {"model": JobOut, "description": REPEATED}})
+def submit_job(
+    parts: PartsDep, owner: OwnerDep, request: JobIn, response: Response, idempotency_key: KeyHeader = None
+) -> JobOut:
+    """Submit a job for an uploaded model."""
+    job, is_new = submit.submit(parts, owner, request, idempotency_key)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    response.headers["Location"] = f"/api/v1/jobs/{job.id}"
+    return job
+
+
+@router.get("")
+def list_jobs(
+    parts: PartsDep,
+    owner: OwnerDep,
+    state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
+) -> PageOut[JobOut]:
+    """List the owner's jobs, newest first."""
+    return service.list_jobs(parts, owner, state, cursor, limit)
+
+
+@router.get("/{job_id}")
+def get_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+    """Show one job: state, progress and reports."""
+    return service.get_job(parts, owner, job_id)
+
+
+@router.get("/{job_id}/tasks")
+def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskOut]:
+    """List a job's tasks as MetaSchedule's table does; empty until the model is imported."""
+    return service.list_tasks(parts, owner, job_id)
+
+
+@router.get("/{job_id}/rounds")
+def list_rounds(
+    parts: PartsDep, owner: OwnerDep, job_id: str, cursor: CursorQuery = None, limit: LimitQuery = 50
+) -> PageOut[RoundOut]:
+    """List a job's rounds with the reason for each, newest first."""
+    return service.list_rounds(parts, owner, job_id, cursor, limit)
+
+
+@router.post("/{job_id}/cancel")
+def cancel_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+    """End a job now; its measurements stay."""
+    return steering.cancel(parts, owner, job_id)
+
+
+@router.post("/{job_id}/pause")
+def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+    """Plan no more rounds until the job is resumed."""
+    return steering.pause(parts, owner, job_id)
+
+
+@router.post("/{job_id}/resume")
+def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobOut:
+    """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
+    return steering.resume(parts, owner, job_id, request.trials if request else 0)

@@ -1,0 +1,117 @@
+"""A job as the API takes and shows it."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mallorn.core.options import JobOptions
+from mallorn.core.states import JobState
+
+# Columns of 32 bits; a seed is also TVM's.
+MAX_INT: int = 2**31 - 1
+
+
+class JobIn(BaseModel):
+    """Model + target + budget + options."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model_id: Annotated[str, Field(description="SHA-256 of an uploaded model.")]
+    target: Annotated[
+        str | dict[str, Any],
+        Field(
+            description="`local`, canonical JSON (text or object), or a TVM tag such as `nvidia/nvidia-h100`."
+        ),
+    ]
+    trials: Annotated[int, Field(ge=1, le=MAX_INT, description="Candidates to try.")] = 200
+    minutes: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, description="Wall time from submit to export.")
+    ] = None
+    seed: Annotated[int, Field(ge=0, le=MAX_INT)] = 0
+    name: Annotated[
+        str | None, Field(max_length=200, description="A name for people; default: the model's.")
+    ] = None
+    priority: Annotated[int, Field(ge=-1000, le=1000, description="Higher goes first.")] = 0
+    options: JobOptions = JobOptions()
+
+
+class ResumeIn(BaseModel):
+    """With what a job goes on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trials: Annotated[int, Field(ge=0, le=MAX_INT, description="Added to the budget.")] = 0
+
+
+class ProgressOut(BaseModel):
+    """How far a job is."""
+
+    trials: Annotated[int, Field(description="Candidates handed to a builder so far.")]
+    in_flight: Annotated[int, Field(description="Candidates of open rounds that have no outcome yet.")]
+    failures: Annotated[dict[str, int], Field(description="Failed candidates by outcome.")]
+    tasks: int
+    tasks_measured: Annotated[int, Field(description="Tasks with a valid time.")]
+    estimated_us: Annotated[
+        float | None,
+        Field(description="Sum over tasks of best latency times weight; null until every task has one."),
+    ]
+
+
+class JobOut(BaseModel):
+    """One job."""
+
+    id: str
+    name: str
+    model_id: str
+    target: Annotated[str, Field(description="Canonical JSON.")]
+    trials: Annotated[int, Field(description="The budget, as raised by later resumes.")]
+    minutes: float | None
+    seed: int
+    priority: int
+    options: dict[str, Any]
+    state: JobState
+    reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")]
+    progress: ProgressOut
+    graph: Annotated[dict[str, Any] | None, Field(description="The importer's report.")]
+    report: Annotated[dict[str, Any] | None, Field(description="The finish's report.")]
+    exported: Annotated[bool, Field(description="Whether its schedules can be downloaded.")]
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+
+
+class TaskOut(BaseModel):
+    """One row of MetaSchedule's table."""
+
+    index: int
+    name: str
+    flops: float
+    weight: int
+    gflops: float | None
+    latency_us: float | None
+    weighted_latency_us: float | None
+    trials: int
+    failures: int
+    state: Annotated[str, Field(description="`measuring`, `waiting`, `retired` or `done`.")]
+    reason: Annotated[str, Field(description="Why no more rounds are planned, in words.")]
+    family: str
+    workload: Annotated[str, Field(description="The workload's key.")]
+
+
+class RoundOut(BaseModel):
+    """One pull of the bandit."""
+
+    id: int
+    index: int
+    task_index: int
+    size: int
+    searcher: str
+    state: str
+    attempt: int
+    worker: str | None
+    reason: Annotated[dict[str, Any], Field(description="Policy, score, belief: why this task and why then.")]
+    error: str
+    stats: dict[str, Any] | None
+    created_at: float
+    started_at: float | None
+    finished_at: float | None

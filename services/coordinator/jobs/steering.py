@@ -1,0 +1,64 @@
+"""Pauses, resumes and cancels jobs."""
+
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.tables import Job
+from mallorn.core import queues
+from mallorn.core.errors import Conflict
+from mallorn.core.states import JobState
+from services.coordinator.jobs.schemas import JobOut
+from services.coordinator.jobs.views import job_out
+from services.coordinator.parts import Parts
+
+# Who goes on with a job that is put back into a state.
+NEXT_TASK: Final = {
+    JobState.QUEUED: queues.IMPORT_MODEL,
+    JobState.IMPORTING: queues.IMPORT_MODEL,
+    JobState.TUNING: queues.PLAN,
+}
+
+
+def pause(parts: Parts, owner: str, job_id: str) -> JobOut:
+    """Plan no more rounds; those in flight end. Raises NotFound; Conflict in a state that cannot pause."""
+    with parts.database.transaction() as session:
+        return _announce(session, Jobs(session).pause(job_id, owner))
+
+
+def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
+    """End a job and its open rounds. Raises NotFound; Conflict when it has ended already."""
+    with parts.database.transaction() as session:
+        job = Jobs(session).cancel(job_id, owner)
+        Rounds(session).cancel_open(job_id)
+        return _announce(session, job)
+
+
+def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
+    """Go on with a paused job, or with a done one given more trials. Raises NotFound, Conflict."""
+    with parts.database.transaction() as session:
+        _explain_refusal(Jobs(session).get(job_id, owner), more_trials)
+        answer = _announce(session, Jobs(session).resume(job_id, owner, more_trials))
+    parts.waker.wake(NEXT_TASK[answer.state], job_id)
+    return answer
+
+
+def _explain_refusal(job: Job, more_trials: int) -> None:
+    if job.state == JobState.DONE and more_trials == 0:
+        raise Conflict(
+            f"job {job.id} has spent its {job.trials} trials", hint=f"mallorn resume {job.id} --trials 100"
+        )
+    if job.state in (JobState.FAILED, JobState.CANCELLED):
+        raise Conflict(
+            f"job {job.id} has ended: {job.state}", hint="submit the model again; what was measured is reused"
+        )
+    if job.state not in (JobState.PAUSED, JobState.DONE):
+        raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
+
+
+def _announce(session: Session, job: Job) -> JobOut:
+    Events(session).append(job.id, "state", {"state": job.state, "reason": job.reason})
+    return job_out(session, job)

@@ -1,0 +1,67 @@
+"""Turns a request into a job."""
+
+import hashlib
+
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs, NewJob
+from db.repositories.models import Models
+from db.repositories.targets import Targets
+from db.tables import Job
+from mallorn.core import queues
+from mallorn.core.names import REGISTRY, check_name
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import LOCAL, Target, parse_target
+from services.coordinator.devices.service import local_target
+from services.coordinator.jobs.schemas import JobIn, JobOut
+from services.coordinator.jobs.views import job_out
+from services.coordinator.parts import Parts
+
+
+def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobOut, bool]:
+    """The job and whether it is new.
+
+    Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, and Conflict when
+    the key belongs to another request or nothing is known yet of what `local` is.
+    """
+    check_names(request.options)
+    with parts.database.transaction() as session:
+        target = _target(session, request)
+        job, is_new = _create(session, owner, request, target, idempotency_key)
+        if is_new:
+            Events(session).append(job.id, "state", {"state": job.state, "reason": ""})
+        answer = job_out(session, job)
+    if is_new:
+        parts.waker.wake(queues.IMPORT_MODEL, answer.id)
+    return answer, is_new
+
+
+def check_names(options: JobOptions) -> None:
+    """Raise InvalidRequest, listing the known names, for a choice that is not registered."""
+    for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
+        check_name(seam, getattr(options, seam))
+
+
+def _target(session: Session, request: JobIn) -> Target:
+    return local_target(session) if request.target == LOCAL else parse_target(request.target)
+
+
+def _create(
+    session: Session, owner: str, request: JobIn, target: Target, idempotency_key: str | None
+) -> tuple[Job, bool]:
+    model = Models(session).get(request.model_id, owner)
+    new = NewJob(
+        owner=owner,
+        name=request.name or model.name,
+        model_id=model.id,
+        target_id=Targets(session).ensure(target).id,
+        trials=request.trials,
+        minutes=request.minutes,
+        seed=request.seed,
+        options=request.options.model_dump(mode="json"),
+        priority=request.priority,
+        idempotency_key=idempotency_key,
+        request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
+    )
+    return Jobs(session).create(new)

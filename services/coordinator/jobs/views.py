@@ -1,0 +1,100 @@
+"""Rows of the database as the API shows them."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from db.repositories.jobs import Jobs
+from db.repositories.progress import Progress
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks, TaskSummary
+from db.tables import Job, Round, Task
+from mallorn.core.states import JobState
+from services.coordinator.jobs.schemas import JobOut, ProgressOut, RoundOut, TaskOut
+
+
+def job_out(session: Session, job: Job) -> JobOut:
+    """A job with its target and progress."""
+    progress = progress_out(Jobs(session).progress(job.id), Tasks(session).list(job.id))
+    return JobOut(
+        id=job.id,
+        name=job.name,
+        model_id=job.model_id,
+        target=Targets(session).get(job.target_id).text,
+        trials=job.trials,
+        minutes=job.minutes,
+        seed=job.seed,
+        priority=job.priority,
+        options=job.options,
+        state=JobState(job.state),
+        reason=job.reason,
+        progress=progress,
+        graph=job.graph,
+        report=job.report,
+        exported=job.export_uri is not None,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+    )
+
+
+def progress_out(progress: Progress, tasks: Sequence[Task]) -> ProgressOut:
+    """Trials, failures and the estimate of the whole model."""
+    best_us = progress.best_us
+    complete = bool(tasks) and all(task.id in best_us for task in tasks)
+    return ProgressOut(
+        trials=progress.spent,
+        in_flight=progress.in_flight,
+        failures=progress.failures,
+        tasks=len(tasks),
+        tasks_measured=len(best_us),
+        estimated_us=sum(best_us[task.id] * task.weight for task in tasks) if complete else None,
+    )
+
+
+def task_out(task: TaskSummary, job_state: JobState) -> TaskOut:
+    """One row of MetaSchedule's table."""
+    best_us = task.best_us
+    return TaskOut(
+        index=task.index,
+        name=task.name,
+        flops=task.flops,
+        weight=task.weight,
+        gflops=task.flops / best_us / 1e3 if best_us else None,
+        latency_us=best_us,
+        weighted_latency_us=best_us * task.weight if best_us is not None else None,
+        trials=task.trials,
+        failures=task.failures,
+        state=_task_state(task, job_state),
+        reason=task.retired,
+        family=task.family,
+        workload=task.workload_key,
+    )
+
+
+def _task_state(task: TaskSummary, job_state: JobState) -> str:
+    if task.in_flight:
+        return "measuring"
+    if job_state.final:
+        return "done"
+    return "retired" if task.retired else "waiting"
+
+
+def round_out(row: Round, task_index: int) -> RoundOut:
+    """One pull of the bandit."""
+    return RoundOut(
+        id=row.id,
+        index=row.index,
+        task_index=task_index,
+        size=row.size,
+        searcher=row.searcher,
+        state=row.state,
+        attempt=row.attempt,
+        worker=row.worker,
+        reason=row.reason,
+        error=row.error,
+        stats=row.stats,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

@@ -1,0 +1,28 @@
+"""What every list of the API looks like."""
+
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+
+from db.paging import MAX_LIMIT
+
+Item = TypeVar("Item")
+
+
+class PageOut(BaseModel, Generic[Item]):
+    """Some items, and the cursor of those that follow; null: these were the last."""
+
+    items: list[Item]
+    next_cursor: str | None
+
+
+class ListOut(BaseModel, Generic[Item]):
+    """All items there are."""
+
+    items: list[Item]
+
+
+CursorQuery = Annotated[str | None, Query(description="`next_cursor` of the page before.")]
+LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page.")]
+SeenAt = Annotated[float, Field(description="Seconds since the epoch, by the database's clock.")]

@@ -1,0 +1,1 @@
+"""The best known schedules, and a job's exported logs."""

@@ -1,0 +1,119 @@
+"""The artifact store: any place fsspec can write to."""
+
+import errno
+import hashlib
+import posixpath
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import IO, Any, Final, Self
+from uuid import uuid4
+
+from fsspec.core import url_to_fs
+
+from mallorn.core.artifacts import model_uri
+from mallorn.core.errors import InvalidRequest, StorageFull, TooLarge
+
+CHUNK_BYTES: Final = 1 << 20
+ZIP_IN_MEMORY_BYTES: Final = 8 << 20
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Store:
+    """Models come in, exported schedules go out."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def upload(self, limit_bytes: int) -> "Upload":
+        """Begin to receive a model."""
+        return Upload(self._url, limit_bytes)
+
+    def zip_directory(self, uri: str) -> Iterator[bytes]:
+        """A directory as a zip archive, in pieces."""
+        with tempfile.SpooledTemporaryFile(max_size=ZIP_IN_MEMORY_BYTES) as file:
+            with full_disk_explained(), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, content in _files(uri):
+                    archive.writestr(name, content)
+            file.seek(0)
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
+
+
+class Upload:
+    """A model on its way in: counted and hashed as it is written, put under its name once it is whole."""
+
+    def __init__(self, artifacts: str, limit_bytes: int) -> None:
+        self._artifacts = artifacts
+        self._limit_bytes = limit_bytes
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+        self._fs, self._path = url_to_fs(model_uri(artifacts, f".incoming-{uuid4().hex}"))
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with full_disk_explained():
+            self._fs.makedirs(posixpath.dirname(self._path), exist_ok=True)
+            self._file = self._fs.open(self._path, "wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        if self._fs.exists(self._path):
+            self._fs.rm_file(self._path)
+
+    def expect(self, size_bytes: int) -> None:
+        """Raise TooLarge for a body of this announced size, before any of it is read."""
+        if size_bytes > self._limit_bytes:
+            raise TooLarge(
+                f"this server accepts models up to {self._limit_bytes} bytes, the upload is larger",
+                hint="raise MALLORN_MAX_MODEL_BYTES on the coordinator",
+            )
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next bytes. Raises TooLarge once there are too many, StorageFull without room for them."""
+        self.size_bytes += len(chunk)
+        self.expect(self.size_bytes)
+        self._hash.update(chunk)
+        assert self._file is not None  # noqa: S101 - entered
+        with full_disk_explained():
+            self._file.write(chunk)
+
+    def keep(self) -> str:
+        """Put the whole model under its SHA-256 and return that. Raises InvalidRequest if it is empty."""
+        if self.size_bytes == 0:
+            raise InvalidRequest(
+                "the upload is empty", hint="curl -T model.onnx URL/api/v1/models?name=model.onnx"
+            )
+        with full_disk_explained():
+            self._close()
+            model_id = self._hash.hexdigest()
+            _, final_path = url_to_fs(model_uri(self._artifacts, model_id))
+            self._fs.mv(self._path, final_path)
+        return model_id
+
+    def _close(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+
+@contextmanager
+def full_disk_explained() -> Iterator[None]:
+    """Turn "no space left on device" into StorageFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise StorageFull() from error
+        raise
+
+
+def _files(uri: str) -> Iterator[tuple[str, Any]]:
+    fs, root = url_to_fs(uri)
+    for path in sorted(fs.find(root)):
+        yield path.removeprefix(root).lstrip("/"), fs.cat_file(path)

@@ -1,0 +1,18 @@
+"""Finds workers."""
+
+from typing import Final
+
+from db.repositories.workers import Workers
+from db.session import read_clock
+from services.coordinator.paging import ListOut
+from services.coordinator.parts import Parts
+from services.coordinator.workers.schemas import WorkerOut
+
+# A worker's id names one process: those of a day ago will not come back.
+KEEP_SEC: Final = 24 * 3600.0
+
+
+def list_workers(parts: Parts) -> ListOut[WorkerOut]:
+    with parts.database.session() as session:
+        now_sec = read_clock(session)
+        return ListOut(items=[WorkerOut.of(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)])
