@@ -101,11 +101,13 @@ class Client:
         self,
         job: str | None = None,
         workload: str | None = None,
+        target: Target = None,
         outcome: str | None = None,
-        limit: int = 200,
+        page_size: int = 200,
     ) -> Iterator[dict[str, Any]]:
-        """Measurements of the dataset, oldest first; `limit` is the size of a page, not of the whole."""
-        return self.connection.pages("/records", job=job, workload=workload, outcome=outcome, limit=limit)
+        """Measurements of the dataset, newest first, fetched page by page as they are asked for."""
+        wanted = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
+        return self.connection.pages("/records", **wanted, limit=page_size)
 
     def schedules(self, workload: str | None = None, target: Target = None) -> list[dict[str, Any]]:
         """The best known schedule of each workload and target."""

@@ -44,7 +44,9 @@ def install(app: FastAPI) -> None:
 def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, MallornError)  # noqa: S101 - what it is registered for
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=error)
+        # A part that does not answer explains itself; anything else needs its traceback.
+        trace = error if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR else None
+        log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=trace)
     headers = {"WWW-Authenticate": "Bearer"} if error.status_code == HTTPStatus.UNAUTHORIZED else None
     return JSONResponse(error_body(error), error.status_code, headers)
 

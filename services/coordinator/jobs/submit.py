@@ -8,7 +8,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models
 from db.repositories.targets import Targets
-from db.tables import Job
+from db.tables import Model
 from mallorn.core import queues
 from mallorn.core.names import REGISTRY, check_name
 from mallorn.core.options import JobOptions
@@ -27,8 +27,9 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     """
     check_names(request.options)
     with parts.database.transaction() as session:
-        target = _target(session, request)
-        job, is_new = _create(session, owner, request, target, idempotency_key)
+        model = Models(session).get(request.model_id, owner)
+        new = _new_job(session, model, request, idempotency_key)
+        job, is_new = Jobs(session).create(new)
         if is_new:
             Events(session).append(job.id, "state", {"state": job.state, "reason": ""})
         answer = job_out(session, job)
@@ -47,15 +48,12 @@ def _target(session: Session, request: JobIn) -> Target:
     return local_target(session) if request.target == LOCAL else parse_target(request.target)
 
 
-def _create(
-    session: Session, owner: str, request: JobIn, target: Target, idempotency_key: str | None
-) -> tuple[Job, bool]:
-    model = Models(session).get(request.model_id, owner)
-    new = NewJob(
-        owner=owner,
+def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
+    return NewJob(
+        owner=model.owner,
         name=request.name or model.name,
         model_id=model.id,
-        target_id=Targets(session).ensure(target).id,
+        target_id=Targets(session).ensure(_target(session, request)).id,
         trials=request.trials,
         minutes=request.minutes,
         seed=request.seed,
@@ -64,4 +62,3 @@ def _create(
         idempotency_key=idempotency_key,
         request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
     )
-    return Jobs(session).create(new)
