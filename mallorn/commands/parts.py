@@ -20,17 +20,12 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to bind. [MALLORN_PORT]")] = None,
 ) -> None:
     """Run the coordinator: the HTTP API and the page."""
-    from mallorn.commands.ports import check_binding
     from mallorn.core.settings import settings
 
     with installed("server"):
-        import uvicorn
-        from services.coordinator.app import create_app
-    known = settings()
-    check_binding(host or known.host, bool(known.api_keys))
-    uvicorn.run(
-        create_app(), host=host or known.host, port=known.port if port is None else port, log_level="info"
-    )
+        from services.coordinator.serving import serve as serve_coordinator
+    wanted = {"host": host, "port": port}
+    serve_coordinator(settings().model_copy(update={k: v for k, v in wanted.items() if v is not None}))
 
 
 def worker(

@@ -1,0 +1,193 @@
+"""`mallorn up` for real: all its processes, killed, doubled, interrupted."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from mallorn.commands.datadir import DataDir, StackInfo
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_SEC = 120.0
+PARTS = {"broker", "tracker", "coordinator", "control", "beat", "device", "worker-1"}
+
+
+def mallorn(*words: str) -> tuple[list[str], dict[str, str]]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MALLORN_")}
+    return [sys.executable, "-P", "-m", "mallorn", *words], {**env, "PYTHONPATH": str(ROOT)}
+
+
+@dataclass
+class Up:
+    """A running `mallorn up`."""
+
+    process: subprocess.Popen[bytes]
+    data: DataDir
+    output: Path
+
+    @property
+    def words(self) -> str:
+        return self.output.read_text()
+
+    def info(self) -> StackInfo:
+        found = self.data.read_stack()
+        assert found is not None
+        return found
+
+    def wait_until_ready(self) -> None:
+        wait_for(lambda: self.data.read_stack() is not None or self.process.poll() is not None)
+        assert self.process.poll() is None, self.words
+
+    def everything(self) -> list[psutil.Process]:
+        return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+
+    def part(self, *words: str) -> psutil.Process:
+        """The one process with these words in its command line."""
+        (found,) = [p for p in self.everything() if set(words) <= set(p.cmdline())]
+        return found
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def start(folder: Path) -> Up:
+    output = folder / "output"
+    command, env = mallorn("up", "--port", "0", "--data", str(folder / "data"))
+    with output.open("wb") as file:
+        process = subprocess.Popen(command, env=env, stdout=file, stderr=file, start_new_session=True)
+    return Up(process, DataDir(folder / "data"), output)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SEC
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def gone(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = start(tmp_path_factory.mktemp("stack"))
+    try:
+        running.wait_until_ready()
+        yield running
+    finally:
+        running.kill()
+
+
+def test_every_part_is_named_as_it_becomes_ready_and_then_the_url(stack: Up) -> None:
+    ready = {line.split()[0] for line in stack.words.splitlines() if line.endswith(" is ready")}
+    assert ready >= PARTS
+    assert f"Mallorn is ready at {stack.info().url}" in stack.words
+    assert httpx.get(f"{stack.info().url}/api/v1/readyz").status_code == 200
+
+
+def test_the_device_of_this_machine_is_known_to_the_coordinator(stack: Up) -> None:
+    def devices() -> list[object]:
+        return list(httpx.get(f"{stack.info().url}/api/v1/devices").json()["items"])
+
+    wait_for(lambda: bool(devices()))
+
+
+def test_nothing_listens_beyond_loopback_and_the_broker_not_at_all(stack: Up) -> None:
+    listening = {
+        (process.pid, connection.laddr.ip)
+        for process in stack.everything()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert {ip for _, ip in listening} == {"127.0.0.1"}
+    (broker,) = [process for process in stack.everything() if "valkey" in process.name()]
+    assert broker.pid not in {pid for pid, _ in listening}
+
+
+def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up) -> None:
+    command, env = mallorn("up", "--port", "0", "--data", str(stack.data.path))
+    second = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE_SEC)
+    assert second.returncode == 1
+    assert f"pid {stack.process.pid}" in second.stderr
+    assert f"MALLORN_URL={stack.info().url}" in second.stderr
+    assert stack.data.read_stack() is not None
+
+
+@pytest.mark.parametrize("words", [("tracker",), ("worker",), ("serve",), ("--beat",)])
+def test_a_killed_part_is_started_again(stack: Up, words: tuple[str, ...]) -> None:
+    victim = stack.part("mallorn", *words)
+    victim.kill()
+    wait_for(lambda: gone(victim))
+
+    def back() -> bool:
+        with suppress(ValueError, psutil.NoSuchProcess):
+            return stack.part("mallorn", *words).pid != victim.pid
+        return False
+
+    wait_for(back)
+    assert "was killed by SIGKILL; starting it again" in stack.words
+    wait_for(lambda: _ready(stack))
+
+
+def _ready(stack: Up) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{stack.info().url}/api/v1/readyz").status_code == 200
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_however_it_ends_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    running = start(tmp_path)
+    running.wait_until_ready()
+    processes = running.everything()
+    assert len(processes) > len(PARTS)
+    running.process.send_signal(number)
+    code = running.process.wait(DEADLINE_SEC)
+    wait_for(lambda: all(gone(process) for process in processes))
+    if number is not signal.SIGKILL:
+        assert code == 0, running.words
+        assert running.data.read_stack() is None
+        assert "stopping" in running.words
+
+
+def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
+    running = start(tmp_path)
+    wait_for(lambda: "broker is ready" in running.words or running.process.poll() is not None)
+    processes = running.everything()
+    running.process.send_signal(signal.SIGINT)
+    running.process.wait(DEADLINE_SEC)
+    wait_for(lambda: all(gone(process) for process in processes))
+    assert running.data.read_stack() is None
+
+
+def test_a_data_path_that_is_a_file_is_refused_with_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    command, env = mallorn("up", "--data", str(tmp_path / "file"))
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE_SEC)
+    assert result.returncode == 1
+    assert "is not a directory" in result.stderr
+    assert "--data DIR" in result.stderr
+
+
+def test_a_taken_port_is_refused_with_words(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command, env = mallorn("up", "--port", str(port), "--data", str(tmp_path))
+        result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE_SEC)
+    assert result.returncode == 1
+    assert f"port {port} on 127.0.0.1 is taken" in result.stderr
+    assert "--port 0" in result.stderr

@@ -1,0 +1,74 @@
+"""The compose file, read without an engine: every command parses, nothing is open to strangers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from mallorn.commands.main import app
+from mallorn.core.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_command_line_is_one_the_cli_parses(name: str) -> None:
+    word, *options = SERVICES[name]["command"]
+    command = get_command(app).get_command(None, word)  # type: ignore[attr-defined]
+    assert command is not None
+    command.make_context(word, list(options))
+
+
+def test_the_parts_are_those_of_the_embedded_stack() -> None:
+    assert set(SERVICES) >= {
+        *("postgres", "redis", "migrate", "coordinator", "control", "beat", "worker", "tracker", "device")
+    }
+
+
+def test_only_the_coordinator_is_published_and_only_on_loopback() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {"coordinator": ["127.0.0.1:8000:8000"]}
+
+
+def test_everything_else_sits_on_a_network_without_a_way_out() -> None:
+    assert COMPOSE["networks"]["inside"]["internal"] is True
+    assert {name for name, service in SERVICES.items() if service["networks"] != ["inside"]} == {
+        "coordinator"
+    }
+
+
+def test_every_service_runs_without_root_and_without_new_privileges() -> None:
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    stages = re.split(r"^FROM ", dockerfile, flags=re.MULTILINE)[2:]
+    assert all("\nUSER mallorn\n" in stage for stage in stages)
+    for name, service in SERVICES.items():
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert name in OURS or service["user"] != "root"
+
+
+def test_images_are_pinned_to_a_version() -> None:
+    images = [service["image"] for service in SERVICES.values()]
+    images += re.findall(r"^FROM (\S+:\S+)", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.MULTILINE)
+    assert all(re.search(r":\d+\.\d+", image) for image in images), images
+
+
+def test_every_service_that_stays_has_a_health_check() -> None:
+    assert {name for name, service in SERVICES.items() if "healthcheck" not in service} == {"migrate"}
+
+
+def test_every_variable_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {f"MALLORN_{field.upper()}" for field in Settings.model_fields} | {"MALLORN_READY_FILE"}
+    given = {key for name in OURS for key in SERVICES[name].get("environment", {})}
+    assert given <= known
+
+
+def test_every_needed_secret_is_explained_in_the_example() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    example = (ROOT / "deploy" / "env.example").read_text()
+    assert all(f"{name}=" in example for name in re.findall(r"\$\{(\w+):\?", text))
