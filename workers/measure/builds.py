@@ -20,6 +20,7 @@ class Built:
 
     slot: Slot
     artifact: Path
+    args: list[Any]  # as the program's, but for weights in the layout that the schedule wants
     build_ms: float
 
 
@@ -85,7 +86,7 @@ class Builds:
     def _judge(self, end: Finished) -> Built | Result:
         slot = self._slots[int(str(end.tag))]
         if end.error is None:
-            return Built(slot, self._artifact(slot), float(end.result["build_ms"]))
+            return Built(slot, self._artifact(slot), end.result["args"], float(end.result["build_ms"]))
         if _disk_full(end.error):
             raise StorageFull
         outcome = Outcome.BUILD_TIMEOUT if isinstance(end.error, ChildTimeout) else Outcome.BUILD_ERROR

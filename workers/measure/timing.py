@@ -9,7 +9,7 @@ from typing import Any
 from mallorn.core.outcomes import Outcome
 from workers.children.child import Child
 from workers.children.errors import ChildError, ChildTimeout
-from workers.measure.base import Endpoint, Result
+from workers.measure.base import Endpoint, Program, Result
 from workers.measure.builds import Built
 from workers.measure.fleet import endpoint_of
 from workers.measure.texts import shorten
@@ -33,13 +33,14 @@ class Timing:
         runner: Child,
         device: Mapping[str, str],
         request: Mapping[str, Any],
-        workload: str,
+        program: Program,
         timeout_sec: float,
     ) -> None:
         self._runner = runner
         self._device = dict(device)
         self._request = dict(request)
-        self._workload = workload
+        self._workload = program.key
+        self._args = program.args
         self._timeout_sec = timeout_sec
         self._phase = Phase.IDLE
         self._built: Built | None = None
@@ -111,7 +112,12 @@ class Timing:
 
     def _candidate(self, built: Built) -> dict[str, Any]:
         key = f"{self._workload[:16]}/{built.slot.candidate.key}"
-        return {"artifact": str(built.artifact), "candidate_key": key, "timeout_sec": self._timeout_sec}
+        return {
+            "artifact": str(built.artifact),
+            "args": {**self._args, "args": built.args},
+            "candidate_key": key,
+            "timeout_sec": self._timeout_sec,
+        }
 
     def _answered(self) -> bool:
         if self._runner.poll():

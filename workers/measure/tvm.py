@@ -56,12 +56,8 @@ class TvmMeasurer(Measurer):
 
     def _timing(self, program: Program, target: Target, options: JobOptions) -> Timing:
         device = {"tracker": self._settings.tracker, "target": target.text}
-        request = {
-            "args": program.args,
-            "evaluator": options.evaluator.model_dump(),
-            "stopping": options.stopping,
-        }
-        return Timing(self._runner, device, request, program.key, options.run_timeout_sec)
+        request = {"evaluator": options.evaluator.model_dump(), "stopping": options.stopping}
+        return Timing(self._runner, device, request, program, options.run_timeout_sec)
 
 
 def alternate(builds: Builds, timing: Timing) -> Iterator[Result]:

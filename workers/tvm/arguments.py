@@ -15,21 +15,23 @@ FREE_RANGE: Range = [0, 2]
 def arguments(mod: Any) -> dict[str, Any]:
     """{"args": [["TENSOR", dtype, shape], ...], "outputs": [indices], "ranges": {index: [low, high)}}."""
     params = [hash(param) for param in mod["main"].params]
-    infos = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
+    infos = tensor_args(mod)
     blocks = blocks_of(mod)
     written = {hash(store.buffer) for block in blocks for store in block.stores}
     bounds = index_bounds(blocks)
     ranges = {
         str(i): bounds.get(param, FREE_RANGE)
         for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))
-        if str(dtype).startswith(("int", "uint", "bool")) and param not in written
+        if dtype.startswith(("int", "uint", "bool")) and param not in written
     }
     outputs = [i for i, param in enumerate(params) if param in written]
-    return {
-        "args": [[kind, str(dtype), list(shape)] for kind, dtype, shape in infos],
-        "outputs": outputs,
-        "ranges": ranges,
-    }
+    return {"args": infos, "outputs": outputs, "ranges": ranges}
+
+
+def tensor_args(mod: Any) -> list[list[Any]]:
+    """[["TENSOR", dtype, shape], ...] of a module's entry."""
+    infos = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
+    return [[str(kind), str(dtype), [int(size) for size in shape]] for kind, dtype, shape in infos]
 
 
 def index_bounds(blocks: list[Block]) -> dict[int, Range]:

@@ -10,6 +10,7 @@ import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from mallorn.core.errors import InvalidRequest
+from workers.tvm.arguments import tensor_args
 from workers.tvm.linker import link_shared
 from workers.tvm.programs import parse_module, parse_tvm_target
 from workers.tvm.rebuild import rebuild
@@ -21,15 +22,19 @@ class InvalidCandidate(InvalidRequest):
     """The decisions do not make a program; a postprocessor refused them."""
 
 
-def build(tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str) -> dict[str, float]:
-    """Compile a candidate to a library at `out_path`; what it took, in `build_ms` and `bytes`."""
+def build(tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str) -> dict[str, Any]:
+    """Compile a candidate to a library at `out_path`; what it took, in `build_ms` and `bytes`.
+
+    `args` is what to call it with, in the form of the program's: its weights may have another shape.
+    """
     started_sec = time.perf_counter()
     schedule = rebuild(tir, target, trace, decisions)
     if schedule is None:
         raise InvalidCandidate
     # What MetaSchedule's own builder does: weights come in the layout that the schedule wants.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-    return _export(tvm.tirx.build(module, target=parse_tvm_target(target)), out_path, started_sec)
+    cost = _export(tvm.tirx.build(module, target=parse_tvm_target(target)), out_path, started_sec)
+    return {**cost, "args": tensor_args(schedule.mod)}
 
 
 def build_reference(tir: str, out_path: str) -> dict[str, float]:

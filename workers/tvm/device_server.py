@@ -84,8 +84,8 @@ class DeviceServer:
                     self._end_session(self._running)
                 elif self._running is not None and ready_fd == self._running.connection.fileno():
                     self._abandon(self._running)
-                else:
-                    # The tracker never speaks unasked: this is the end of its stream.
+                elif self._tracker is not None and ready_fd == self._tracker.fileno():
+                    # It never speaks unasked: this is the end of its stream.
                     self._forget_tracker()
 
     def _wait(self) -> list[int]:

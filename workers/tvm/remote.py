@@ -38,7 +38,7 @@ class RemoteDevice:
         self._session = connect(tracker, device_key(target), wait_sec)
         self._device = self._session.device("cpu" if target.is_cpu else target.kind, 0)
         self._functions: dict[str, Any] = {}
-        self._args: tuple[str, list[Tensor]] = ("", [])
+        self._args: dict[int, tuple[Any, Tensor]] = {}
         self.identity: dict[str, Any] = json.loads(self._call("mallorn.identity"))
 
     def run(
@@ -60,12 +60,10 @@ class RemoteDevice:
         return result
 
     def random_args(self, spec: dict[str, Any]) -> list[Tensor]:
-        """Arguments of a workload, filled on the device; those of the last workload are used again."""
-        name = json.dumps(spec, sort_keys=True)
-        if self._args[0] != name:
-            self._args = ("", [])
-            self._args = (name, [self._random_arg(spec, index) for index in range(len(spec["args"]))])
-        return self._args[1]
+        """Arguments of a workload, filled on the device; what the last candidate had is used again."""
+        for index in [index for index in self._args if index >= len(spec["args"])]:
+            del self._args[index]
+        return [self._random_arg(index, spec) for index in range(len(spec["args"]))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
         """Arguments with given values."""
@@ -78,17 +76,21 @@ class RemoteDevice:
 
     def close(self) -> None:
         """Give the device back."""
-        self._args = ("", [])
+        self._args.clear()
         self._functions.clear()
         del self._session
 
-    def _random_arg(self, spec: dict[str, Any], index: int) -> Tensor:
+    def _random_arg(self, index: int, spec: dict[str, Any]) -> Tensor:
         _, dtype, shape = spec["args"][index]
         default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
         low, high = spec.get("ranges", {}).get(str(index), default)
-        tensor = self._empty(shape, dtype)
-        self._call("mallorn.random_fill", tensor, float(low), float(high), index)
-        return tensor
+        wanted = (dtype, tuple(shape), float(low), float(high))
+        if index not in self._args or self._args[index][0] != wanted:
+            self._args.pop(index, None)  # freed before its successor is made
+            tensor = self._empty(shape, dtype)
+            self._call("mallorn.random_fill", tensor, float(low), float(high), index)
+            self._args[index] = (wanted, tensor)
+        return self._args[index][1]
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
         return empty(tuple(shape), dtype, self._device)
