@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mallorn.commands.output import print_note
-from mallorn.commands.parts import installed
+from mallorn.commands.parts import installed, log_to_stderr
 
 if TYPE_CHECKING:
     from mallorn.core.targets import Target
@@ -35,6 +35,7 @@ def device(
     known = Settings(tracker=tracker) if tracker else settings()
     wanted = _target(target)
     called = name or f"{os.uname().nodename}-{wanted.key}"
+    log_to_stderr()
     print_note(f"device {called} measures for {wanted}")
     log_path = log.absolute() if log else None
     serve_device(known.tracker_address, wanted, host, range(port, port + 100), name=called, log_path=log_path)

@@ -1,5 +1,6 @@
 """The parts of the service, one command each, all configured by `MALLORN_*`."""
 
+import logging
 import os
 import signal
 import sys
@@ -73,6 +74,7 @@ def tracker(
     with installed("worker"):
         from workers.tvm.tracker import serve_tracker
     known_host, known_port = settings().tracker_address
+    log_to_stderr()
     end_on_sigterm()
     serve_tracker(host or known_host, known_port if port is None else port)
 
@@ -97,6 +99,11 @@ def installed(extra: str) -> Iterator[None]:
             raise
         message = f"this part needs {error.name}, which is not installed"
         raise Unavailable(message, hint=f"pip install 'mallorn[{extra}]'") from None
+
+
+def log_to_stderr() -> None:
+    """Have a part's own log lines shown, with their time."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def end_on_sigterm() -> None:

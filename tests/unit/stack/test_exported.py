@@ -1,0 +1,53 @@
+"""Reading a schedule directory's manifest before anything is compiled."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mallorn.commands.exported import read_exported
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+
+TARGET = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
+RECIPE = {"name": "tuned", "version": 1, "before": [], "after": []}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    (folder / "manifest.json").write_text(json.dumps({"target": TARGET, "recipe": RECIPE, **changes}))
+    return folder
+
+
+def test_the_manifest_says_what_the_schedules_are_for(tmp_path: Path) -> None:
+    exported = read_exported(write(tmp_path, input_shapes={"x": [1, 8]}), None)
+    assert exported.target == parse_target(TARGET)
+    assert exported.recipe == RECIPE
+    assert exported.input_shapes == {"x": [1, 8]}
+
+
+def test_the_same_target_written_otherwise_is_the_same(tmp_path: Path) -> None:
+    assert read_exported(write(tmp_path), "llvm -num-cores=2 -mcpu=znver4").target == parse_target(TARGET)
+
+
+def test_schedules_of_another_target_are_refused_naming_both(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"znver4.* not for .*skylake"):
+        read_exported(write(tmp_path), "llvm -mcpu=skylake-avx512 -num-cores=2")
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        read_exported(tmp_path / "nowhere", None)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"target": 3, "recipe": {}}'])
+def test_a_torn_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(InvalidRequest, match=r"manifest\.json"):
+        read_exported(tmp_path, None)
+
+
+def test_logs_of_stock_tvm_need_a_target_and_go_with_the_plain_recipe(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="the target is unknown"):
+        read_exported(tmp_path, None)
+    assert read_exported(tmp_path, json.dumps(TARGET)).recipe["name"] == "plain"

@@ -1,0 +1,64 @@
+"""The last table of a job, for reports with and without every figure."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mallorn.commands.winnings import facts, latency_rows, print_winnings
+
+UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}
+TUNED = {"median": 250.0, "low": 240.0, "high": 260.0}
+ORT = {"median": 160.0, "low": 150.0, "high": 170.0}
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": "j1",
+        "report": {"latency_us": {"untuned": UNTUNED, "tuned": TUNED}, "found": 6, "of": 6, "error": 2e-7},
+        "progress": {"trials": 200, "failures": {"build_error": 3, "run_timeout": 1}},
+        "created_at": 100.0,
+        "finished_at": 190.0,
+        **changes,
+    }
+
+
+def test_each_engine_gets_its_median_its_interval_and_how_often_it_beats_the_default_build() -> None:
+    untuned, tuned, onnxruntime = latency_rows({"untuned": UNTUNED, "tuned": TUNED, "onnxruntime": ORT})
+    assert (untuned["median"], untuned["times"]) == ("50.000 ms", "")
+    assert (tuned["median"], tuned["interval"], tuned["times"]) == (
+        "250.0 us",
+        "240.0 us to 260.0 us",
+        "200.0",
+    )
+    assert onnxruntime["times"] == "312.5"
+
+
+def test_an_engine_that_is_not_installed_has_no_row() -> None:
+    rows = latency_rows({"tuned": TUNED, "onnxruntime": None})
+    assert [row["engine"] for row in rows] == ["TVM, tuned by Mallorn"]
+    assert rows[0]["times"] == ""
+
+
+def test_trials_seconds_and_failures_by_outcome_are_told() -> None:
+    trials, found, error = facts(body(), body()["report"])
+    assert trials == "200 trials in 1:30; failures: 3 build_error, 1 run_timeout"
+    assert found == "6 of 6 workloads have a verified schedule"
+    assert error.endswith("2.0e-07")
+
+
+def test_without_failures_it_says_none() -> None:
+    calm = body(progress={"trials": 8, "failures": {}})
+    assert facts(calm, {})[0].endswith("failures: none")
+
+
+def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    print_winnings(body(), Path("out"), "mlp.onnx")
+    printed = capsys.readouterr()
+    assert "TVM, tuned by Mallorn" in printed.out
+    assert "python out/apply.py mlp.onnx --check" in printed.err
+
+
+def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
+    print_winnings(body(report=None), Path("out"), "mlp.onnx")
+    assert "LATENCY" not in capsys.readouterr().out
