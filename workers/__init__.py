@@ -1,1 +1,1 @@
-"""What runs beside the devices: importing, searching, building and measuring."""
+"""Celery workers: import models, search, build and measure, train, finish."""

@@ -86,6 +86,17 @@ class Rounds(Repository):
         claimed = update(Round).where(*free).values(taken).returning(Round.attempt)
         return self.session.execute(claimed).scalar_one_or_none()
 
+    def settle(self, round_id: int, cost_model_id: int | None) -> None:
+        """Fix, at the first claim, the version of the cost model that all attempts use."""
+        self.changed(update(Round).where(Round.id == round_id).values(cost_model_id=cost_model_id))
+
+    def seconds_per_trial(self, job_id: str) -> float | None:
+        """Wall time of a job's closed rounds over their size; None before the first."""
+        closed = Round.job_id == job_id, Round.state == RoundState.DONE
+        wall = func.sum(Round.finished_at - Round.started_at), func.sum(Round.size)
+        seconds, size = self.session.execute(select(*wall).where(*closed)).one()
+        return seconds / size if seconds and size else None
+
     def renew(self, round_id: int, attempt: int, lease_sec: float) -> bool:
         """False when the round is no longer ours: taken back or cancelled."""
         return (

@@ -13,11 +13,12 @@ from db.tables import Sketch
 
 @dataclass(frozen=True, slots=True)
 class NewSketch:
-    """A sketch as its space made it; `choices` is workers.search.space.Choice, as lists."""
+    """A sketch as its space made it; `choices` is workers.search.space.Choice, as dicts."""
 
     key: str
     trace: str
     choices: list[Any]
+    ordinal: int
     space: str
     tvm_version: str
 

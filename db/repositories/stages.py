@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 
 from db.clock import now
 from db.repositories.base import Repository, until
@@ -43,10 +43,15 @@ class Stages(Repository):
         mine = Job.id == job_id, Job.attempts == attempt, Job.stage_lease_until.is_not(None)
         return self.changed(update(Job).where(*mine).values(stage_lease_until=None, stage_worker=None)) == 1
 
-    def waiting_stages(self) -> Sequence[Job]:
-        """Jobs that wait for a worker to import or finish them."""
-        query = select(Job).where(Job.state.in_((JobState.QUEUED, *STAGES)), _unheld())
+    def waiting_stages(self, older_than_sec: float) -> Sequence[Job]:
+        """Jobs that wait for a worker to import or finish them, whose last message went out long ago."""
+        quiet = func.coalesce(Job.stage_sent_at, Job.created_at) < until(-older_than_sec)
+        query = select(Job).where(Job.state.in_((JobState.QUEUED, *STAGES)), _unheld(), quiet)
         return self.session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id)).all()
+
+    def mark_sent(self, job_ids: Sequence[str]) -> None:
+        """A message for the stage of these jobs goes out now."""
+        self.changed(update(Job).where(Job.id.in_(job_ids)).values(stage_sent_at=now()))
 
     def expire_stages(self, max_losses: int = MAX_LOSSES) -> ExpiredStages:
         """Take stages back from workers that went silent; fail the job after `max_losses` of them."""

@@ -44,7 +44,8 @@ class Sketch(Base):
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)
     trace: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the trace's JSON
-    choices: Mapped[list[Any]] = mapped_column(JsonType)  # workers.search.space.Choice, as lists
+    choices: Mapped[list[Any]] = mapped_column(JsonType)  # workers.search.space.Choice, as dicts
+    ordinal: Mapped[int]  # its place in the space that generated it
     space: Mapped[str]  # name and version of the space, e.g. "tvm/1"
     tvm_version: Mapped[str]
 

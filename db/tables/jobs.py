@@ -55,6 +55,7 @@ class Job(Base):
     stage_worker: Mapped[str | None]  # who imports or finishes it
     stage_lease_until: Mapped[float | None]  # and for how long it is theirs
     stage_losses: Mapped[int] = mapped_column(default=0)  # leases that ran out in this stage; 3 fail the job
+    stage_sent_at: Mapped[float | None]  # when the sweeper last sent a message for the stage
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]

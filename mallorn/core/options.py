@@ -1,6 +1,6 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,4 +33,7 @@ class JobOptions(BaseModel):
     run_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 10.0
     evaluator: EvaluatorOptions = EvaluatorOptions()
     input_shapes: dict[str, list[Annotated[int, Field(ge=1)]]] = {}
-    warm_start: bool = True
+
+    def timing(self) -> dict[str, Any]:
+        """What of the options must be equal for two times to compare: part of the measuring context."""
+        return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}

@@ -17,7 +17,7 @@ SWEEP: Final = "control.sweep"  # ()
 REAP: Final = "control.reap"  # ()
 IMPORT_MODEL: Final = "workers.import_model"  # (job_id: str)
 RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
-TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (family: str, target_id: int, name: str)
+TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: int)
 FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
 
 ROUTES: Final = {

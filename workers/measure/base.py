@@ -1,7 +1,7 @@
 """The Measurer seam: build and time the candidates of one round, as a stream."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,5 +69,5 @@ class Measurer(ABC):
     @abstractmethod
     def measure(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
-    ) -> Iterator[Result]:
+    ) -> Generator[Result, None, None]:
         """Measure every slot once."""

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from mallorn.core.errors import NoDevice
@@ -33,7 +33,7 @@ class TvmMeasurer(Measurer):
 
     def measure(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
-    ) -> Iterator[Result]:
+    ) -> Generator[Result, None, None]:
         """Measure every slot once, as soon as it is built."""
         devices = self._fleet.devices(target)
         if not devices:

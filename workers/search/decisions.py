@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.features import FEATURES, describe
+from workers.search.features import decision_rows, describe_all, places_by_sketch
 from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
 from workers.search.tiles import Rows, TileRule
 
@@ -116,24 +116,17 @@ class DecisionSpace(Space):
         )
 
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
-        places = _places([candidate.sketch for candidate in candidates])
-        for ordinal, sketch in enumerate(self._sketches):
-            if lines := places.get(sketch.key):
-                rows = _rows(self._rules[sketch.key], candidates, lines)
-                matrix[lines] = describe(sketch, ordinal, self._descriptors, rows)
-        return matrix
+        return describe_all(self.by_key, self._descriptors, candidates)
 
     def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Whether each candidate names a sketch of this space and obeys all its choices."""
         answer = [False] * len(candidates)
-        for name, lines in _places([candidate.sketch for candidate in candidates]).items():
+        for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             if rules := self._rules.get(name):
                 fitting = [at for at in lines if len(candidates[at].decisions) == rules.sketch.width]
-                for at, good in zip(
-                    fitting, rules.well_formed(_rows(rules, candidates, fitting)), strict=True
-                ):
-                    answer[at] = bool(good)
+                good = rules.well_formed(_rows(rules, candidates, fitting))
+                for at, obeys in zip(fitting, good, strict=True):
+                    answer[at] = bool(obeys)
         return answer
 
     def _by_sketch(
@@ -141,7 +134,7 @@ class DecisionSpace(Space):
     ) -> list[Candidate]:
         """Make the rows of each sketch at once, and hand them back in the order asked for."""
         made: list[Candidate | None] = [None] * len(names)
-        places = _places(names)
+        places = places_by_sketch(names)
         for sketch in self._sketches:
             if lines := places.get(sketch.key):
                 rows = make(self._rules[sketch.key], lines).tolist()
@@ -150,13 +143,5 @@ class DecisionSpace(Space):
         return [candidate for candidate in made if candidate is not None]
 
 
-def _places(names: Sequence[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for at, name in enumerate(names):
-        places.setdefault(name, []).append(at)
-    return places
-
-
 def _rows(rules: SketchRules, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
-    rows = np.array([candidates[at].decisions for at in lines], dtype=np.int32)
-    return rows.reshape(len(lines), rules.sketch.width)
+    return decision_rows(rules.sketch, candidates, lines)

@@ -5,13 +5,13 @@ lie in the same columns whatever the rank. Everything is in log2, where products
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from workers.search.space import Choice, ChoiceKind, Matrix, Sketch
+from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from workers.search.tiles import Rows
 
 DESCRIPTORS, ORDINALS, STRUCTURES = 32, 8, 16
@@ -55,26 +55,51 @@ def layout(sketch: Sketch) -> Layout:
     return Layout(tuple(spatial), tuple(reduction), tuple(listed), tuple(locations))
 
 
-def describe(sketch: Sketch, ordinal: int, descriptors: Sequence[float], rows: Rows) -> Matrix:
+def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
     """One row of features for each decision vector of a sketch."""
     where = layout(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
     reduction = _levels(logs, where.reduction, REDUCTION_LEVELS)
     listed = _listed(where, rows)
-    shared = np.tile(_shared(sketch, ordinal, tuple(descriptors)), (len(rows), 1))
+    shared = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
     locations = _pad(rows[:, list(where.locations)].astype(np.float32), LOCATIONS)
     derived = _derived(spatial, reduction, listed)
     tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
     return np.hstack([shared, *tiles, _pad(listed, LISTED), locations, derived])
 
 
+def describe_all(
+    sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
+) -> Matrix:
+    """One row of features a candidate, whichever of the sketches it belongs to."""
+    matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
+    for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+        sketch = sketches[key]
+        matrix[lines] = describe(sketch, descriptors, decision_rows(sketch, candidates, lines))
+    return matrix
+
+
+def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
+    """Where in a list each sketch is named."""
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        places.setdefault(name, []).append(at)
+    return places
+
+
+def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
+    """The decision vectors of some candidates of one sketch, as a matrix."""
+    rows = np.array([candidates[at].decisions for at in lines], dtype=np.int32)
+    return rows.reshape(len(lines), sketch.width)
+
+
 @lru_cache(maxsize=1024)
-def _shared(sketch: Sketch, ordinal: int, descriptors: tuple[float, ...]) -> Matrix:
+def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
     row = np.zeros(SHARED, dtype=np.float32)
     kept = descriptors[:DESCRIPTORS]
     row[: len(kept)] = kept
-    row[DESCRIPTORS + min(ordinal, ORDINALS - 1)] = 1
+    row[DESCRIPTORS + min(sketch.ordinal, ORDINALS - 1)] = 1
     structure = ";".join(f"{c.kind}{c.width}" for c in sketch.choices)
     bucket = hashlib.sha256(structure.encode()).digest()[0] % STRUCTURES
     row[DESCRIPTORS + ORDINALS + bucket] = 1

@@ -41,6 +41,7 @@ class Sketch:
     key: str
     trace: str
     choices: tuple[Choice, ...]
+    ordinal: int = 0  # its place in the space that generated it
 
     @property
     def width(self) -> int:

@@ -1,0 +1,38 @@
+"""The Celery tasks of the queue `control`: thin doors into planning, sweeping and reaping."""
+
+import uuid
+
+from mallorn.core import queues
+from services.control.app import app, database, send
+from services.control.planning import plan_job
+from services.control.reaping import reap
+from services.control.sweeping import sweep
+
+HOLDER = f"control-{uuid.uuid4().hex[:8]}"
+BUSY_RETRY_SEC = 1.0
+
+
+@app.task(name=queues.PLAN)
+def plan(job_id: str) -> None:
+    """Open the next rounds of a job, or end its tuning."""
+    messages = plan_job(database(), job_id, HOLDER)
+    if messages is None:
+        # Another control worker plans this job right now and may have read the state before our news.
+        app.send_task(queues.PLAN, args=[job_id], countdown=BUSY_RETRY_SEC)
+        return
+    for name, *args in messages:
+        send(name, *args)
+
+
+@app.task(name=queues.SWEEP)
+def sweep_lost_messages() -> None:
+    """Repeat messages that the broker may have lost."""
+    for name, *args in sweep(database()):
+        send(name, *args)
+
+
+@app.task(name=queues.REAP)
+def reap_expired_leases() -> None:
+    """Return the work of dead workers to the queue."""
+    for name, *args in reap(database()):
+        send(name, *args)

@@ -1,0 +1,90 @@
+"""A job's rows as the planner's plain values."""
+
+from collections.abc import Iterator
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import RoundResult, Tasks, TaskSummary
+from db.session import read_clock
+from db.tables import Device, Job
+from mallorn.core.options import JobOptions
+from mallorn.core.states import RoundState
+from services.planner.values import JobView, TaskView
+
+# What the finish takes, set aside from a budget in minutes: measured again, compiled, checked, timed.
+FINISH_SEC = 15.0
+FINISH_SEC_PER_TASK = 2.5
+
+
+def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
+    """The context in which all times of a job with these options are taken on this class of host."""
+    host = device.host_class, device.tvm_version, device.threads
+    return Contexts(session).ensure(device.target_id, *host, options.timing()).id
+
+
+def job_view(session: Session, job: Job, options: JobOptions, slots: int) -> JobView:
+    """What the planner needs to know of a job, now."""
+    tasks = Tasks(session).summaries(job.id)
+    elapsed = read_clock(session) - job.created_at
+    return JobView(
+        id=job.id,
+        seed=job.seed,
+        policy=options.policy,
+        round_size=options.round_size,
+        trials=job.trials,
+        tasks=tuple(_task_view(task) for task in tasks),
+        rounds_planned=Rounds(session).next_index(job.id),
+        slots=slots,
+        seconds_left=_seconds_left(job.minutes, elapsed, len(tasks)),
+        seconds_per_trial=Rounds(session).seconds_per_trial(job.id),
+    )
+
+
+def _seconds_left(minutes: float | None, elapsed: float, tasks: int) -> float | None:
+    if minutes is None:
+        return None
+    reserve = FINISH_SEC + FINISH_SEC_PER_TASK * tasks
+    return minutes * 60 - elapsed - reserve
+
+
+def _task_view(task: TaskSummary) -> TaskView:
+    closed = [result for result in task.rounds if not result.state.open]
+    return TaskView(
+        id=task.id,
+        index=task.index,
+        name=task.name,
+        weight=task.weight,
+        flops=task.flops,
+        family=task.family,
+        trials=task.trials,
+        in_flight=task.in_flight,
+        blocked=task.blocked,
+        rounds=len(closed),
+        curve_us=tuple(_curve(task.known_us, closed)),
+        failed_rounds=_barren(closed),
+        retired=task.retired,
+    )
+
+
+def _curve(known_us: float | None, closed: list[RoundResult]) -> Iterator[float]:
+    """Best latency known after each round; what the dataset knew before counts as a round already made."""
+    best = known_us
+    if best is not None:
+        yield best
+    for result in closed:
+        if result.best_us is not None:
+            best = min(result.best_us, best or result.best_us)
+        if best is not None:
+            yield best
+
+
+def _barren(closed: list[RoundResult]) -> int:
+    """Rounds since the last one that brought a valid result, those that never ran left out."""
+    count = 0
+    for result in reversed(closed):
+        if result.best_us is not None:
+            break
+        count += result.trials > 0 or result.state == RoundState.POISON
+    return count

@@ -1,0 +1,29 @@
+"""The Celery app of the workers. Slots run the `solo` pool: nothing forks."""
+
+from celery import Celery
+from celery.signals import worker_ready, worker_shutdown
+
+from mallorn.core.broker import celery_settings
+from mallorn.core.settings import settings
+
+app = Celery("mallorn-workers", include=["workers.tasks"])
+app.conf.update(celery_settings(settings().redis_url))
+
+
+def send(name: str, *args: object) -> None:
+    """Wake whoever serves a task, after the commit it is about."""
+    app.send_task(name, args=args)
+
+
+@worker_ready.connect
+def _enlist(**_signal: object) -> None:
+    from workers.runtime import runtime
+
+    runtime().roll_call.start()
+
+
+@worker_shutdown.connect
+def _leave(**_signal: object) -> None:
+    from workers.runtime import runtime
+
+    runtime().close()

@@ -1,0 +1,79 @@
+"""Imports a job's model: bytes to tasks, in a killable child."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from db.repositories.jobs import Jobs
+from db.repositories.tasks import NewTask, Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import NewWorkload, Workloads
+from mallorn.core.states import JobState
+from workers.runtime import Runtime
+from workers.stage import Stage, stage
+
+
+def import_job(runtime: Runtime, job_id: str) -> bool:
+    """Import the model of a job; True when the job can be planned."""
+    with runtime.database.transaction() as session:
+        Jobs(session).move(job_id, [JobState.QUEUED], JobState.IMPORTING)
+    with (
+        stage(runtime, job_id, JobState.IMPORTING) as claimed,
+        runtime.working_on(f"importing the model of job {job_id}"),
+    ):
+        if claimed is not None:
+            graph = _extract(claimed)
+            with runtime.database.transaction() as session:
+                _store(session, claimed, graph)
+            return True
+    return False
+
+
+def _extract(claimed: Stage) -> dict[str, Any]:
+    """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
+    config = claimed.runtime.settings
+    with TemporaryDirectory(prefix="mallorn-import-") as scratch:
+        model = claimed.model_file(Path(scratch))
+        with claimed.runtime.graphs(claimed.target.num_cores) as child:
+            recipe = child.call("recipe", 120, name=claimed.options.recipe, target=claimed.target.attrs)
+            graph: dict[str, Any] = child.call(
+                "extract",
+                config.import_timeout_sec,
+                model_path=str(model),
+                target=claimed.target.attrs,
+                recipe=recipe,
+                input_shapes=claimed.options.input_shapes,
+            )
+    return graph | {"recipe": recipe}
+
+
+def _store(session: Session, claimed: Stage, graph: dict[str, Any]) -> None:
+    found = graph.pop("tasks")
+    ids = Workloads(session).ensure_many([_workload(task, graph["tvm_version"]) for task in found])
+    known = Trials(session).known(list(ids.values()), claimed.job.target_id)
+    tasks = [_task(index, task, ids[task["key"]], known) for index, task in enumerate(found)]
+    Tasks(session).add_many(claimed.job.id, tasks)
+    Jobs(session).record(claimed.job.id, graph=graph)
+    news = {"tasks": len(tasks), "known": sum(task.known_at_start for task in tasks)}
+    claimed.end(session, JobState.TUNING, "", "imported", news)
+
+
+def _task(index: int, task: dict[str, Any], workload_id: int, known: dict[int, int]) -> NewTask:
+    rows = known.get(workload_id, 0)
+    return NewTask(index, task["name"], task["weight"], workload_id, known_at_start=rows)
+
+
+def _workload(task: dict[str, Any], tvm_version: str) -> NewWorkload:
+    return NewWorkload(
+        key=task["key"],
+        name=task["name"],
+        op=task["op"],
+        structure=task["structure"],
+        flops=task["flops"],
+        tir=task["tir"],
+        args=task["args"],
+        features={"extents": task["extents"]},
+        tvm_version=tvm_version,
+    )

@@ -1,0 +1,35 @@
+"""Answers from recorded measurements: no compiler, no device, no TVM in the process."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.measure.base import Measurer, Program, Result, Slot
+from workers.measure.recording import load_recording
+
+NOT_RECORDED = "not in the recording"
+
+
+class ReplayMeasurer(Measurer):
+    """Says again what was measured once; a candidate that never was is a run error."""
+
+    def __init__(self, recording: Path) -> None:
+        self._results = load_recording(recording)
+
+    def measure(
+        self,
+        program: Program,
+        target: Target,  # noqa: ARG002 - a recording holds one target
+        slots: Sequence[Slot],
+        options: JobOptions,  # noqa: ARG002 - and was timed in one way
+    ) -> Generator[Result, None, None]:
+        """Answer every slot, in order."""
+        for slot in slots:
+            recorded = self._results.get((program.key, slot.candidate.key))
+            if recorded is None:
+                yield Result(slot.slot, Outcome.RUN_ERROR, error=NOT_RECORDED)
+            else:
+                yield replace(recorded, slot=slot.slot)

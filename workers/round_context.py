@@ -1,0 +1,90 @@
+"""Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel
+from db.repositories.cost_models import CostModels
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.repositories.trials import StoredTrial, Trials
+from db.repositories.workloads import Workloads, tir_of
+from db.tables import Round, Workload
+from mallorn.core.names import resolve
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import Target
+from workers.measure.base import Program
+from workers.search.base import Trial
+from workers.search.space import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class RoundContext:
+    """A round and what it may look at."""
+
+    row: Round
+    task_index: int
+    task_name: str
+    options: JobOptions
+    target: Target
+    program: Program
+    descriptors: tuple[float, ...]
+    history: tuple[Trial, ...]
+    model: CostModel | None
+    done_slots: frozenset[int]
+
+
+def load_round(session: Session, round_id: int) -> RoundContext:
+    """Read a claimed round."""
+    row = Rounds(session).get(round_id)
+    job = Jobs(session).get(row.job_id, None)
+    task = Tasks(session).get(row.task_id)
+    options = JobOptions.model_validate(job.options)
+    workload = Workloads(session).get(row.workload_id)
+    stored = Trials(session).history(row.workload_id, row.target_id, row.seen_upto)
+    return RoundContext(
+        row=row,
+        task_index=task.index,
+        task_name=task.name,
+        options=options,
+        target=Target(Targets(session).get(row.target_id).text),
+        program=program_of(workload),
+        descriptors=descriptors_of(workload),
+        history=comparable(stored, job.context_id),
+        model=load_model(session, row.cost_model_id, options.cost_model),
+        done_slots=frozenset(Rounds(session).done_slots(round_id)),
+    )
+
+
+def program_of(workload: Workload) -> Program:
+    """A workload as builders need it."""
+    return Program(workload.key, tir_of(workload), workload.args, workload.flops)
+
+
+def descriptors_of(workload: Workload) -> tuple[float, ...]:
+    """What a family's model may know of a workload: the sizes of the work and of its loops, in log2."""
+    extents: Sequence[int] = workload.features["extents"]
+    return (log2(1 + workload.flops), *(log2(1 + extent) for extent in extents))
+
+
+def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[Trial, ...]:
+    """Rows of the job's measuring context; what never reached a device belongs to every context."""
+    return tuple(
+        Trial(Candidate(row.sketch, row.decisions), row.outcome, row.latency_us)
+        for row in stored
+        if row.context_id in (None, context_id)
+    )
+
+
+def load_model(session: Session, cost_model_id: int | None, name: str) -> CostModel | None:
+    """The frozen version of the family's model, if there was one."""
+    if cost_model_id is None:
+        return None
+    stored = CostModels(session).get(cost_model_id)
+    model: CostModel = resolve("cost_model", name).load(stored.blob)
+    return model

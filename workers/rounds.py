@@ -1,0 +1,107 @@
+"""One round: claim it, propose candidates, build and measure them as a stream, commit in small batches."""
+
+import logging
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from db.repositories.cost_models import CostModels
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import Tasks
+from mallorn.core.errors import LeaseLost, MallornError, Unavailable
+from mallorn.core.options import JobOptions
+from mallorn.core.states import RoundState
+from workers.commits import Commits
+from workers.lease import Lease
+from workers.measure.tvm import TvmMeasurer
+from workers.proposing import propose
+from workers.round_context import RoundContext, load_round
+from workers.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A round that ended in this process."""
+
+    job_id: str
+    task_id: int
+
+
+def run(runtime: Runtime, round_id: int) -> Closed | None:
+    """Run a round to its end; None when it was not ours to run, or no longer is."""
+    attempt = _claim(runtime, round_id)
+    if attempt is None:
+        return None
+    lease_sec = runtime.settings.lease_sec
+    with Lease(lambda: _renew(runtime, round_id, attempt), lease_sec) as lease:
+        try:
+            return _work(runtime, round_id, attempt, lease)
+        except LeaseLost:
+            log.warning("round %s was taken back", round_id)
+        except Unavailable as error:
+            # No device or no tracker: the sweeper sends the round again in a while.
+            _hand_back(runtime, round_id, attempt, error)
+    return None
+
+
+def _claim(runtime: Runtime, round_id: int) -> int | None:
+    """Take the round; the first claim also settles which version of the cost model it uses, for good."""
+    with runtime.database.transaction() as session:
+        attempt = Rounds(session).claim(round_id, runtime.name, runtime.settings.lease_sec)
+        if attempt == 1:
+            row = Rounds(session).get(round_id)
+            options = JobOptions.model_validate(Jobs(session).get(row.job_id, None).options)
+            family = Tasks(session).get(row.task_id).family
+            head = CostModels(session).head(family, row.target_id, options.cost_model)
+            Rounds(session).settle(round_id, head.id if head else None)
+    return attempt
+
+
+def _renew(runtime: Runtime, round_id: int, attempt: int) -> bool:
+    with runtime.database.transaction() as session:
+        return Rounds(session).renew(round_id, attempt, runtime.settings.lease_sec)
+
+
+def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed:
+    started = time.monotonic()
+    with runtime.database.session() as session:
+        context = load_round(session, round_id)
+    with runtime.working_on(f"round {context.row.index} of job {context.row.job_id}: {context.task_name}"):
+        slots, proposals = propose(runtime.compiler, context)
+        proposed = time.monotonic()
+        missing = [slot for slot in slots if slot.slot not in context.done_slots]
+        commits = Commits(runtime.database, context, attempt, slots, proposals)
+        measurer = TvmMeasurer(runtime.settings, runtime.builders, runtime.runner)
+        with closing(measurer.measure(context.program, context.target, missing, context.options)) as results:
+            for result in results:
+                lease.check()
+                commits.add(result)
+        commits.flush()
+    stats = {
+        "propose_sec": round(proposed - started, 3),
+        "measure_sec": round(time.monotonic() - proposed, 3),
+        "candidates": len(missing),
+    }
+    _close(runtime, context, attempt, stats)
+    return Closed(context.row.job_id, context.row.task_id)
+
+
+def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[str, Any]) -> None:
+    row = context.row
+    with runtime.database.transaction() as session:
+        if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats):
+            raise LeaseLost
+        payload = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats}
+        Events(session).append(row.job_id, "round_closed", payload)
+
+
+def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:
+    log.warning("round %s waits: %s", round_id, error)
+    with runtime.database.transaction() as session:
+        Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=str(error))
+        Jobs(session).say(Rounds(session).get(round_id).job_id, f"{error.message} {error.hint}".strip())

@@ -1,0 +1,78 @@
+"""What a worker process keeps between tasks: its database, its warm children and its place in the fleet."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+
+from db.session import Database
+from mallorn.core.settings import Settings, settings
+from workers.children.child import Child
+from workers.children.pool import ChildPool
+from workers.measure.fleet import Fleet
+from workers.roll_call import RollCall
+
+COMPILER = "workers.tvm.compiler"
+MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
+
+
+class Runtime:
+    """Everything is opened on first use, after the process has started. This process never imports TVM."""
+
+    def __init__(self, config: Settings) -> None:
+        self.settings = config
+        self.database = Database(config.database_url)
+        self.fleet = Fleet(config)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+        self.roll_call = RollCall(self.database, self.fleet, self.name)
+
+    @cached_property
+    def builders(self) -> ChildPool:
+        """Processes that compile candidates, one a core unless told otherwise."""
+        size = self.settings.builders or len(os.sched_getaffinity(0))
+        memory = self.settings.child_memory_bytes
+        return ChildPool(COMPILER, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder")
+
+    @cached_property
+    def compiler(self) -> Child:
+        """The process that knows spaces: sketches, validity, full traces."""
+        memory = self.settings.child_memory_bytes
+        return Child(COMPILER, memory_bytes=memory, max_calls=MAX_CALLS, name="compiler")
+
+    @cached_property
+    def runner(self) -> Child:
+        """The process that holds the RPC session with a device."""
+        return Child("workers.tvm.runner", name="runner")
+
+    def graphs(self, threads: int) -> Child:
+        """A new process for a whole model, which TVM may run on `threads` threads."""
+        env = {"TVM_NUM_THREADS": str(threads)}
+        memory = self.settings.child_memory_bytes
+        return Child("workers.tvm.graphs", env=env, memory_bytes=memory, name="graphs")
+
+    @contextmanager
+    def working_on(self, what: str) -> Iterator[None]:
+        """Show what this worker does while it does it."""
+        self.roll_call.busy_with(what)
+        try:
+            yield
+        finally:
+            self.roll_call.busy_with("")
+
+    def close(self) -> None:
+        """End every child."""
+        self.roll_call.stop()
+        if "builders" in self.__dict__:
+            self.builders.close()
+        for name in ("compiler", "runner"):
+            if name in self.__dict__:
+                getattr(self, name).kill()
+        self.database.dispose()
+
+
+@lru_cache
+def runtime() -> Runtime:
+    """The runtime of this process."""
+    return Runtime(settings())

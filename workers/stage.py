@@ -1,0 +1,110 @@
+"""Import and finish: the stages of a job that one worker does alone, under a lease."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.stages import Stages
+from db.repositories.targets import Targets
+from db.tables import Job
+from mallorn.core.artifacts import model_uri
+from mallorn.core.errors import LeaseLost, MallornError, Unavailable
+from mallorn.core.options import JobOptions
+from mallorn.core.states import JobState
+from mallorn.core.targets import Target
+from workers.lease import Lease
+from workers.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage that this worker holds; `attempt` is its fencing token."""
+
+    runtime: Runtime
+    job: Job
+    state: JobState
+    target: Target
+    options: JobOptions
+    attempt: int
+    lease: Lease
+
+    def model_file(self, directory: Path) -> Path:
+        """A local copy of the job's model."""
+        path = directory / "model.onnx"
+        with (
+            fsspec.open(model_uri(self.runtime.settings.artifacts, self.job.model_id), "rb") as stored,
+            path.open("wb") as copy,
+        ):
+            while chunk := stored.read(1 << 20):
+                copy.write(chunk)
+        return path
+
+    def end(self, session: Session, to: JobState, reason: str, kind: str, payload: dict[str, Any]) -> None:
+        """Move the job on, in the caller's transaction; raises LeaseLost when it is no longer ours."""
+        if not Jobs(session).move(self.job.id, [self.state], to, reason, attempt=self.attempt):
+            raise LeaseLost
+        Events(session).append(self.job.id, kind, payload)
+
+
+@contextmanager
+def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | None]:
+    """Hold a stage while the block runs; None when another worker has it or the job has moved on.
+
+    An error that the user can act on fails the job with its words. What may pass by itself gives the stage
+    back, for the sweeper to send again.
+    """
+    claimed = _claim(runtime, job_id, state)
+    if claimed is None:
+        yield None
+        return
+    try:
+        with claimed.lease:
+            yield claimed
+    except LeaseLost:
+        log.warning("%s of job %s was taken back", state, job_id)
+    except Unavailable as error:
+        _give_back(claimed, error)
+    except MallornError as error:
+        _fail(claimed, error)
+
+
+def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
+    lease_sec = runtime.settings.lease_sec
+    with runtime.database.transaction() as session:
+        attempt = Stages(session).claim_stage(job_id, state, runtime.name, lease_sec)
+        if attempt is None:
+            return None
+        job = Jobs(session).get(job_id, None)
+        target = Target(Targets(session).get(job.target_id).text)
+
+    def renew() -> bool:
+        with runtime.database.transaction() as session:
+            return Stages(session).renew_stage(job_id, attempt, lease_sec)
+
+    options = JobOptions.model_validate(job.options)
+    return Stage(runtime, job, state, target, options, attempt, Lease(renew, lease_sec))
+
+
+def _give_back(claimed: Stage, error: Unavailable) -> None:
+    log.warning("%s of job %s waits: %s", claimed.state, claimed.job.id, error)
+    with claimed.runtime.database.transaction() as session:
+        if Stages(session).release_stage(claimed.job.id, claimed.attempt):
+            Jobs(session).say(claimed.job.id, f"{error.message} {error.hint}".strip())
+
+
+def _fail(claimed: Stage, error: MallornError) -> None:
+    log.warning("%s of job %s failed: %s", claimed.state, claimed.job.id, error)
+    why = {"error": error.code, "detail": error.message, "hint": error.hint}
+    reason = f"{error.message} {error.hint}".strip()
+    with claimed.runtime.database.transaction() as session:
+        claimed.end(session, JobState.FAILED, reason, "failed", why)

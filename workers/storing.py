@@ -1,0 +1,47 @@
+"""How sketches, contexts and devices of fresh results find their rows."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Final, Self
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.sketches import NewSketch, Sketches
+from mallorn.core.options import JobOptions
+from workers.measure.base import Endpoint
+from workers.search.space import Sketch
+
+TVM_VERSION: Final = version("apache-tvm")
+SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and in which context something was measured; both None for what never reached a device."""
+
+    context_id: int | None
+    device_id: int | None
+
+    @classmethod
+    def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint | None) -> Self:
+        """The rows of an endpoint, written if they are new."""
+        if endpoint is None:
+            return cls(None, None)
+        host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
+        context = Contexts(session).ensure(target_id, *host, options.timing())
+        device = SeenDevice(target_id=target_id, **asdict(endpoint))
+        return cls(context.id, Devices(session).seen(device))
+
+
+def store_sketches(session: Session, sketches: Iterable[Sketch]) -> dict[str, int]:
+    """Ids of sketches by key, new ones written."""
+    distinct = {sketch.key: sketch for sketch in sketches}
+    return Sketches(session).ensure_many([_row(sketch) for sketch in distinct.values()])
+
+
+def _row(sketch: Sketch) -> NewSketch:
+    choices = [asdict(choice) for choice in sketch.choices]
+    return NewSketch(sketch.key, sketch.trace, choices, sketch.ordinal, SPACE, TVM_VERSION)

@@ -1,0 +1,39 @@
+"""The Celery tasks of the workers: each a thin door into a room of this package."""
+
+from mallorn.core import queues
+from workers.app import app, send
+from workers.finishing import finish
+from workers.importing import import_job
+from workers.rounds import run
+from workers.runtime import runtime
+from workers.training import train
+
+
+@app.task(name=queues.IMPORT_MODEL)
+def import_model(job_id: str) -> None:
+    """Turn a job's model into tasks."""
+    if import_job(runtime(), job_id):
+        send(queues.PLAN, job_id)
+
+
+@app.task(name=queues.RUN_ROUND)
+def run_round(round_id: int) -> None:
+    """Propose, build and measure one round."""
+    closed = run(runtime(), round_id)
+    if closed is None:
+        return
+    # The model first: the next round should be proposed by one that has seen this round.
+    send(queues.TRAIN_COST_MODEL, closed.job_id, closed.task_id)
+    send(queues.PLAN, closed.job_id)
+
+
+@app.task(name=queues.TRAIN_COST_MODEL)
+def train_cost_model(job_id: str, task_id: int) -> None:
+    """Refit the model of a task's family when its data has grown enough."""
+    train(runtime(), job_id, task_id)
+
+
+@app.task(name=queues.FINISH_JOB)
+def finish_job(job_id: str) -> None:
+    """Measure the best again, check and promote them, export and report."""
+    finish(runtime(), job_id)
