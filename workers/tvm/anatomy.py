@@ -106,7 +106,7 @@ def _product(block: Block, left: Any, right: Any) -> str:
 
 
 def _sliding(block: Block, shared: Names) -> Names:
-    """Reduction axes that share an index of a load with a spatial axis; not the group axis both factors have."""
+    """Reduction axes that share an index of a load with a spatial axis that one factor alone has."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - shared
     reduced = frozenset(hash(axis.var) for axis in block.reduced)
     used = [variables(index) for load in block.loads for index in load.indices]

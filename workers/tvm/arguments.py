@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.ir import TensorLoad
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from workers.tvm.anatomy import Block, blocks_of, collect
 

@@ -7,8 +7,17 @@ import tvm
 from tvm import relax
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.targets import parse_target
+from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import Step
 from workers.tvm.templates import apply as stock
+
+TargetLike = str | dict[str, Any]
+
+
+def as_tvm_target(target: TargetLike) -> Any:
+    """TVM's form of a target in any of the forms `parse_target` reads."""
+    return parse_tvm_target(parse_target(target).text)
 
 
 def as_stock(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
@@ -17,7 +26,7 @@ def as_stock(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
 
 
 def run_steps(mod: Any, steps: tuple[Step, ...], target: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """The module after the steps, and for each how many functions and operators there were before and after."""
+    """The module after the steps, and how many functions and operators there were around each."""
     report: list[dict[str, Any]] = []
     before = _sizes(mod)
     for step in steps:

@@ -57,6 +57,7 @@ _DLIGHT: Final = Step(
     ),
 )
 
+
 PLAIN: Final = Recipe("plain", 1, before=_DISPATCH + _LEGALIZE, after=())
 PLAIN_GPU: Final = Recipe("plain-gpu", 1, before=PLAIN.before, after=(_DLIGHT,))
 

@@ -10,20 +10,20 @@ from mallorn.core.errors import InvalidModel
 from workers.tvm.anatomy import anchor_of, blocks_of, operator_of
 from workers.tvm.arguments import FREE_RANGE, arguments
 from workers.tvm.model import Shapes, load_network
-from workers.tvm.passes import operators, run_steps
+from workers.tvm.passes import TargetLike, as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_from_json
 from workers.tvm.workload import canonical, structure_key, workload_key
 
 
 def extract(
-    model_path: str, target: dict[str, Any], recipe: dict[str, Any], input_shapes: Shapes | None = None
+    model_path: str, target: TargetLike, recipe: dict[str, Any], input_shapes: Shapes | None = None
 ) -> dict[str, Any]:
     """Import a model, run the recipe's first half, and describe every task it is made of.
 
     A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
     """
     network = load_network(model_path, input_shapes)
-    tvm_target = tvm.target.Target(target)
+    tvm_target = as_tvm_target(target)
     mod, steps = run_steps(network.mod, recipe_from_json(recipe).before, tvm_target)
     tasks = merge([describe(task) for task in extract_tasks(mod, tvm_target)])
     if not tasks:

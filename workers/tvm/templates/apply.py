@@ -1,9 +1,6 @@
-"""Compile an ONNX model with the tuned schedules beside this file, using stock TVM alone.
+"""Compile an ONNX model with the schedules beside this file, using stock TVM alone.
 
-    python apply.py MODEL.onnx [-o model.so] [--check]
-
-Prints JSON: how many workloads have a schedule of how many, the latency, and with --check the error
-against onnxruntime. Needs the packages apache-tvm, onnx, numpy; --check also onnxruntime.
+python apply.py MODEL.onnx [-o model.so] [--check]     (--check compares with onnxruntime)
 """
 
 import argparse
@@ -18,18 +15,17 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 if __name__ == "__main__":
-    # TVM counts half of an x86 processor's cores unless told otherwise, and reads this once, at import.
-    THREADS = json.loads((HERE / "manifest.json").read_text())["target"].get("num-cores")
-    if THREADS:
-        os.environ["TVM_NUM_THREADS"] = str(THREADS)
+    # TVM takes half of an x86 processor's cores unless told otherwise, and asks once, at import.
+    CORES = json.loads((HERE / "manifest.json").read_text())["target"].get("num-cores")
+    os.environ.update({"TVM_NUM_THREADS": str(CORES)} if CORES else {})
 
-import numpy as np  # noqa: E402
-import onnx  # noqa: E402
-import tvm  # noqa: E402
-from tvm import relax  # noqa: E402
-from tvm.relax.frontend.onnx import from_onnx  # noqa: E402
-from tvm.s_tir.meta_schedule.database import JSONDatabase  # noqa: E402
-from tvm.s_tir.meta_schedule.relax_integration import extract_tasks  # noqa: E402
+import numpy as np
+import onnx
+import tvm
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 
@@ -38,7 +34,7 @@ def make_pass(step: dict[str, Any]) -> Any:
     """The pass that a step of the recipe names, made with the step's arguments."""
     name = step.get("pass") or step["call"]
     if not name.startswith(PASSES):
-        raise ValueError(f"{name} is not a pass of {', '.join(PASSES)}")
+        raise ValueError(f"{name} is not a graph pass: none of {', '.join(PASSES)}")
     module, _, attribute = name.rpartition(".")
     args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
     return getattr(importlib.import_module(f"tvm.{module}"), attribute)(*args)
@@ -51,42 +47,36 @@ def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
 
 
 def count_hits(mod: Any, database: Any, target: Any) -> tuple[list[str], list[str]]:
-    """Names of the tasks that the database has a schedule for, and of those it has not.
-
-    TVM itself says nothing when a workload is missing: the model then runs with naive loops.
-    """
-    names: tuple[list[str], list[str]] = [], []
+    """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
+    found, missing = [], []
     for task in extract_tasks(mod, target):
         record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
-        names[record is None].append(task.task_name)
-    return names
+        (missing if record is None else found).append(task.task_name)
+    return found, missing
 
 
-def build(mod: Any, recipe: dict[str, Any], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir to a module that has seen the recipe's first half, and compile it."""
+def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> Any:
+    """Apply the schedules in work_dir to a module that saw the recipe's first half, then its second; compile."""
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
-    mod = run_passes(mod, recipe["after"], target)
-    stock = relax.pipeline
-    lower = [*stock.dataflow_lower_passes(target), *stock.finalize_passes(target)]
-    with tvm.transform.PassContext(opt_level=3):
-        return relax.build(mod, target, relax_pipeline=tvm.transform.Sequential(lower))
+    mod = run_passes(mod, after, target)
+    # Named, because for GPUs TVM would choose a pipeline that fuses and schedules once more.
+    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
-def random_inputs(model: Any, shapes: dict[str, list[int]], ranges: dict[str, list[int]]) -> dict[str, Any]:
+def random_inputs(
+    model: Any, shapes: dict[str, Any], ranges: dict[str, Any], seed: int = 0
+) -> dict[str, Any]:
     """Inputs by name; integers stay in the ranges that the model's look-ups allow."""
-    rng, values = np.random.default_rng(0), {}
+    rng, values = np.random.default_rng(seed), {}
     weights = {tensor.name for tensor in model.graph.initializer}
     for value in (v for v in model.graph.input if v.name not in weights):
         kind = value.type.tensor_type
         shape = shapes.get(value.name) or [dim.dim_value for dim in kind.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        if dtype.kind in "iub":
-            low, high = ranges.get(value.name, [0, 2])
-            draw: Any = rng.integers(low, high, shape)
-        else:
-            draw = rng.random(shape)
-        values[value.name] = np.asarray(draw).astype(dtype)
+        low, high = ranges.get(value.name, (0, 2))
+        whole = dtype.kind in "iub"
+        values[value.name] = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
     return values
 
 
@@ -115,17 +105,17 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("-o", "--output", help="keep the compiled library here")
     parser.add_argument("--check", action="store_true", help="compare with onnxruntime")
-    args = parser.parse_args()
-    manifest = json.loads((HERE / "manifest.json").read_text())
-    target, recipe = tvm.target.Target(manifest["target"]), manifest["recipe"]
-    model, shapes = onnx.load(args.model), manifest["input_shapes"]
+    args, manifest = parser.parse_args(), json.loads((HERE / "manifest.json").read_text())
+    recipe, shapes, attrs = manifest["recipe"], manifest["input_shapes"], manifest["target"]
+    target, model = tvm.target.Target(attrs.get("tag", attrs)), onnx.load(args.model)
     mod = run_passes(from_onnx(model, shape_dict=shapes), recipe["before"], target)
     found, missing = count_hits(mod, JSONDatabase(work_dir=str(HERE)), target)
-    inputs = random_inputs(model, shapes, manifest.get("input_ranges", {}))
+    inputs = random_inputs(model, shapes, manifest["input_ranges"])
     with tempfile.TemporaryDirectory() as scratch:
         library = args.output or f"{scratch}/model.so"
-        build(mod, recipe, target, str(HERE)).export_library(library)
-        outputs, latency_ms = run(library, list(inputs.values()), tvm.device(target.kind.name))
+        build(mod, recipe["after"], target, str(HERE)).export_library(library)
+        device = tvm.runtime.device(target.get_target_device_type())
+        outputs, latency_ms = run(library, list(inputs.values()), device)
     report = {"workloads_found": len(found), "workloads": len(found) + len(missing), "latency_ms": latency_ms}
     if args.check:
         report["relative_error"] = relative_error(args.model, inputs, outputs)

@@ -1,0 +1,49 @@
+"""How far two answers are apart, and how far rounding alone may carry them."""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+# Sums of floats in another order differ by rounding; a real fault is orders of magnitude beyond this.
+_SLACK = 16.0
+
+
+def relative_error(ours: Array, theirs: Array) -> float:
+    """Largest difference over the largest value; infinite where shapes or what is finite differ."""
+    left, right = np.asarray(ours, "float64"), np.asarray(theirs, "float64")
+    finite = np.isfinite(right)
+    if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):
+        return float("inf")
+    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+        return float("inf")
+    difference = np.abs(left[finite] - right[finite]).max(initial=0.0)
+    return float(difference / max(np.abs(right[finite]).max(initial=0.0), 1e-30))
+
+
+def tolerance(dtype: str, reduction_len: int) -> float:
+    """The relative error that rounding may leave in a sum of that many terms; none for integers."""
+    if not dtype.startswith("float"):
+        return 0.0
+    return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len))
+
+
+def compare(outputs_npz: str, expected_npz: str, outputs: list[int], reduction_len: int) -> dict[str, Any]:
+    """{"max_error", "tolerance", "ok"} over the named outputs: each within the tolerance of its type."""
+    errors, limits = [], []
+    with np.load(outputs_npz) as ours, np.load(expected_npz) as theirs:
+        for name in (f"arg_{index}" for index in outputs):
+            errors.append(relative_error(ours[name], theirs[name]))
+            limits.append(tolerance(str(ours[name].dtype), reduction_len))
+    ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
+    return {"max_error": max(errors), "tolerance": max(limits), "ok": ok}
+
+
+def compare_models(outputs_npz: str, expected_npz: str) -> float:
+    """The worst relative error of two engines' outputs, as `engines.save_outputs` writes them."""
+    with np.load(outputs_npz) as ours, np.load(expected_npz) as theirs:
+        if sorted(ours.files) != sorted(theirs.files):
+            return float("inf")
+        return max(relative_error(ours[name], theirs[name]) for name in theirs.files)

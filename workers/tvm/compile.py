@@ -1,0 +1,58 @@
+"""A model and its schedules into one library that takes the model's inputs alone."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+from workers.tvm.linker import link_shared
+from workers.tvm.logs import read_database
+from workers.tvm.model import Shapes, load_network
+from workers.tvm.passes import TargetLike, as_stock, as_tvm_target, run_steps
+from workers.tvm.recipes import recipe_from_json
+from workers.tvm.templates import apply as stock
+
+
+def compile_model(
+    model_path: str,
+    schedules_dir: str | None,
+    target: TargetLike,
+    recipe: dict[str, Any],
+    out_so: str,
+    input_shapes: Shapes | None = None,
+) -> dict[str, Any]:
+    """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
+
+    Counts the tasks that have a schedule, because TVM passes over the others in silence. Raises InvalidModel,
+    NotFound, InvalidRequest.
+    """
+    started_sec = time.monotonic()
+    steps = recipe_from_json(recipe)
+    tvm_target = as_tvm_target(target)
+    mod, _ = run_steps(load_network(model_path, input_shapes).mod, steps.before, tvm_target)
+    with tempfile.TemporaryDirectory() as scratch:
+        problems = read_database(schedules_dir, target, scratch)["problems"] if schedules_dir else []
+        found, missing = stock.count_hits(mod, JSONDatabase(work_dir=scratch), tvm_target)
+        executable = stock.build(mod, as_stock(steps.after), tvm_target, scratch)
+        executable.export_library(out_so, fcompile=link_shared)
+    return {
+        "found": len(found),
+        "of": len(found) + len(missing),
+        "missing": missing,
+        "problems": problems,
+        "bytes": Path(out_so).stat().st_size,
+        "seconds": time.monotonic() - started_sec,
+    }
+
+
+def compile_default(
+    model_path: str, target: TargetLike, out_so: str, input_shapes: Shapes | None = None
+) -> dict[str, Any]:
+    """What TVM makes of the model by itself, without schedules: the base line and the numeric reference."""
+    started_sec = time.monotonic()
+    executable = tvm.compile(load_network(model_path, input_shapes).mod, as_tvm_target(target))
+    executable.export_library(out_so, fcompile=link_shared)
+    return {"bytes": Path(out_so).stat().st_size, "seconds": time.monotonic() - started_sec}

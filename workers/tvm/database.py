@@ -1,0 +1,57 @@
+"""Writing MetaSchedule's JSON database: through TVM itself, by one writer, every record proven first."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+from tvm.s_tir.schedule import Schedule, Trace
+
+from workers.tvm.passes import TargetLike, as_tvm_target
+from workers.tvm.programs import parse_module
+
+WORKLOADS = "database_workload.json"
+RECORDS = "database_tuning_record.json"
+# What TVM raises over a trace that does not fit its program, or that is no trace at all.
+BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def write_database(directory: str, target: TargetLike, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write records {"tir", "trace", "run_secs"} where stock `JSONDatabase(work_dir=...)` finds them.
+
+    A record that does not rebuild is left out and told: one bad line makes TVM refuse the whole file. Each
+    file appears complete or not at all.
+    """
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    skipped = []
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        database = JSONDatabase(work_dir=scratch)
+        for index, record in enumerate(records):
+            try:
+                mod = parse_module(record["tir"])
+                commit(database, mod, record["trace"], record["run_secs"], as_tvm_target(target))
+            except BROKEN as error:
+                skipped.append({"index": index, "error": str(error)[:500]})
+        for name in (WORKLOADS, RECORDS):
+            os.replace(Path(scratch, name), Path(directory, name))
+    return {"written": len(records) - len(skipped), "skipped": skipped}
+
+
+def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:
+    """Add one record after applying its whole trace, postprocessing included. Raises one of BROKEN."""
+    if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
+        raise ValueError("a record needs run times above zero")
+    schedule = replay(mod, trace)
+    arguments = ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
+    workload = database.commit_workload(mod)
+    database.commit_tuning_record(TuningRecord(schedule.trace, workload, run_secs, target, arguments))
+
+
+def replay(mod: Any, trace: str | list[Any]) -> Any:
+    """The schedule that a full trace (JSON, as text or value) makes of a program. Raises one of BROKEN."""
+    schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
+    Trace.apply_json_to_schedule(json.loads(trace) if isinstance(trace, str) else trace, schedule)
+    return schedule

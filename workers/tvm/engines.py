@@ -1,0 +1,100 @@
+"""Child process that holds one engine with one model, and times it when told to.
+
+The parent starts a process an engine, with TVM_NUM_THREADS set to the target's cores, and lets each run in
+turn while the others idle: onnxruntime's threads spin, and slow down whatever shares a process with them.
+"""
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from mallorn.core.errors import Unavailable
+from workers.children.serve import serve
+
+WARM_UP_CALLS: Final = 2
+_held: dict[str, Callable[[], list[Any]]] = {}
+
+
+def load_library(library: str, target: str, inputs_npz: str) -> dict[str, Any]:
+    """Hold a compiled model with its inputs (one array an input, in calling order)."""
+    import tvm
+    from tvm import relax
+
+    from workers.tvm.programs import parse_tvm_target
+
+    device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())
+    main = relax.VirtualMachine(tvm.runtime.load_module(library), device)["main"]
+    args = [tvm.runtime.tensor(array, device) for array in _arrays(inputs_npz).values()]
+
+    def run() -> list[Any]:
+        result = main(*args)
+        device.sync()
+        return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
+
+    _held["run"] = run
+    return {"engine": "tvm", "version": tvm.__version__, "threads": tvm.runtime.num_threads()}
+
+
+def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> dict[str, Any]:
+    """Hold a model in onnxruntime. Raises Unavailable where that is not installed."""
+    if find_spec("onnxruntime") is None:
+        raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model_path, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for name, array in _arrays(inputs_npz).items():
+        binding.bind_cpu_input(name, array)
+    for output in session.get_outputs():
+        binding.bind_output(output.name)
+
+    def run() -> list[Any]:
+        session.run_with_iobinding(binding)
+        return list(binding.get_outputs())
+
+    _held["run"] = run
+    return {"engine": "onnxruntime", "version": onnxruntime.__version__, "threads": threads}
+
+
+def time_bursts(bursts: int, number: int) -> list[float]:
+    """The median latency in microseconds of each burst of `number` calls, after a warm-up."""
+    run = _held["run"]
+    for _ in range(WARM_UP_CALLS):
+        run()
+    return [median(_timed_us(run) for _ in range(number)) for _ in range(bursts)]
+
+
+def save_outputs(outputs_npz: str) -> int:
+    """Run once and write the outputs in order; how many there are."""
+    results = [output.numpy() for output in _held["run"]()]
+    np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
+    return len(results)
+
+
+def _timed_us(run: Callable[[], list[Any]]) -> float:
+    started = time.perf_counter()
+    run()
+    return (time.perf_counter() - started) * 1e6
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    with np.load(path) as archive:
+        return {name: np.ascontiguousarray(archive[name]) for name in archive.files}
+
+
+METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "load_library": load_library,
+    "load_onnxruntime": load_onnxruntime,
+    "time_bursts": time_bursts,
+    "save_outputs": save_outputs,
+}
+
+if __name__ == "__main__":
+    serve(METHODS)

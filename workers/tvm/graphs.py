@@ -1,0 +1,29 @@
+"""The graph child: imports models, compiles them with schedules, writes and reads schedule directories."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from workers.children.serve import serve
+from workers.tvm.accuracy import compare, compare_models
+from workers.tvm.compile import compile_default, compile_model
+from workers.tvm.database import write_database
+from workers.tvm.inputs import make_inputs
+from workers.tvm.logs import check_database
+from workers.tvm.reference import build_whole, reference
+from workers.tvm.tasks import extract
+
+METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "extract": extract,
+    "compile_model": compile_model,
+    "compile_default": compile_default,
+    "write_database": write_database,
+    "check_database": check_database,
+    "build_whole": build_whole,
+    "reference": reference,
+    "compare": compare,
+    "make_inputs": make_inputs,
+    "compare_models": compare_models,
+}
+
+if __name__ == "__main__":
+    serve(METHODS)

@@ -1,0 +1,26 @@
+"""Random inputs of a model, the same for every engine that is compared."""
+
+from pathlib import Path
+
+import numpy as np
+
+from workers.tvm.model import Shapes
+from workers.tvm.onnx_reader import read_model
+from workers.tvm.templates import apply as stock
+
+
+def make_inputs(
+    model_path: str,
+    inputs_npz: str,
+    seed: int,
+    input_shapes: Shapes | None = None,
+    input_ranges: dict[str, list[int]] | None = None,
+) -> list[str]:
+    """Write one array an input under the model's own names, in calling order, and return the names.
+
+    `input_ranges` is what `extract` found; an integer input without one gets zeros and ones.
+    """
+    model = read_model(Path(model_path).read_bytes())
+    arrays = stock.random_inputs(model, input_shapes or {}, input_ranges or {}, seed)
+    np.savez(inputs_npz, **arrays)
+    return list(arrays)

@@ -1,0 +1,84 @@
+"""Reading a directory of schedules that may be torn, foreign, or written by other hands."""
+
+import base64
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+from workers.tvm.database import BROKEN, RECORDS, WORKLOADS, commit
+from workers.tvm.passes import TargetLike, as_tvm_target
+
+MANIFEST = "manifest.json"
+Problems = list[dict[str, Any]]
+
+
+def read_database(directory: str, target: TargetLike, scratch: str) -> dict[str, Any]:
+    """Copy the good records of a schedule directory into `scratch`, where TVM loads them, and name the bad lines.
+
+    Raises NotFound when there is no database, InvalidRequest when it is another target's.
+    """
+    source = Path(directory)
+    missing = [name for name in (WORKLOADS, RECORDS) if not (source / name).is_file()]
+    if missing:
+        raise NotFound(
+            f"no schedules in {directory}: {missing[0]} is missing", hint="mallorn tune MODEL --out DIR"
+        )
+    _check_target(source / MANIFEST, target)
+    problems: Problems = []
+    programs = dict(_good_lines(source / WORKLOADS, _program, problems))
+    database = JSONDatabase(work_dir=scratch)
+    records = _good_lines(source / RECORDS, lambda line: _copy(line, programs, target, database), problems)
+    return {"work_dir": scratch, "records": len(list(records)), "problems": problems}
+
+
+def check_database(directory: str, target: TargetLike) -> dict[str, Any]:
+    """How many records of a schedule directory are good for the target, and which lines are not."""
+    with tempfile.TemporaryDirectory() as scratch:
+        found = read_database(directory, target, scratch)
+    return {"records": found["records"], "problems": found["problems"]}
+
+
+def _check_target(manifest: Path, target: TargetLike) -> None:
+    if not manifest.is_file():
+        return  # written by stock TVM: its records name their targets themselves
+    try:
+        found = parse_target(json.loads(manifest.read_text())["target"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"{manifest} is not a manifest: {error!r}") from None
+    if found.text != parse_target(target).text:
+        raise InvalidRequest(
+            f"these schedules are for target {found}, not for {target}", hint=f"add --target '{found}'"
+        )
+
+
+def _good_lines(
+    path: Path, read: Callable[[list[Any]], Any], problems: Problems
+) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(path.read_text(errors="replace").splitlines()):
+        try:
+            yield number, read(json.loads(line))
+        except BROKEN as error:
+            problems.append({"file": path.name, "line": number + 1, "error": str(error)[:300] or repr(error)})
+
+
+def _program(line: list[Any]) -> Any:
+    # Not TVM's own reader: that refuses a file from a platform whose structural hash differs.
+    # The text follows its own length, as eight bytes.
+    return tvm.ir.load_json(base64.b64decode(line[1], validate=True)[8:].decode())
+
+
+def _copy(line: list[Any], programs: dict[int, Any], target: TargetLike, database: Any) -> None:
+    index, (trace, run_secs, written_for, _) = line
+    if index not in programs:
+        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+    ours = as_tvm_target(target)
+    if str(tvm.target.Target(written_for)) != str(ours):
+        raise ValueError(f"it is for another target: {json.dumps(written_for)}")
+    commit(database, programs[index], trace, run_secs, ours)
