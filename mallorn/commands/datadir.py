@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -111,16 +111,17 @@ class DataDir:
             self.stack_file.unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self, url: str) -> Iterator[None]:
-        """Hold the directory for one stack. Raises DataDirInUse, naming the holder."""
+    def locked(self) -> Iterator[Callable[[str], None]]:
+        """Hold the directory for one stack. Raises DataDirInUse, naming the holder.
+
+        Yields what is to be called with the stack's URL once that is known.
+        """
         with self.lock_file.open("r+") as file:
             if not _lock_within(file, LOCK_PATIENCE_SEC):
                 raise _in_use(self.path, file.read())
             self.stack_file.unlink(missing_ok=True)
-            file.truncate(0)
-            file.write(json.dumps({"pid": os.getpid(), "url": url}))
-            file.flush()
-            yield
+            _sign(file, "")
+            yield lambda url: _sign(file, url)
 
     def is_locked(self) -> bool:
         """Whether a stack holds the directory, ready or not."""
@@ -139,6 +140,13 @@ class DataDir:
         """Whether any process is inside `used()`."""
         with self.users_file.open("r+") as file:
             return not _try_lock(file, fcntl.LOCK_EX)
+
+
+def _sign(file: IO[str], url: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(json.dumps({"pid": os.getpid(), "url": url}))
+    file.flush()
 
 
 def _lock_within(file: IO[str], patience_sec: float) -> bool:
@@ -163,7 +171,12 @@ def _in_use(path: Path, holder: str) -> DataDirInUse:
         known = json.loads(holder)
         pid, url = int(known["pid"]), str(known["url"])
     except (ValueError, KeyError, TypeError):
-        return DataDirInUse(f"{path} is in use by another `mallorn up`", hint="mallorn up --data OTHER_DIR")
+        pid, url = 0, ""
+    if not url:
+        who = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
+        return DataDirInUse(
+            f"{path} is in use by {who}, which is starting", hint="mallorn up --data OTHER_DIR"
+        )
     return DataDirInUse(
         f"{path} is in use by `mallorn up` with pid {pid} at {url}",
         hint=f"MALLORN_URL={url} mallorn jobs   (or: mallorn up --data OTHER_DIR --port 0)",

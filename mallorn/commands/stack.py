@@ -62,8 +62,9 @@ def up(
     check_binding(host, bool(known.api_keys))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()
-    with directory.locked(f"http://{host}:{port}"):
+    with directory.locked() as announce:
         plan = Plan(directory, host, claim_port(host, port), free_port(), workers)
+        announce(plan.url)
         _run(plan, known, until_unused)
 
 

@@ -30,7 +30,9 @@ def another_process(data: DataDir, holding: str) -> Iterator[subprocess.Popen[st
     program = f"""
 from pathlib import Path
 from mallorn.commands.datadir import DataDir
-with DataDir(Path({str(data.path)!r})).{holding}:
+with DataDir(Path({str(data.path)!r})).{holding} as announce:
+    if announce is not None:
+        announce("http://127.0.0.1:8123")
     print("held", flush=True)
     import time; time.sleep(60)
 """
@@ -45,9 +47,9 @@ with DataDir(Path({str(data.path)!r})).{holding}:
 
 def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:
     with (
-        another_process(data, "locked('http://127.0.0.1:8123')") as holder,
+        another_process(data, "locked()") as holder,
         pytest.raises(DataDirInUse) as refusal,
-        data.locked("http://127.0.0.1:9"),
+        data.locked(),
     ):
         pass
     assert f"pid {holder.pid}" in refusal.value.message
@@ -55,12 +57,13 @@ def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:
 
 
 def test_a_killed_holder_holds_nothing(data: DataDir) -> None:
-    with another_process(data, "locked('x')") as holder:
+    with another_process(data, "locked()") as holder:
         assert data.is_locked()
         holder.kill()
         holder.wait()
         assert not data.is_locked()
-    with data.locked("y"):
+    with data.locked() as announce:
+        announce("y")
         assert json.loads(data.lock_file.read_text()) == {"pid": os.getpid(), "url": "y"}
 
 
@@ -85,7 +88,7 @@ def test_a_torn_stack_file_is_no_stack(data: DataDir, text: str) -> None:
 
 def test_what_a_dead_stack_published_is_gone_once_another_holds_the_directory(data: DataDir) -> None:
     data.stack_file.write_text("left behind")
-    with data.locked("url"):
+    with data.locked():
         assert not data.stack_file.exists()
 
 
