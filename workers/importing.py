@@ -13,6 +13,7 @@ from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core.states import JobState
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
+from workers.tvm.recipes import recipe_for, recipe_json
 
 
 def import_job(runtime: Runtime, job_id: str) -> bool:
@@ -36,8 +37,8 @@ def _extract(claimed: Stage) -> dict[str, Any]:
     config = claimed.runtime.settings
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
+        recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target))
         with claimed.runtime.graphs(claimed.target.num_cores) as child:
-            recipe = child.call("recipe", 120, name=claimed.options.recipe, target=claimed.target.attrs)
             graph: dict[str, Any] = child.call(
                 "extract",
                 config.import_timeout_sec,

@@ -2,7 +2,7 @@
 
 from mallorn.core import queues
 from workers.app import app, send
-from workers.finishing import finish
+from workers.finish.job import finish
 from workers.importing import import_job
 from workers.rounds import run
 from workers.runtime import runtime

@@ -11,17 +11,17 @@ from costmodels.base import CostModel, Matrix
 from costmodels.training import bounded_sample, informative, labels
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
-from db.repositories.sketches import Sketches, trace_of
+from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from db.repositories.trials import StoredTrial, Trials
 from db.repositories.workloads import Workloads
-from db.tables import Sketch as SketchRow
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from workers.round_context import descriptors_of
 from workers.runtime import Runtime
 from workers.search.features import describe_all
-from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
+from workers.search.space import Candidate
+from workers.stored import sketch_of
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8
@@ -106,20 +106,3 @@ def _features(session: Session, rows: Sequence[StoredTrial]) -> Matrix:
     in_order = np.empty_like(matrix)
     in_order[places] = matrix
     return in_order
-
-
-def sketch_of(row: SketchRow) -> Sketch:
-    """A stored sketch as a value."""
-    choices = tuple(
-        Choice(
-            kind=ChoiceKind(choice["kind"]),
-            width=choice["width"],
-            extent=choice["extent"],
-            limit=choice["limit"],
-            values=tuple(choice["values"]),
-            labels=tuple(choice["labels"]),
-            weights=tuple(choice["weights"]),
-        )
-        for choice in row.choices
-    )
-    return Sketch(row.key, trace_of(row), choices, row.ordinal)

@@ -140,7 +140,6 @@ class Timing:
 
     def _finish(self, built: Built, answer: Mapping[str, Any]) -> Result:
         self._built, self._phase = None, Phase.IDLE
-        built.artifact.unlink(missing_ok=True)
         return Result(
             slot=built.slot.slot,
             outcome=Outcome(answer["outcome"]),

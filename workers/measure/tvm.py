@@ -48,6 +48,21 @@ class TvmMeasurer(Measurer):
                 builds.abort()
                 timing.give_back()
 
+    def compare(
+        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
+    ) -> list[Result]:
+        """Build every slot once and time them in turn, `passes` times over; several results a slot."""
+        if not self._fleet.devices(target):
+            raise NoDevice
+        with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
+            builds = self._builds(program, target, slots, options, Path(folder))
+            timing = self._timing(program, target, options)
+            try:
+                return in_turn(builds, timing, passes)
+            finally:
+                builds.abort()
+                timing.give_back()
+
     def _builds(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, folder: Path
     ) -> Builds:
@@ -72,6 +87,16 @@ def alternate(builds: Builds, timing: Timing) -> Iterator[Result]:
             results = [timing.measure(built) for built in ready]
             builds.go_on()
             yield from results
+
+
+def in_turn(builds: Builds, timing: Timing, passes: int) -> list[Result]:
+    """Everything is built before the first timing, so that all candidates meet the same machine."""
+    ends: list[Built | Result] = []
+    while builds.unfinished:
+        ends += builds.poll(BUILD_POLL_SEC)
+    ready = [end for end in ends if isinstance(end, Built)]
+    failed = [end for end in ends if isinstance(end, Result)]
+    return failed + [timing.measure(built) for _ in range(passes) for built in ready]
 
 
 def overlap(builds: Builds, timing: Timing) -> Iterator[Result]:

@@ -1,0 +1,168 @@
+"""The whole model: compiled with the winners, checked, and timed beside the untuned build and onnxruntime."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.hosts import host_id
+from workers.children.child import Child
+from workers.children.errors import ChildError
+from workers.finish.winners import interval
+from workers.stage import Stage
+
+COMPILE_TIMEOUT_SEC: Final = 1800.0
+RUN_TIMEOUT_SEC: Final = 600.0
+PASSES: Final = 5
+BURST_SEC: Final = 0.15
+SLOW_BURST_SEC: Final = 1.0  # an engine slower than this a call gets fewer passes: it is far behind anyway
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What the engines read."""
+
+    model: Path
+    schedules: Path
+    folder: Path
+
+    @property
+    def tuned(self) -> Path:
+        return self.folder / "tuned.so"
+
+    @property
+    def untuned(self) -> Path:
+        return self.folder / "untuned.so"
+
+    @property
+    def inputs(self) -> Path:
+        return self.folder / "inputs.npz"
+
+    def outputs(self, engine: str) -> Path:
+        return self.folder / f"{engine}-outputs.npz"
+
+
+def judge(claimed: Stage, graphs: Child, files: Files) -> dict[str, Any]:
+    """The model's part of the report; says why where the model cannot run on this worker's host."""
+    compiled = _compile(claimed, graphs, files)
+    report: dict[str, Any] = {
+        "found": compiled["found"],
+        "of": compiled["of"],
+        "missing": compiled["missing"],
+    }
+    if not _device_is_here(claimed):
+        return report | {"not_timed": "the device is on another host than this worker"}
+    with ExitStack() as stack:
+        engines = _start(claimed, stack, files)
+        return report | _compare(graphs, engines, files)
+
+
+def _compile(claimed: Stage, graphs: Child, files: Files) -> dict[str, Any]:
+    shapes = claimed.options.input_shapes
+    graph = claimed.job.graph or {}
+    common = {"model_path": str(files.model), "target": claimed.target.text, "input_shapes": shapes}
+    compiled: dict[str, Any] = graphs.call(
+        "compile_model",
+        COMPILE_TIMEOUT_SEC,
+        **common,
+        schedules_dir=str(files.schedules),
+        recipe=graph["recipe"],
+        out_so=str(files.tuned),
+    )
+    if claimed.target.is_cpu:
+        graphs.call("compile_default", COMPILE_TIMEOUT_SEC, **common, out_so=str(files.untuned))
+    graphs.call(
+        "make_inputs",
+        RUN_TIMEOUT_SEC,
+        model_path=str(files.model),
+        inputs_npz=str(files.inputs),
+        seed=0,
+        input_shapes=shapes,
+        input_ranges=graph["input_ranges"],
+    )
+    return compiled
+
+
+def _device_is_here(claimed: Stage) -> bool:
+    devices = claimed.runtime.fleet.devices(claimed.target)
+    return claimed.target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
+
+
+def _start(claimed: Stage, stack: ExitStack, files: Files) -> dict[str, Child]:
+    """One process an engine; each idles while another runs, because onnxruntime's threads spin."""
+    threads = claimed.target.num_cores
+    env = {"TVM_NUM_THREADS": str(threads)}
+    engines: dict[str, Child] = {}
+    for name in ("untuned", "tuned", "onnxruntime"):
+        child = stack.enter_context(Child("workers.tvm.engines", env=env, name=f"{name} engine"))
+        if _load(child, name, claimed, files):
+            engines[name] = child
+    return engines
+
+
+def _load(child: Child, name: str, claimed: Stage, files: Files) -> bool:
+    inputs = str(files.inputs)
+    if name == "onnxruntime":
+        try:
+            child.call(
+                "load_onnxruntime",
+                RUN_TIMEOUT_SEC,
+                model_path=str(files.model),
+                inputs_npz=inputs,
+                threads=claimed.target.num_cores,
+            )
+        except Unavailable:  # an optional comparison: the report simply has one engine less
+            return False
+        return True
+    library = files.tuned if name == "tuned" else files.untuned
+    target = claimed.target.text
+    child.call("load_library", RUN_TIMEOUT_SEC, library=str(library), target=target, inputs_npz=inputs)
+    return True
+
+
+def _compare(graphs: Child, engines: dict[str, Child], files: Files) -> dict[str, Any]:
+    for name, child in engines.items():
+        child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=str(files.outputs(name)))
+        child.suspend()
+    errors = {f"error_vs_{name}": _error(graphs, files, name) for name in engines if name != "tuned"}
+    return {"latency_us": _latencies(engines), **errors}
+
+
+def _error(graphs: Child, files: Files, other: str) -> float:
+    outputs, expected = str(files.outputs("tuned")), str(files.outputs(other))
+    return float(graphs.call("compare_models", RUN_TIMEOUT_SEC, outputs_npz=outputs, expected_npz=expected))
+
+
+def _latencies(engines: dict[str, Child]) -> dict[str, Any]:
+    """Bursts in turn, several passes; medians of the bursts and their interval."""
+    numbers = {name: _calls_in_a_burst(child) for name, child in engines.items()}
+    bursts: dict[str, list[float]] = {name: [] for name in engines}
+    for number in range(PASSES):
+        for name, child in engines.items():
+            if number and numbers[name] == 1 and bursts[name][0] > SLOW_BURST_SEC * 1e6:
+                continue
+            bursts[name] += _burst(child, numbers[name])
+    return {name: _summary(values) for name, values in bursts.items()}
+
+
+def _calls_in_a_burst(child: Child) -> int:
+    (first_us,) = _burst(child, 1)
+    return max(1, min(1000, int(BURST_SEC * 1e6 / first_us)))
+
+
+def _burst(child: Child, number: int) -> list[float]:
+    child.resume()
+    try:
+        times: list[float] = child.call("time_bursts", RUN_TIMEOUT_SEC, bursts=1, number=number)
+    except ChildError:
+        child.kill()
+        raise
+    child.suspend()
+    return times
+
+
+def _summary(bursts: list[float]) -> dict[str, Any]:
+    low, high = interval(bursts)
+    return {"median": median(bursts), "low": low, "high": high, "bursts": bursts}

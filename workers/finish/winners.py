@@ -1,0 +1,142 @@
+"""The winner of a task: measured again beside its rivals, checked numerically, promoted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.schedules import NewSchedule, Schedules
+from mallorn.core.outcomes import Outcome
+from workers.finish.contenders import Contest
+from workers.finish.verify import Verdict, Verifier
+from workers.measure.base import Result, Slot
+from workers.measure.tvm import TvmMeasurer
+from workers.stage import Stage
+from workers.storing import Place, store_sketches
+
+PASSES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """What is exported for a task."""
+
+    contest: Contest
+    trace: str
+    latency_us: float
+    low_us: float
+    high_us: float
+    run_us: tuple[float, ...]
+    max_error: float
+
+
+def decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, verifier: Verifier) -> Winner | None:
+    """Hold the contest and store how it went; None when no candidate computes the right thing."""
+    results = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
+    ranked = sorted((entry for slot in contest.slots if (entry := _entry(slot, results))), key=_Entry.latency)
+    verdicts: dict[int, Verdict] = {}
+    winner = None
+    for entry in ranked:
+        claimed.lease.check()
+        verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
+        if verdict.ok:
+            winner = _winner(contest, entry, verdict)
+            break
+    with claimed.runtime.database.transaction() as session:
+        _store(session, claimed, contest, ranked, verdicts, winner)
+    return winner
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A candidate with all its new times."""
+
+    slot: Slot
+    results: tuple[Result, ...]
+
+    @property
+    def run_us(self) -> tuple[float, ...]:
+        return tuple(time for result in self.results for time in result.run_us)
+
+    def latency(self) -> float:
+        return median(self.run_us)
+
+
+def _entry(slot: Slot, results: Sequence[Result]) -> _Entry | None:
+    good = tuple(result for result in results if result.slot == slot.slot and result.outcome is Outcome.OK)
+    return _Entry(slot, good) if good else None
+
+
+def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
+    low, high = interval(entry.run_us)
+    return Winner(contest, verdict.trace, entry.latency(), low, high, entry.run_us, verdict.max_error)
+
+
+def interval(run_us: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the median from the order of the times; below six of them their whole range."""
+    ordered = sorted(run_us)
+    count = len(ordered)
+    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
+    return ordered[cut], ordered[-1 - cut]
+
+
+def _store(
+    session: Session,
+    claimed: Stage,
+    contest: Contest,
+    ranked: Sequence[_Entry],
+    verdicts: dict[int, Verdict],
+    winner: Winner | None,
+) -> None:
+    job = claimed.job
+    sketches = store_sketches(session, [entry.slot.sketch for entry in ranked])
+    rows = [
+        _row(session, claimed, entry, sketches, verdicts.get(entry.slot.slot))
+        for entry in sorted(ranked, key=lambda entry: entry.slot.slot)
+    ]
+    ids = Measurements(session).add_finish(job.id, claimed.attempt, contest.workload.id, job.target_id, rows)
+    if winner is None:
+        return
+    of_slot = dict(zip((row.slot for row in rows), ids, strict=True))
+    first = next(entry for entry in ranked if entry.run_us == winner.run_us)
+    Schedules(session).promote(
+        NewSchedule(
+            workload_id=contest.workload.id,
+            target_id=job.target_id,
+            context_id=job.context_id,
+            measurement_id=of_slot[first.slot.slot],
+            job_id=job.id,
+            latency_us=winner.latency_us,
+            low_us=winner.low_us,
+            high_us=winner.high_us,
+            max_error=winner.max_error,
+            trace=winner.trace,
+            run_us=winner.run_us,
+        )
+    )
+
+
+def _row(
+    session: Session,
+    claimed: Stage,
+    entry: _Entry,
+    sketches: dict[str, int],
+    verdict: Verdict | None,
+) -> NewMeasurement:
+    wrong = verdict is not None and not verdict.ok
+    place = Place.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
+    return NewMeasurement(
+        slot=entry.slot.slot,
+        sketch_id=sketches[entry.slot.candidate.sketch],
+        decisions=entry.slot.candidate.decisions,
+        outcome=Outcome.WRONG_RESULT if wrong else Outcome.OK,
+        origin="finish",
+        run_us=() if wrong else entry.run_us,
+        error=verdict.words if wrong and verdict else None,
+        context_id=place.context_id,
+        device_id=place.device_id,
+        build_ms=entry.results[0].build_ms,
+    )
