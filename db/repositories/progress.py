@@ -37,7 +37,7 @@ def count_by_outcome(session: Session, job_id: str) -> dict[str, int]:
     """Trials of a job by outcome."""
     trials = Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL
     query = select(Measurement.outcome, func.count()).where(*trials).group_by(Measurement.outcome)
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def _in_flight(session: Session, job_id: str) -> int:

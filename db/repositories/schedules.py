@@ -77,7 +77,7 @@ class Schedules(Repository):
             .where(ranked.c.place == 1)
             .order_by(Task.index)
         )
-        return self.session.execute(query).tuples().all()
+        return self.session.execute(query).all()
 
     def search(
         self,
@@ -98,7 +98,7 @@ class Schedules(Repository):
         query = query.where(*(column == value for column, value in keys if value is not None))
         if cursor is not None:
             query = query.where(Schedule.id < decode_cursor(cursor, int)[0])
-        rows = self.session.execute(query.limit(check_limit(limit) + 1)).tuples()
+        rows = self.session.execute(query.limit(check_limit(limit) + 1))
         return page([FoundSchedule(*row) for row in rows], limit, lambda found: (found.schedule.id,))
 
 

@@ -40,7 +40,7 @@ class Sketches(Repository):
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that are stored."""
         query = select(Sketch.key, Sketch.id).where(Sketch.key.in_(keys))
-        return dict(self.session.execute(query).tuples().all())
+        return dict(self.session.execute(query).all())
 
     def get_many(self, keys: Collection[str]) -> Sequence[Sketch]:
         """In the order of their ids; unknown keys are left out."""

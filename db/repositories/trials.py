@@ -77,7 +77,7 @@ class Trials(Repository):
         """How many rows the dataset has by workload; workloads without any are left out."""
         same = Measurement.workload_id.in_(workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*same, Measurement.kind.in_(_LEARNABLE))
-        return dict(self.session.execute(query.group_by(Measurement.workload_id)).tuples().all())
+        return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[StoredTrial]:
         return [_trial(row) for row in self.session.execute(query)]

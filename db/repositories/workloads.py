@@ -42,7 +42,7 @@ class Workloads(Repository):
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that the dataset knows."""
         query = select(Workload.key, Workload.id).where(Workload.key.in_(keys))
-        return dict(self.session.execute(query).tuples().all())
+        return dict(self.session.execute(query).all())
 
     def get(self, workload_id: int) -> Workload:
         """A workload whose id came from the database."""

@@ -1,0 +1,3 @@
+"""Fixtures that several folders of tests share."""
+
+pytest_plugins = ["tests.fixtures.coordinator", "tests.fixtures.database", "tests.fixtures.fleet"]

@@ -1,0 +1,190 @@
+"""Measurements are stored once, compactly, and read back as searchers, trainers and users need them."""
+
+import pytest
+from sqlalchemy import text
+
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.records import Records
+from db.repositories.rounds import Rounds
+from db.repositories.trials import Trials
+from mallorn.core.errors import LeaseLost
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState, MeasurementKind, RoundState
+
+
+def commit(rows, round_id, attempt, batch):
+    return rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+
+
+def measured_round(rows, batch, workload="w0"):
+    """A closed round of these measurements."""
+    round_id, attempt = rows.claimed_round(workload)
+    commit(rows, round_id, attempt, batch)
+    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    return round_id
+
+
+def finish(rows, batch):
+    def act(session):
+        Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+        token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60)
+        program = rows.workloads["w0"], rows.target_id
+        return Measurements(session).add_finish(rows.job_id, token, *program, batch)
+
+    return rows.write(act)
+
+
+def history(rows, workload="w0", upto=None):
+    return rows.read(lambda session: Trials(session).history(rows.workloads[workload], rows.target_id, upto))
+
+
+def best(rows, count=1, context_id=None):
+    return rows.read(
+        lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, count, context_id)
+    )
+
+
+def test_a_slot_is_stored_once(rows):
+    round_id, attempt = rows.claimed_round()
+    assert commit(rows, round_id, attempt, [rows.ok(0), rows.ok(1)]) == 2
+    assert commit(rows, round_id, attempt, [rows.ok(1, 5.0), rows.ok(2)]) == 1
+    assert rows.read(lambda session: Rounds(session).done_slots(round_id)) == {0, 1, 2}
+    assert [trial.latency_us for trial in history(rows)] == [10.0, 10.0, 10.0]
+
+
+def test_rows_are_numbered_in_slot_order(rows):
+    measured_round(rows, [rows.ok(3), rows.ok(0), rows.ok(2)])
+    assert [trial.decisions[0] for trial in history(rows)] == [0, 2, 3]
+
+
+def test_an_empty_batch_still_asks_the_fence(rows):
+    round_id, attempt = rows.claimed_round()
+    assert commit(rows, round_id, attempt, []) == 0
+    with pytest.raises(LeaseLost):
+        commit(rows, round_id, attempt + 1, [])
+
+
+def test_the_latency_is_the_median_of_the_run_times(rows):
+    measured_round(rows, [rows.ok(0, run_us=(9.0, 1.0, 2.0))])
+    assert history(rows)[0].latency_us == 2.0
+
+
+@pytest.mark.parametrize(("outcome", "run_us"), [(Outcome.OK, ()), (Outcome.RUN_ERROR, (1.0,))])
+def test_run_times_belong_to_ok_alone(outcome, run_us):
+    with pytest.raises(ValueError, match="run times belong to the outcome ok"):
+        NewMeasurement(0, 1, (1,), outcome, "random", run_us=run_us)
+
+
+def test_history_ends_where_the_round_may_look(rows):
+    measured_round(rows, [rows.ok(slot) for slot in range(4)])
+    upto = history(rows)[1].id
+    assert [trial.decisions[0] for trial in history(rows, upto=upto)] == [0, 1]
+
+
+def test_history_tells_failures_apart_and_leaves_out_repeats(rows):
+    measured_round(rows, [rows.ok(0), rows.failed(1, Outcome.RUN_TIMEOUT)])
+    finish(rows, [rows.ok(0, 9.0)])
+    found = [(trial.outcome, trial.latency_us, trial.kind) for trial in history(rows)]
+    assert found == [(Outcome.OK, 10.0, MeasurementKind.TRIAL), (Outcome.RUN_TIMEOUT, None, "trial")]
+
+
+def test_best_lists_distinct_candidates_fastest_first(rows):
+    measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0), rows.ok(2, 20.0), rows.failed(3)])
+    finish(rows, [rows.ok(1, 11.0)])
+    assert [(trial.decisions[0], trial.latency_us) for trial in best(rows, 5)] == [(1, 10), (2, 20), (0, 30)]
+
+
+def test_a_candidate_found_wrong_is_never_best(rows):
+    measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0)])
+    finish(rows, [rows.failed(1, Outcome.WRONG_RESULT)])
+    assert [trial.decisions[0] for trial in best(rows, 5)] == [0]
+
+
+def test_best_within_a_context_ignores_other_machines(rows):
+    measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0, context_id=None)])
+    assert best(rows, context_id=rows.context_id)[0].latency_us == 30.0
+
+
+def test_repeats_are_refused_from_a_worker_that_lost_the_finish(rows):
+    finish(rows, [])
+    program = rows.workloads["w0"], rows.target_id
+    with pytest.raises(LeaseLost, match="finish"):
+        rows.write(lambda session: Measurements(session).add_finish(rows.job_id, 99, *program, [rows.ok(0)]))
+
+
+def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
+    measured_round(rows, [rows.ok(0), rows.ok(1)], "w0")
+    measured_round(rows, [rows.ok(0)], "w1")
+
+    def family(session):
+        trials = Trials(session)
+        first = trials.family("matmul", rows.target_id)
+        rest = trials.family("matmul", rows.target_id, after=first[0].id)
+        return first, rest, trials.family_growth("matmul", rows.target_id, first[0].id)
+
+    first, rest, growth = rows.read(family)
+    assert [trial.workload_id for trial in first] == [rows.workloads[key] for key in ("w0", "w0", "w1")]
+    assert (rest, growth) == (first[1:], 2)
+    assert rows.read(lambda session: Trials(session).family("conv2d", rows.target_id)) == []
+
+
+def test_known_counts_what_an_import_finds(rows):
+    measured_round(rows, [rows.ok(0), rows.failed(1)])
+    ids = list(rows.workloads.values())
+    known = rows.read(lambda session: Trials(session).known(ids, rows.target_id))
+    assert known == {rows.workloads["w0"]: 2}
+
+
+def test_records_are_paged_newest_first_and_hidden_from_other_owners(rows):
+    measured_round(rows, [rows.ok(slot) for slot in range(5)])
+
+    def read(session):
+        first = Records(session).page("ada", job_id=rows.job_id, limit=3)
+        rest = Records(session).page("ada", job_id=rows.job_id, cursor=first.cursor, limit=3)
+        return [*first.items, *rest.items], Records(session).page("bob").items
+
+    mine, theirs = rows.read(read)
+    assert [record.slot for record in mine] == [4, 3, 2, 1, 0]
+    assert theirs == []
+    assert (mine[0].workload, mine[0].sketch, mine[0].decisions) == ("w0", "sketch", (4, 2))
+    assert mine[0].run_us == (10.0,)
+
+
+def test_records_are_filtered_by_what_they_are_about(rows):
+    measured_round(rows, [rows.ok(0), rows.failed(1)], "w0")
+    measured_round(rows, [rows.ok(0)], "w1")
+
+    def count(**filters):
+        return len(rows.read(lambda session: Records(session).page(None, **filters)).items)
+
+    assert count() == 3
+    assert count(workload="w0") == 2
+    assert count(workload="w0", outcome=Outcome.BUILD_ERROR) == 1
+    assert count(target=rows.target_key) == 3
+    assert count(target="another") == 0
+
+
+def test_a_measurement_takes_less_than_400_bytes(rows):
+    """A row of ResNet's size: 40 decisions, ten run times, every column filled."""
+    size = 64
+    decisions = tuple(range(-1, 39))
+    batch = [
+        rows.ok(
+            slot,
+            decisions=decisions,
+            run_us=tuple(100.0 + i for i in range(10)),
+            build_ms=812.25,
+            run_ms=153.5,
+            predicted=-0.25,
+            origin="evolutionary",
+        )
+        for slot in range(size)
+    ]
+    measured_round(rows, batch)
+    with rows.database.session() as session:
+        if session.get_bind().dialect.name == "postgresql":
+            query = "SELECT max(pg_column_size(m.*)) FROM measurements m"
+        else:
+            query = f"SELECT sum(payload) / {size} FROM dbstat WHERE name = 'measurements'"
+        assert session.execute(text(query)).scalar_one() < 400

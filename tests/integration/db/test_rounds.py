@@ -1,0 +1,187 @@
+"""A round belongs to one worker at a time, and whoever lost it is refused."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import update
+
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.tables import Round
+from mallorn.core.errors import LeaseLost
+from mallorn.core.states import RoundState
+
+
+def commit(rows, round_id, attempt, slots):
+    batch = [rows.ok(slot) for slot in slots]
+    return rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+
+
+def claim(rows, round_id, worker="w", lease_sec=60.0):
+    return rows.write(lambda session: Rounds(session).claim(round_id, worker, lease_sec))
+
+
+def expire(rows):
+    return rows.write(lambda session: Rounds(session).expire())
+
+
+def close(rows, round_id, attempt, state=RoundState.DONE):
+    return rows.write(lambda session: Rounds(session).close(round_id, attempt, state))
+
+
+def state_of(rows, round_id):
+    return rows.read(lambda session: Rounds(session).get(round_id).state)
+
+
+def test_of_many_claimers_exactly_one_gets_the_round(rows):
+    round_id = rows.write(rows.add_round)
+    start = threading.Barrier(6)
+
+    def race(worker):
+        start.wait()
+        return claim(rows, round_id, worker)
+
+    with ThreadPoolExecutor(6) as pool:
+        tokens = list(pool.map(race, [f"w{i}" for i in range(6)]))
+    assert sorted(filter(None, tokens)) == [1]
+    winner = f"w{tokens.index(1)}"
+    assert rows.read(lambda session: Rounds(session).get(round_id).worker) == winner
+
+
+def test_a_zombies_results_are_refused_after_its_round_went_to_another(rows):
+    round_id, zombie = rows.claimed_round(lease_sec=-1)
+    assert expire(rows).returned == [round_id]
+    heir = claim(rows, round_id, "heir")
+    assert heir == zombie + 1
+    with pytest.raises(LeaseLost, match=f"attempt {zombie}"):
+        commit(rows, round_id, zombie, [0])
+    assert commit(rows, round_id, heir, [0]) == 1
+
+
+def test_a_zombies_results_are_refused_while_its_round_waits_for_another(rows):
+    round_id, zombie = rows.claimed_round(lease_sec=-1)
+    expire(rows)
+    with pytest.raises(LeaseLost):
+        commit(rows, round_id, zombie, [0])
+    assert rows.read(lambda session: Rounds(session).done_slots(round_id)) == set()
+
+
+def test_a_zombie_can_neither_renew_nor_close(rows):
+    round_id, zombie = rows.claimed_round(lease_sec=-1)
+    expire(rows)
+    heir = claim(rows, round_id, "heir")
+    assert not rows.write(lambda session: Rounds(session).renew(round_id, zombie, 60))
+    assert not close(rows, round_id, zombie)
+    assert close(rows, round_id, heir)
+
+
+def test_renewing_keeps_a_round_from_expiring(rows):
+    round_id, attempt = rows.claimed_round(lease_sec=-1)
+    assert rows.write(lambda session: Rounds(session).renew(round_id, attempt, 60))
+    assert expire(rows).returned == []
+
+
+def test_the_third_worker_that_dies_poisons_the_round(rows):
+    round_id = rows.write(rows.add_round)
+    for _ in range(2):
+        claim(rows, round_id, lease_sec=-1)
+        assert expire(rows).returned == [round_id]
+    claim(rows, round_id, lease_sec=-1)
+    assert expire(rows).poisoned == [round_id]
+    assert state_of(rows, round_id) == RoundState.POISON
+    assert claim(rows, round_id) is None
+
+
+def test_a_closed_round_takes_no_more_results(rows):
+    round_id, attempt = rows.claimed_round()
+    assert close(rows, round_id, attempt)
+    with pytest.raises(LeaseLost):
+        commit(rows, round_id, attempt, [0])
+
+
+def test_a_round_handed_back_can_be_claimed_again(rows):
+    round_id, attempt = rows.claimed_round()
+    assert close(rows, round_id, attempt, RoundState.QUEUED)
+    assert claim(rows, round_id) == attempt + 1
+
+
+def test_a_workload_has_one_round_in_flight_even_across_jobs(rows):
+    first, attempt = rows.claimed_round()
+    other = rows.write(lambda session: rows.add_job(session, "bob", ("w0", "w1")))
+    with pytest.raises(AssertionError):
+        rows.write(lambda session: rows.add_round(session, "w0", other))
+    rows.write(lambda session: rows.add_round(session, "w1", other))
+    close(rows, first, attempt)
+    rows.write(lambda session: rows.add_round(session, "w0", other))
+
+
+def test_planners_that_race_for_a_workload_open_one_round(rows):
+    jobs = [rows.write(lambda session: rows.add_job(session, "bob", ("w0",))) for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def race(job_id):
+        start.wait()
+        try:
+            return rows.write(lambda session: rows.add_round(session, "w0", job_id))
+        except AssertionError:
+            return None
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(filter(None, pool.map(race, jobs)))) == 1
+
+
+def test_a_round_may_look_at_all_that_was_committed_before_it(rows):
+    first, attempt = rows.claimed_round()
+    commit(rows, first, attempt, range(5))
+    close(rows, first, attempt)
+    second = rows.write(rows.add_round)
+    seen = rows.read(lambda session: Rounds(session).get(second).seen_upto)
+    newest = rows.read(lambda session: Measurements(session).newest_id(rows.workloads["w0"], rows.target_id))
+    assert seen == newest > 0
+
+
+@pytest.mark.parametrize("end", ["pause", "cancel"])
+def test_rounds_of_a_job_that_does_not_tune_are_not_to_be_had(rows, end):
+    round_id = rows.write(rows.add_round)
+    rows.write(lambda session: getattr(Jobs(session), end)(rows.job_id, "ada"))
+    assert claim(rows, round_id) is None
+
+
+def test_cancelling_ends_open_rounds_and_their_workers_learn_it(rows):
+    leased, attempt = rows.claimed_round("w0")
+    queued = rows.write(lambda session: rows.add_round(session, "w1"))
+    assert rows.write(lambda session: Rounds(session).cancel_open(rows.job_id)) == 2
+    assert {state_of(rows, leased), state_of(rows, queued)} == {RoundState.CANCELLED}
+    assert not rows.write(lambda session: Rounds(session).renew(leased, attempt, 60))
+
+
+def test_the_sweeper_finds_rounds_whose_message_got_lost(rows):
+    round_id = rows.write(rows.add_round)
+    assert rows.read(lambda session: Rounds(session).stale(30)) == []
+    aged = update(Round).values(sent_at=Round.sent_at - 60)
+    rows.write(lambda session: session.execute(aged))
+    assert [found.id for found in rows.read(lambda session: Rounds(session).stale(30))] == [round_id]
+    rows.write(lambda session: Rounds(session).mark_sent([round_id]))
+    assert rows.read(lambda session: Rounds(session).stale(30)) == []
+
+
+def test_rounds_are_listed_newest_first_in_pages(rows):
+    for workload in ("w0", "w1", "w0", "w1", "w0"):
+        round_id = rows.write(lambda session: rows.add_round(session, workload))  # noqa: B023 - runs at once
+        close(rows, round_id, claim(rows, round_id))
+    first = rows.read(lambda session: Rounds(session).list(rows.job_id, limit=3))
+    rest = rows.read(lambda session: Rounds(session).list(rows.job_id, first.cursor, limit=3))
+    assert [found.index for found in (*first.items, *rest.items)] == [4, 3, 2, 1, 0]
+    assert rest.cursor is None
+
+
+def test_in_flight_counts_open_rounds_of_a_job_or_a_target(rows):
+    round_id, attempt = rows.claimed_round()
+    assert [found.id for found in rows.read(lambda session: Rounds(session).in_flight(rows.job_id))] == [
+        round_id
+    ]
+    assert len(rows.read(lambda session: Rounds(session).in_flight(target_id=rows.target_id))) == 1
+    close(rows, round_id, attempt)
+    assert rows.read(lambda session: Rounds(session).in_flight()) == []

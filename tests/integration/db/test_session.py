@@ -1,0 +1,119 @@
+"""Reading blocks see one snapshot and cannot write; writing blocks commit all or nothing."""
+
+import os
+import threading
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from db.repositories.models import Models
+from db.session import Database, read_clock
+from mallorn.core.errors import Unavailable
+
+MODEL = "b" * 64
+
+
+def count(database: Database) -> int:
+    with database.session() as session:
+        return len(Models(session).list(None).items)
+
+
+def add(database: Database, model_id: str = MODEL) -> None:
+    with database.transaction() as session:
+        Models(session).add(model_id, "ada", "mlp", 1)
+
+
+def test_a_transaction_commits_when_its_block_ends(database):
+    add(database)
+    assert count(database) == 1
+
+
+def test_a_transaction_rolls_back_when_its_block_raises(database):
+    with pytest.raises(ZeroDivisionError), database.transaction() as session:
+        assert 1 / (Models(session).add(MODEL, "ada", "mlp", 1).size_bytes - 1)
+    assert count(database) == 0
+
+
+def test_writing_in_a_reading_block_is_an_error(database):
+    with pytest.raises(DBAPIError, match=r"(?i)read.?only"), database.session() as session:
+        Models(session).add(MODEL, "ada", "mlp", 1)
+    add(database)  # and the connection is none the worse for it
+    assert count(database) == 1
+
+
+def test_a_reading_block_sees_one_snapshot(database):
+    with database.session() as session:
+        before = len(Models(session).list(None).items)
+        add(database)
+        assert len(Models(session).list(None).items) == before
+    assert count(database) == before + 1
+
+
+def test_writers_in_many_threads_wait_for_each_other(database):
+    """Each reads a number and writes it back raised by one: none may be lost."""
+    with database.transaction() as session:
+        session.execute(text("CREATE TABLE counter (id integer primary key, n integer)"))
+        session.execute(text("INSERT INTO counter VALUES (1, 0)"))
+
+    def raise_ten_times() -> None:
+        for _ in range(10):
+            with database.transaction() as session:
+                lock = " FOR UPDATE" if session.get_bind().dialect.name == "postgresql" else ""
+                n = session.execute(text(f"SELECT n FROM counter WHERE id = 1{lock}")).scalar_one()
+                session.execute(text("UPDATE counter SET n = :n"), {"n": n + 1})
+
+    threads = [threading.Thread(target=raise_ten_times) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.session() as session:
+        assert session.execute(text("SELECT n FROM counter")).scalar_one() == 40
+
+
+def test_the_clock_is_the_databases_own_and_moves_within_a_transaction(database):
+    with database.transaction() as session:
+        first = read_clock(session)
+        readings = [read_clock(session) for _ in range(200)]
+    assert readings == sorted(readings)
+    assert readings[-1] > first > 1.7e9
+
+
+def test_foreign_keys_are_enforced(database):
+    statement = text("INSERT INTO tasks VALUES (1, 'no job', 0, 'n', 1, 77, 'f', 0, '')")
+    with pytest.raises(DBAPIError, match=r"(?i)foreign key"), database.transaction() as session:
+        session.execute(statement)
+
+
+def test_a_forked_child_opens_connections_of_its_own(database):
+    add(database)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            add(database, "c" * 64)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert count(database) == 2
+
+
+@pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/none", "sqlite:////proc/none/mallorn.db"])
+def test_a_database_that_is_not_there_is_unavailable(url):
+    database = Database(url)
+    with pytest.raises(Unavailable, match="does not answer"):
+        database.ping()
+    database.dispose()
+
+
+def test_sqlite_keeps_its_promises(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
+    with database.session() as session:
+        settings = {
+            name: session.execute(text(f"PRAGMA {name}")).scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    database.dispose()
+    assert settings == {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 30_000}

@@ -1,0 +1,98 @@
+"""Migrations lead from nothing to exactly the tables of the code, whoever runs them and how often."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect, select, text
+
+from db.clock import now
+from db.migrate import check, upgrade
+from db.session import Database
+from db.tables import Base, Model
+from mallorn.core.errors import Conflict, Unavailable
+
+
+@pytest.fixture
+def empty(empty_database_url):
+    database = Database(empty_database_url)
+    yield database
+    database.dispose()
+
+
+def test_migrations_make_exactly_the_tables_of_the_code(empty):
+    upgrade(empty.url)
+    with empty.engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+        assert found == []
+
+
+def test_rows_written_by_hand_get_the_databases_time(empty):
+    upgrade(empty.url)
+    with empty.transaction() as session:
+        columns = "(id, owner, name, size_bytes)"
+        session.execute(text(f"INSERT INTO models {columns} VALUES ('m', 'ada', 'mlp', 1)"))
+        age = session.execute(select(now() - Model.created_at)).scalar_one()
+    assert 0 <= age < 60
+
+
+def test_constraints_have_the_names_of_the_code(empty):
+    upgrade(empty.url)
+    inspector = inspect(empty.engine)
+    for table in Base.metadata.tables.values():
+        assert inspector.get_pk_constraint(table.name)["name"] == table.primary_key.name
+        found = {key["name"] for key in inspector.get_foreign_keys(table.name)}
+        assert found == {str(key.name) for key in table.foreign_key_constraints}
+
+
+def test_a_second_upgrade_changes_nothing(empty):
+    upgrade(empty.url)
+    upgrade(empty.url)
+    check(empty)
+
+
+def test_processes_that_upgrade_at_once_all_succeed(empty):
+    script = "import sys; from db.migrate import upgrade; upgrade(sys.argv[1])"
+    command = [sys.executable, "-c", script, empty.url]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
+    errors = [process.communicate()[1].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0, 0], errors
+    check(empty)
+
+
+def test_check_names_the_command_for_an_empty_database(empty):
+    with pytest.raises(Conflict, match="not at this version's tables") as caught:
+        check(empty)
+    assert caught.value.hint == "mallorn migrate"
+
+
+def test_the_database_of_a_newer_version_is_left_alone(empty):
+    upgrade(empty.url)
+    with empty.transaction() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for action in (lambda: check(empty), lambda: upgrade(empty.url)):
+        with pytest.raises(Conflict, match="newer Mallorn"):
+            action()
+
+
+def test_a_failed_upgrade_leaves_nothing_behind(empty):
+    with empty.transaction() as session:
+        session.execute(text("CREATE TABLE schedules (id integer)"))  # the last one that 0001 makes
+    with pytest.raises(Exception, match="schedules"):
+        upgrade(empty.url)
+    assert inspect(empty.engine).get_table_names() == ["schedules"]
+
+
+def test_upgrade_makes_the_directory_of_a_sqlite_file(tmp_path):
+    file = tmp_path / "new" / "home" / "mallorn.db"
+    upgrade(f"sqlite:///{file}")
+    assert file.exists()
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path):
+    Path(tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="cannot create the directory"):
+        upgrade(f"sqlite:///{tmp_path / 'file' / 'mallorn.db'}")

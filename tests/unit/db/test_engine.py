@@ -1,0 +1,67 @@
+"""Which databases are accepted, and how their drivers' errors are told."""
+
+import sqlite3
+
+import psycopg
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from db.engine import parse_url
+from db.errors import translated
+from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
+
+
+def test_postgres_is_spoken_to_through_psycopg():
+    assert parse_url("postgresql://u:p@h/d").drivername == "postgresql+psycopg"
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
+def test_a_database_that_processes_cannot_share_is_refused(url):
+    with pytest.raises(InvalidRequest):
+        parse_url(url)
+
+
+def sqlite_error(name: str) -> sqlite3.Error:
+    error = sqlite3.OperationalError("no luck")
+    error.sqlite_errorname = name
+    return error
+
+
+def raise_from_driver(error: Exception, *, lost: bool = False) -> None:
+    with translated():
+        raise OperationalError("SELECT 1", {}, error, connection_invalidated=lost)
+
+
+@pytest.mark.parametrize("error", [sqlite_error("SQLITE_FULL"), psycopg.errors.DiskFull()])
+def test_a_full_disk_is_storage_full(error):
+    with pytest.raises(StorageFull, match="free some room"):
+        raise_from_driver(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        sqlite_error("SQLITE_BUSY"),
+        sqlite_error("SQLITE_BUSY_SNAPSHOT"),
+        sqlite_error("SQLITE_CANTOPEN"),
+        psycopg.OperationalError("connection refused"),
+        psycopg.errors.AdminShutdown(),
+        psycopg.errors.DeadlockDetected(),
+        psycopg.errors.TooManyConnections(),
+    ],
+)
+def test_a_database_that_does_not_answer_is_unavailable(error):
+    with pytest.raises(Unavailable) as caught:
+        raise_from_driver(error)
+    assert "MALLORN_DATABASE_URL" in caught.value.hint
+
+
+def test_a_lost_connection_is_unavailable():
+    with pytest.raises(Unavailable):
+        raise_from_driver(psycopg.DatabaseError(), lost=True)
+
+
+@pytest.mark.parametrize("error", [sqlite_error("SQLITE_ERROR"), psycopg.errors.UndefinedTable()])
+def test_a_mistake_of_ours_stays_what_it_is(error):
+    with pytest.raises(OperationalError):
+        raise_from_driver(error)

@@ -1,0 +1,37 @@
+"""Cursors are opaque texts: ours are understood, anything else is a clear error."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from db.paging import check_limit, decode_cursor, encode_cursor, page
+from mallorn.core.errors import InvalidRequest
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.text(), st.integers())
+def test_a_cursor_comes_back_exactly(moment, name, number):
+    assert decode_cursor(encode_cursor(moment, name, number), float, str, int) == [moment, name, number]
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "e30", "ü", encode_cursor("a"), encode_cursor(1, 2)])
+def test_a_foreign_cursor_is_an_invalid_request(cursor):
+    with pytest.raises(InvalidRequest, match="cursor"):
+        decode_cursor(cursor, int)
+
+
+@given(st.lists(st.integers(), unique=True, max_size=30), st.integers(min_value=1, max_value=10))
+def test_following_the_cursors_sees_every_row_once(rows, limit):
+    rows, seen, cursor = sorted(rows), [], None
+    while True:
+        start = 0 if cursor is None else rows.index(decode_cursor(cursor, int)[0]) + 1
+        found = page(rows[start : start + limit + 1], limit, lambda row: (row,))
+        seen += found.items
+        if (cursor := found.cursor) is None:
+            break
+    assert seen == rows
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+def test_a_limit_out_of_bounds_is_an_invalid_request(limit):
+    with pytest.raises(InvalidRequest, match="between 1 and 1000"):
+        check_limit(limit)
