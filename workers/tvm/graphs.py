@@ -3,16 +3,26 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from mallorn.core.targets import parse_target
 from workers.children.serve import serve
 from workers.tvm.accuracy import compare, compare_models
 from workers.tvm.compile import compile_default, compile_model
 from workers.tvm.database import write_database
 from workers.tvm.inputs import make_inputs
 from workers.tvm.logs import check_database
+from workers.tvm.passes import TargetLike
+from workers.tvm.recipes import recipe_for, recipe_json
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.tasks import extract
 
+
+def recipe(name: str, target: TargetLike) -> dict[str, Any]:
+    """The recipe registered under a name, as it suits the target, as a value to store with a job."""
+    return recipe_json(recipe_for(name, parse_target(target)))
+
+
 METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "recipe": recipe,
     "extract": extract,
     "compile_model": compile_model,
     "compile_default": compile_default,

@@ -20,7 +20,7 @@ Problems = list[dict[str, Any]]
 
 
 def read_database(directory: str, target: TargetLike, scratch: str) -> dict[str, Any]:
-    """Copy the good records of a schedule directory into `scratch`, where TVM loads them, and name the bad lines.
+    """Copy the good records of a schedule directory into `scratch`, and name the bad lines.
 
     Raises NotFound when there is no database, InvalidRequest when it is another target's.
     """

@@ -4,21 +4,25 @@ A candidate is checked as the whole program: weights come in their original layo
 whereas the one that is timed is handed re-laid weights.
 """
 
+import tempfile
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
+from tvm.ir import TensorLoad
+from tvm.tirx import Div
 
 from workers.tvm.accuracy import Array
-from workers.tvm.anatomy import blocks_of, extent
+from workers.tvm.anatomy import blocks_of, collect, extent
 from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import TargetLike, as_tvm_target
 from workers.tvm.programs import parse_module
 
+_DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _HOST = '{"kind":"llvm","num-cores":1}'
 
 
@@ -35,10 +39,12 @@ def reference(
     Returns what `compare` asks for besides: the outputs' indices and how many terms the longest sum has.
     """
     mod = parse_module(tir)
-    arrays = random_arguments(args, seed)
+    arrays = random_arguments(mod, args, seed)
     np.savez(inputs_npz, **_named(arrays))
-    library = _build(mod, _HOST, str(Path(expected_npz).with_suffix(".so")))
-    np.savez(expected_npz, **_named(call(library, arrays)))
+    # A new path each time: the loader takes an old one for the library it has already.
+    with tempfile.TemporaryDirectory() as scratch:
+        results = call(_build(mod, _HOST, str(Path(scratch, "reference.so"))), arrays)
+    np.savez(expected_npz, **_named(results))
     return {"outputs": list(args["outputs"]), "reduction_len": reduction_length(mod)}
 
 
@@ -49,11 +55,19 @@ def call(library: str, arrays: list[Array]) -> list[Array]:
     return [tensor.numpy() for tensor in tensors]
 
 
-def random_arguments(args: dict[str, Any], seed: int) -> list[Array]:
-    """Seeded arguments: integers in their ranges; floats in (0.1, 1), where roots and quotients are tame."""
+def random_arguments(mod: Any, args: dict[str, Any], seed: int) -> list[Array]:
+    """Seeded arguments: integers in their ranges, floats of both signs unless only positive ones are tame."""
     rng = np.random.default_rng(seed)
     ranges = args.get("ranges", {})
-    return [_random(rng, spec, ranges.get(str(i), FREE_RANGE)) for i, spec in enumerate(args["args"])]
+    floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
+    return [_random(rng, spec, ranges.get(str(i), FREE_RANGE), floats) for i, spec in enumerate(args["args"])]
+
+
+def needs_positive(mod: Any) -> bool:
+    """Whether roots, logarithms or quotients of what is loaded would blow up around zero."""
+    blocks = blocks_of(mod)
+    divisors = (node.b for block in blocks for store in block.stores for node in collect(store, Div))
+    return any(block.calls & _DELICATE for block in blocks) or any(collect(d, TensorLoad) for d in divisors)
 
 
 def reduction_length(mod: Any) -> int:
@@ -61,11 +75,11 @@ def reduction_length(mod: Any) -> int:
     return max((prod(map(extent, block.reduced)) for block in blocks_of(mod)), default=1)
 
 
-def _random(rng: np.random.Generator, spec: list[Any], limits: list[int]) -> Array:
+def _random(rng: Any, spec: list[Any], limits: list[int], floats: tuple[float, float]) -> Array:
     _, dtype, shape = spec
-    if dtype.startswith(("int", "uint", "bool")):
-        return rng.integers(limits[0], limits[1], shape).astype(dtype)
-    return rng.uniform(0.1, 1.0, shape).astype(dtype)
+    whole = dtype.startswith(("int", "uint", "bool"))
+    drawn: Array = np.asarray(rng.integers(*limits, shape) if whole else rng.uniform(*floats, shape))
+    return drawn.astype(dtype)
 
 
 def _build(mod: Any, target: TargetLike, out_so: str) -> str:

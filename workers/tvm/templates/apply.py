@@ -2,6 +2,7 @@
 
 python apply.py MODEL.onnx [-o model.so] [--check]     (--check compares with onnxruntime)
 """
+# ruff: noqa: E402
 
 import argparse
 import importlib
@@ -48,15 +49,15 @@ def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
 
 def count_hits(mod: Any, database: Any, target: Any) -> tuple[list[str], list[str]]:
     """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
-    found, missing = [], []
+    found: tuple[list[str], list[str]] = [], []
     for task in extract_tasks(mod, target):
         record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
-        (missing if record is None else found).append(task.task_name)
-    return found, missing
+        found[record is None].append(task.task_name)
+    return found
 
 
 def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir to a module that saw the recipe's first half, then its second; compile."""
+    """Apply the schedules in work_dir to a module after the recipe's first half, run the second, compile."""
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
     mod = run_passes(mod, after, target)
@@ -101,7 +102,7 @@ def relative_error(path: str, inputs: dict[str, Any], outputs: list[Any]) -> flo
 
 def main() -> None:
     """Compile, count, time, and check if asked."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
     parser.add_argument("model")
     parser.add_argument("-o", "--output", help="keep the compiled library here")
     parser.add_argument("--check", action="store_true", help="compare with onnxruntime")
