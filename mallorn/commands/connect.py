@@ -11,9 +11,10 @@ from typing import Final
 
 from mallorn.client import Client
 from mallorn.commands.datadir import DataDir, StackInfo
+from mallorn.commands.environ import python_path
 from mallorn.commands.output import client, print_note
 from mallorn.commands.probes import http_ok
-from mallorn.commands.stack import mallorn, python_path
+from mallorn.commands.stack import mallorn
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.http import API

@@ -19,6 +19,7 @@ class Exported:
     target: Target
     recipe: dict[str, Any]
     input_shapes: dict[str, list[int]]
+    input_ranges: dict[str, list[int]]  # of integer inputs, which the model's look-ups bound
 
 
 def read_exported(directory: Path, target: str | None) -> Exported:
@@ -34,10 +35,11 @@ def read_exported(directory: Path, target: str | None) -> Exported:
     try:
         found = json.loads(manifest.read_text())
         exported = Exported(
-            directory,
-            parse_target(found["target"]),
-            dict(found["recipe"]),
-            dict(found.get("input_shapes", {})),
+            directory=directory,
+            target=parse_target(found["target"]),
+            recipe=dict(found["recipe"]),
+            input_shapes=dict(found.get("input_shapes", {})),
+            input_ranges=dict(found.get("input_ranges", {})),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{manifest} is not a manifest of Mallorn: {error!r}"
@@ -62,7 +64,7 @@ def _stock(directory: Path, target: str | None) -> Exported:
         message = f"{directory} has no {MANIFEST}, so the target is unknown"
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     parsed = _parsed(target)
-    return Exported(directory, parsed, recipe_json(recipe_for(PLAIN.name, parsed)), {})
+    return Exported(directory, parsed, recipe_json(recipe_for(PLAIN.name, parsed)), {}, {})
 
 
 def _parsed(target: str) -> Target:

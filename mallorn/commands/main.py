@@ -30,6 +30,8 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("records", "mallorn.commands.data:records"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
+    ("compile", "mallorn.commands.compile:compile_model"),
+    ("bench", "mallorn.commands.compile:bench"),
     ("up", "mallorn.commands.stack:up"),
     ("serve", "mallorn.commands.parts:serve"),
     ("worker", "mallorn.commands.parts:worker"),

@@ -11,6 +11,7 @@ import typer
 
 from mallorn.commands.child import ChildSpec
 from mallorn.commands.datadir import DataDir, StackInfo
+from mallorn.commands.environ import python_path, search_path
 from mallorn.commands.output import print_note
 from mallorn.commands.ports import check_binding, claim_port, free_port
 from mallorn.commands.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
@@ -18,7 +19,6 @@ from mallorn.commands.supervisor import Supervisor
 from mallorn.core.settings import Settings
 
 LOOPBACK = "127.0.0.1"
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,7 @@ def environment(plan: Plan, known: Settings) -> dict[str, str]:
         "MALLORN_PORT": str(plan.port),
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": python_path(),
-        # Where no compiler is installed, set-up puts one beside the interpreter, and TVM looks on PATH.
-        "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]),
+        "PATH": search_path(),
     }
 
 
@@ -176,11 +175,6 @@ class Parts:
         return ChildSpec(
             name, mallorn(*words), file_exists(ready), needs=("broker",), env=self.env, ready_file=ready
         )
-
-
-def python_path() -> str:
-    """Where a child finds this very version of us, installed or not."""
-    return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def mallorn(*words: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The table at the end of a job: how fast the model was, is, and would be elsewhere."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ def print_winnings(body: dict[str, Any], directory: Path, model: str) -> None:
     print_note(f"  python {directory / 'apply.py'} {model} --check")
 
 
-def latency_rows(latencies: dict[str, dict[str, float] | None]) -> list[dict[str, Any]]:
+def latency_rows(latencies: Mapping[str, Mapping[str, float] | None]) -> list[dict[str, Any]]:
     """One row an engine that was timed; TIMES FASTER is against the default build."""
     base = latencies.get("untuned")
     return [

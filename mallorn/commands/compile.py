@@ -1,0 +1,130 @@
+"""Commands that compile and time a model with its schedules on this machine, without a service."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from mallorn.commands.engines import EngineRoom, engine_room, time_in_turn
+from mallorn.commands.exported import Exported, read_exported
+from mallorn.commands.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.commands.winnings import COLUMNS, latency_rows
+from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
+
+# What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
+LARGEST_ERROR: Final = 1e-4
+
+ModelArgument = Annotated[Path, typer.Argument(help="The ONNX file that was tuned.")]
+SchedulesOption = Annotated[
+    Path, typer.Option("--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote.")
+]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", help="Refuse schedules of any other target; default: theirs.")
+]
+
+
+class WrongNumbers(MallornError):
+    """The compiled model does not compute what the untuned one does."""
+
+
+def compile_model(
+    model: ModelArgument,
+    schedules: SchedulesOption,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
+    target: TargetOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare its numbers with the untuned model's.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a model with its schedules."""
+    exported = _read(model, schedules, target)
+    with engine_room(model, exported) as room:
+        library = room.folder / "tuned.so"
+        report = compile_tuned(room, exported, library)
+        if check:
+            report["error"] = _checked(room, library)
+        _place(library, output)
+    report["library"] = str(output)
+    if as_json:
+        print_json(report)
+        return
+    stdout().print(f"{output}: {report['bytes'] / 1e6:.1f} MB in {report['seconds']:.0f} s")
+    stdout().print(f"{report['found']} of {report['of']} workloads have a schedule")
+    if check:
+        stdout().print(f"relative error against the untuned model: {report['error']:.1e}")
+
+
+def bench(
+    model: ModelArgument,
+    schedules: SchedulesOption,
+    target: TargetOption = None,
+    untuned: Annotated[
+        bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Time a model with its schedules. Beside it onnxruntime, where that is installed."""
+    exported = _read(model, schedules, target)
+    with engine_room(model, exported) as room:
+        report = compile_tuned(room, exported, room.folder / "tuned.so")
+        engines = {"tuned": room.load(room.folder / "tuned.so")}
+        if untuned:
+            room.compile_untuned(room.folder / "untuned.so")
+            engines["untuned"] = room.load(room.folder / "untuned.so")
+        onnxruntime = room.load_onnxruntime()
+        if onnxruntime is not None:
+            engines["onnxruntime"] = onnxruntime
+        timings = {name: timing.as_json() for name, timing in time_in_turn(engines).items()}
+    if as_json:
+        print_json({**report, "latency_us": timings})
+        return
+    stdout().print(table(latency_rows(timings), COLUMNS))
+    if onnxruntime is None and exported.target.is_cpu:
+        print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
+
+
+def compile_tuned(room: EngineRoom, exported: Exported, library: Path) -> dict[str, Any]:
+    """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
+    print_note(f"compiling for {exported.target}")
+    report = room.compile_tuned(library)
+    for problem in report["problems"]:
+        where = f"{exported.directory / problem['file']}, line {problem['line']}"
+        print_note(f"warning: {where} cannot be used and is left out: {problem['error']}")
+    if report["of"] and not report["found"]:
+        raise InvalidRequest(
+            f"none of the model's {report['of']} workloads has a schedule in {exported.directory}: "
+            "it was tuned for another model",
+            hint="mallorn tune MODEL --out DIR",
+        )
+    if report["missing"]:
+        print_note(f"warning: without a schedule, and slow: {', '.join(report['missing'])}")
+    return report
+
+
+def _read(model: Path, schedules: Path, target: str | None) -> Exported:
+    if not model.is_file():
+        raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
+    return read_exported(schedules, target)
+
+
+def _checked(room: EngineRoom, library: Path) -> float:
+    reference = room.folder / "untuned.so"
+    print_note("compiling the untuned model to compare with")
+    room.compile_untuned(reference)
+    error = room.error(room.load(library), room.load(reference))
+    if not error <= LARGEST_ERROR:
+        raise WrongNumbers(
+            f"the relative error against the untuned model is {error:.1e}, more than {LARGEST_ERROR:.0e}; "
+            "nothing was written",
+            hint="mallorn tune MODEL --out OTHER_DIR",
+        )
+    return error
+
+
+def _place(library: Path, output: Path) -> None:
+    try:
+        shutil.copyfile(library, output)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None
