@@ -35,7 +35,9 @@ def append_result(path: Path, program: str, candidate: str, result: Result) -> N
         lines.write(json.dumps({"program": program, "candidate": candidate, **fields}) + "\n")
 
 
-def _parse(row: dict[str, Any]) -> tuple[str, str, Result]:
+def _parse(row: Any) -> tuple[str, str, Result]:
+    if not isinstance(row, dict):
+        raise TypeError("not an object")
     endpoint = row.get("endpoint")
     result = Result(
         slot=0,

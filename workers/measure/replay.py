@@ -22,9 +22,9 @@ class ReplayMeasurer(Measurer):
     def measure(
         self,
         program: Program,
-        target: Target,  # noqa: ARG002 - a recording holds one target
+        target: Target,
         slots: Sequence[Slot],
-        options: JobOptions,  # noqa: ARG002 - and was timed in one way
+        options: JobOptions,
     ) -> Generator[Result, None, None]:
         """Answer every slot, in order."""
         for slot in slots:

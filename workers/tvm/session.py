@@ -7,14 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
-from numpy.typing import NDArray
 from tvm.rpc import _ffi_api as rpc_api
 from tvm.runtime import Device, Module, Tensor, load_module, num_threads
 
 from mallorn.core.targets import Target
+from workers.tvm.values import random_values
 
 
 class Session:
@@ -76,28 +75,7 @@ def append_line(path: Path, line: str) -> None:
 
 def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
     """Fill a tensor with values of [low, high): indices stay in range, floats are not denormal."""
-    values = random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed)
-    tensor.copyfrom(values)
-
-
-def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, seed: int) -> NDArray[Any]:
-    """The values that `random_fill` writes, the same on every host."""
-    generator = np.random.default_rng(seed)
-    if dtype == "bool":
-        return generator.integers(0, 2, shape).astype(bool)
-    if dtype.startswith(("int", "uint")):
-        return generator.integers(int(low), max(int(low) + 1, int(high)), shape, dtype=np.int64).astype(dtype)
-    values = generator.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
-    return values.astype(_float_type(dtype))
-
-
-def _float_type(dtype: str) -> np.dtype[Any]:
-    if dtype.startswith("float") and not dtype.startswith("float8"):
-        return np.dtype(dtype)
-    import ml_dtypes  # the narrow floats; the device needs the package only for workloads that use them
-
-    narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
-    return narrow
+    tensor.copyfrom(random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed))
 
 
 def runtime_facts(target: Target) -> dict[str, Any]:

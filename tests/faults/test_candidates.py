@@ -1,0 +1,80 @@
+"""One bad candidate costs its own slot: not the round, not the builders, not the device."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from tests.fixtures.fleet import Subject, TestFleet
+from workers.children.child import Child
+from workers.children.pool import ChildPool
+from workers.measure.tvm import TvmMeasurer
+
+OPTIONS = JobOptions(
+    build_timeout_sec=10,
+    run_timeout_sec=1,
+    evaluator=EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0),
+)
+BAD_SLOT = 1
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Child]:
+    with Child("workers.tvm.runner", name="runner") as child:
+        yield child
+
+
+@pytest.mark.parametrize(
+    ("hazard", "outcome", "text"),
+    [
+        ("build_segfault", Outcome.BUILD_ERROR, "SIGSEGV"),
+        ("build_loop", Outcome.BUILD_TIMEOUT, "10 s"),
+        ("run_segfault", Outcome.RUN_ERROR, "SIGSEGV"),
+        ("run_loop", Outcome.RUN_TIMEOUT, "1 s"),
+        ("run_error", Outcome.RUN_ERROR, "no.such.function"),
+    ],
+)
+def test_a_bad_candidate_costs_its_own_slot(
+    fleet: TestFleet,
+    local_target: Target,
+    subject: Subject,
+    runner: Child,
+    hazard: str,
+    outcome: Outcome,
+    text: str,
+) -> None:
+    hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): hazard})}
+    with ChildPool("tests.fixtures.hazards", 2, env=hazards, name="builder") as builders:
+        measurer = TvmMeasurer(fleet.settings, builders, runner)
+        results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
+        assert builders.free == 2
+    bad = results.pop(BAD_SLOT)
+    assert (bad.outcome, bad.run_us) == (outcome, ())
+    assert text in bad.error
+    assert [result.outcome for result in results.values()] == [Outcome.OK] * (len(subject.slots) - 1)
+    built = len(subject.slots) - (1 if hazard.startswith("build") else 0)
+    assert len(fleet.executions()) == built
+    assert (bad.endpoint is None) == hazard.startswith("build")
+    fleet.wait_free(local_target)
+
+
+def test_a_device_that_dies_is_not_the_candidates_fault(
+    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Child
+) -> None:
+    from mallorn.core.errors import Unavailable
+
+    device = lone_tracker.start_device(local_target)
+    lone_tracker.wait_free(local_target)
+    hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): "run_loop"})}
+    with ChildPool("tests.fixtures.hazards", 1, env=hazards, name="builder") as builders:
+        measurer = TvmMeasurer(lone_tracker.settings, builders, runner)
+        stream = measurer.measure(
+            subject.program, local_target, subject.slots, OPTIONS.model_copy(update={"run_timeout_sec": 60})
+        )
+        assert next(stream).outcome is Outcome.OK
+        device.kill()
+        with pytest.raises(Unavailable):
+            list(stream)

@@ -1,0 +1,111 @@
+"""Real candidates through real builders, a real tracker and a real device."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from tests.fixtures.fleet import Subject, TestFleet, with_cores
+from workers.children.child import Child
+from workers.children.pool import ChildPool
+from workers.measure import tvm
+from workers.measure.tvm import TvmMeasurer
+
+OPTIONS = JobOptions(evaluator=EvaluatorOptions(number=2, repeat=3, min_repeat_ms=1))
+
+
+@pytest.fixture(scope="module")
+def builders() -> Iterator[ChildPool]:
+    with ChildPool("workers.tvm.compiler", 2, name="builder") as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Child]:
+    with Child("workers.tvm.runner", name="runner") as child:
+        yield child
+
+
+@pytest.fixture(params=["beside the builders", "on another host"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the device stands decides between alternating and overlapping."""
+    if request.param == "on another host":
+        monkeypatch.setattr(tvm, "host_id", lambda: "elsewhere")
+
+
+@pytest.mark.usefixtures("place")
+def test_every_candidate_is_built_and_timed_once(
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+) -> None:
+    measurer = TvmMeasurer(fleet.settings, builders, runner)
+    results = list(measurer.measure(subject.program, local_target, subject.slots, OPTIONS))
+    assert sorted(result.slot for result in results) == [slot.slot for slot in subject.slots]
+    for result in results:
+        assert result.outcome is Outcome.OK, result.error
+        assert len(result.run_us) == OPTIONS.evaluator.repeat
+        assert min(result.run_us) > 0
+        assert result.endpoint is not None
+        assert result.endpoint.threads == local_target.num_cores
+    expected = [f"{subject.program.key[:16]}/{slot.candidate.key}" for slot in subject.slots]
+    assert sorted(fleet.executions()) == sorted(expected)
+
+
+@pytest.mark.usefixtures("place")
+def test_closing_early_leaves_builders_and_device_for_the_next_round(
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+) -> None:
+    measurer = TvmMeasurer(fleet.settings, builders, runner)
+    stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
+    next(stream)
+    stream.close()
+    assert builders.free == 2
+    fleet.wait_free(local_target)
+    begun = len(fleet.executions())
+    results = list(measurer.measure(subject.program, local_target, subject.slots[:2], OPTIONS))
+    assert [result.outcome for result in results] == [Outcome.OK] * 2
+    assert len(fleet.executions()) == begun + 2
+
+
+def test_no_file_of_a_round_stays_behind(
+    fleet: TestFleet,
+    local_target: Target,
+    subject: Subject,
+    builders: ChildPool,
+    runner: Child,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    measurer = TvmMeasurer(fleet.settings, builders, runner)
+    assert list(measurer.measure(subject.program, local_target, subject.slots[:1], OPTIONS))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_device_for_the_target_nothing_is_built(
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+) -> None:
+    other = with_cores(local_target, local_target.num_cores + 1)
+    with pytest.raises(NoDevice):
+        list(
+            TvmMeasurer(fleet.settings, builders, runner).measure(
+                subject.program, other, subject.slots, OPTIONS
+            )
+        )
+    assert builders.free == 2
+
+
+def test_a_tracker_that_is_gone_is_said_so(
+    local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+) -> None:
+    nowhere = Settings(tracker="127.0.0.1:1")
+    with pytest.raises(Unavailable, match="tracker"):
+        list(
+            TvmMeasurer(nowhere, builders, runner).measure(
+                subject.program, local_target, subject.slots, OPTIONS
+            )
+        )

@@ -1,0 +1,31 @@
+"""Trackers and devices run what they are sent: they bind where no stranger comes by."""
+
+import pytest
+
+from mallorn.core.errors import InvalidRequest
+from workers.tvm.addresses import listen, private_address
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "8.8.8.8", "224.0.0.1", "2001:4860:4860::8888"])
+def test_an_address_open_to_strangers_is_refused(host: str) -> None:
+    with pytest.raises(InvalidRequest, match="strangers"):
+        private_address(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "192.168.7.1", "172.16.0.9", "100.64.0.1", "::1"])
+def test_loopback_and_private_addresses_are_taken(host: str) -> None:
+    assert private_address(host) == host
+
+
+def test_a_name_that_resolves_to_nothing_is_said_so() -> None:
+    with pytest.raises(InvalidRequest, match="cannot resolve"):
+        private_address("no-such-host.invalid")
+
+
+def test_a_port_in_use_is_passed_over() -> None:
+    with listen("127.0.0.1", range(1)) as first:
+        port = first.getsockname()[1]
+        with listen("127.0.0.1", range(port, port + 50)) as second:
+            assert port < second.getsockname()[1] < port + 50
+        with pytest.raises(InvalidRequest, match="no free port"):
+            listen("127.0.0.1", range(port, port + 1))

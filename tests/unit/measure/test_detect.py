@@ -1,0 +1,99 @@
+"""What this host is, and which target `local` stands for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mallorn.core.errors import InvalidTarget
+from workers.tvm import detect
+from workers.tvm.detect import available_cores, cpu_info, detect_target, host_fingerprint
+
+CPUINFO = """processor\t: 0
+vendor_id\t: GenuineIntel
+model name\t: Some CPU
+flags\t\t: {flags}
+
+processor\t: 1
+vendor_id\t: another
+"""
+V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
+V3 = f"{V2} avx2 bmi1 bmi2 f16c fma movbe xsave"
+V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+
+
+def test_two_processes_of_one_machine_have_one_fingerprint() -> None:
+    program = "from workers.tvm.detect import host_fingerprint; print(host_fingerprint())"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == str(host_fingerprint())
+
+
+def test_the_host_class_tells_core_counts_and_cpus_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = host_fingerprint()["host_class"]
+    monkeypatch.setattr(detect, "available_cores", lambda: 77)
+    assert "77c" in host_fingerprint()["host_class"]
+    monkeypatch.undo()
+    monkeypatch.setattr(detect, "cpu_info", lambda: {"model name": "Other CPU"})
+    assert host_fingerprint()["host_class"] != ours
+    monkeypatch.undo()
+    assert host_fingerprint()["host_class"] == ours
+
+
+def test_the_local_target_names_cpu_and_cores() -> None:
+    target = detect_target()
+    assert target.kind == "llvm"
+    assert target.attrs["mcpu"]
+    assert target.num_cores == available_cores()
+
+
+def test_a_runtime_only_process_finds_the_same_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = detect_target()
+    monkeypatch.setenv("TVM_USE_RUNTIME_LIB", "1")
+    assert detect_target() == ours
+
+
+def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "LLVM_CPU_PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=V3)))
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
+    assert detect_target().attrs["mcpu"] == "x86-64-v3"
+
+
+@pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
+def test_flags_decide_the_level(flags: str, level: str) -> None:
+    assert detect._cpu_level({"flags": flags}, "x86_64") == level
+
+
+def test_a_cpu_below_every_level_must_be_named() -> None:
+    with pytest.raises(InvalidTarget):
+        detect._cpu_level({"flags": "sse2"}, "x86_64")
+
+
+def test_only_the_first_processor_is_read() -> None:
+    assert cpu_info(CPUINFO.format(flags=V2))["vendor_id"] == "GenuineIntel"
+
+
+@pytest.mark.parametrize(
+    ("files", "membership", "cpus"),
+    [
+        ({"app/cpu.max": "150000 100000"}, "0::/app", 1.5),
+        ({"app/cpu.max": "max 100000"}, "0::/app", None),
+        (
+            {"cpu/app/cpu.cfs_quota_us": "400000", "cpu/app/cpu.cfs_period_us": "100000"},
+            "4:cpu,cpuacct:/app\n0::/",
+            4.0,
+        ),
+        ({"cpu/app/cpu.cfs_quota_us": "-1", "cpu/app/cpu.cfs_period_us": "100000"}, "4:cpu:/app", None),
+        ({}, "0::/", None),
+    ],
+)
+def test_the_control_groups_quota_is_respected(
+    tmp_path: Path, files: dict[str, str], membership: str, cpus: float | None
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert detect._cgroup_cpus(tmp_path, membership) == cpus

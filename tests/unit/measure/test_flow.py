@@ -1,0 +1,115 @@
+"""How building and timing take turns: the order of events, without compilers or devices."""
+
+from collections import deque
+from pathlib import Path
+from typing import cast
+
+from mallorn.core.outcomes import Outcome
+from workers.measure.base import Result, Slot
+from workers.measure.builds import Builds, Built
+from workers.measure.timing import Timing
+from workers.measure.tvm import alternate, overlap
+from workers.search.space import Candidate, Sketch
+
+FAILED = Result(9, Outcome.BUILD_ERROR, error="refused")
+
+
+def built(slot: int) -> Built:
+    place = Slot(slot, Candidate("sketch", (slot,)), Sketch("sketch", "[]", ()))
+    return Built(place, Path(f"{slot}.so"), [], 1.0)
+
+
+class Scripted:
+    """Builders that end candidates in a given order, and a device that needs two looks for each."""
+
+    def __init__(self, *batches: list[Built | Result]) -> None:
+        self.events: list[str] = []
+        self._batches = deque(batches)
+        self._timed: Built | None = None
+        self._looks = 0
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._batches)
+
+    @property
+    def idle(self) -> bool:
+        return self._timed is None
+
+    def poll(self, timeout_sec: float) -> list[Built | Result]:
+        return self._batches.popleft() if self._batches else []
+
+    def pause(self) -> None:
+        self.events.append("pause")
+
+    def go_on(self) -> None:
+        self.events.append("go on")
+
+    def take(self) -> None:
+        self.events.append("take")
+
+    def begin(self, candidate: Built) -> None:
+        assert self._timed is None, "one candidate at a time"
+        self.events.append(f"begin {candidate.slot.slot}")
+        self._timed, self._looks = candidate, 0
+
+    def measure(self, candidate: Built) -> Result:
+        self.events.append(f"measure {candidate.slot.slot}")
+        return Result(candidate.slot.slot, Outcome.OK, (1.0,))
+
+
+class ScriptedDevice:
+    """The device's side of the same script."""
+
+    def __init__(self, script: Scripted) -> None:
+        self._script = script
+        self.take, self.begin, self.measure = script.take, script.begin, script.measure
+
+    @property
+    def idle(self) -> bool:
+        return self._script.idle
+
+    def wait(self) -> None:
+        return
+
+    def poll(self) -> Result | None:
+        script = self._script
+        script._looks += 1
+        if script._timed is None or script._looks < 2:
+            return None
+        slot, script._timed = script._timed.slot.slot, None
+        return Result(slot, Outcome.OK, (1.0,))
+
+
+def sides(*batches: list[Built | Result]) -> tuple[Scripted, Builds, Timing]:
+    script = Scripted(*batches)
+    return script, cast("Builds", script), cast("Timing", ScriptedDevice(script))
+
+
+def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
+    script, builds, timing = sides([built(0)], [], [built(1), built(2)])
+    assert [result.slot for result in alternate(builds, timing)] == [0, 1, 2]
+    assert script.events == [
+        "take",
+        *("pause", "measure 0", "go on"),
+        *("pause", "measure 1", "measure 2", "go on"),
+    ]
+
+
+def test_builders_go_on_before_a_result_is_handed_out() -> None:
+    script, builds, timing = sides([built(0)], [built(1)])
+    next(alternate(builds, timing))
+    assert script.events[-1] == "go on"
+
+
+def test_a_failed_build_stops_nobody() -> None:
+    script, builds, timing = sides([FAILED])
+    assert list(alternate(builds, timing)) == [FAILED]
+    assert script.events == ["take"]
+
+
+def test_a_device_elsewhere_measures_one_at_a_time_while_others_build() -> None:
+    script, builds, timing = sides([built(0), FAILED], [built(1)], [built(2)], [])
+    results = list(overlap(builds, timing))
+    assert sorted(result.slot for result in results) == [0, 1, 2, 9]
+    assert script.events == ["begin 0", "begin 1", "begin 2"]
