@@ -1,0 +1,154 @@
+"""What the dataset keeps once, whoever brings it and how often."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from db.repositories.contexts import Contexts
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.models import Models
+from db.repositories.rounds import Rounds
+from db.repositories.schedules import NewSchedule, Schedules, full_trace_of
+from db.repositories.sketches import Sketches, trace_of
+from db.repositories.targets import Targets
+from db.repositories.trials import Trials
+from db.repositories.workers import Workers
+from db.repositories.workloads import Workloads, tir_of
+from mallorn.core.states import JobState, RoundState
+from mallorn.core.targets import parse_target
+from tests.fixtures.rows import MODEL, new_sketch, new_workload
+
+
+def test_importers_that_race_agree_on_the_ids(rows):
+    keys = [f"k{i}" for i in range(8)]
+
+    def ensure(order):
+        batch = [new_workload(key) for key in order]
+        return rows.write(lambda session: Workloads(session).ensure_many(batch))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ensure, [keys, keys[::-1], keys[4:] + keys[:4], keys]))
+    assert all(ids == found[0] for ids in found)
+    assert len(set(found[0].values())) == len(keys)
+
+
+def test_programs_and_traces_come_back_as_they_went_in(rows):
+    workload = rows.read(lambda session: Workloads(session).find("w0"))
+    sketches = rows.read(lambda session: Sketches(session).get_many(["sketch", "unknown"]))
+    assert tir_of(workload) == new_workload("w0").tir
+    assert [trace_of(sketch) for sketch in sketches] == [new_sketch().trace]
+
+
+def test_one_target_and_one_context_have_one_row(rows):
+    target = parse_target('{"num-cores":2,"kind":"llvm"}')
+    assert rows.write(lambda session: Targets(session).ensure(target).id) == rows.target_id
+
+    def context(session, threads):
+        return Contexts(session).ensure(rows.target_id, "host", "0.27.0", threads, {}).id
+
+    assert rows.write(lambda session: context(session, 2)) == rows.context_id
+    assert rows.write(lambda session: context(session, 4)) != rows.context_id
+
+
+def test_every_owner_has_the_model_they_uploaded(rows):
+    rows.write(lambda session: Models(session).add(MODEL, "bob", "mine", 10))
+    names = [
+        rows.read(lambda session, o=owner: Models(session).get(MODEL, o).name) for owner in ("ada", "bob")
+    ]
+    assert names == ["mlp", "mine"]
+    first = rows.read(lambda session: Models(session).list(None, limit=1))
+    rest = rows.read(lambda session: Models(session).list(None, first.cursor, 1))
+    assert [model.owner for model in (*first.items, *rest.items)] == ["bob", "ada"]
+    assert len(rows.read(lambda session: Models(session).list("bob")).items) == 1
+
+
+def test_trainers_that_race_get_versions_of_their_own(rows):
+    def train(seen):
+        new = NewCostModel("matmul", rows.target_id, "xgboost", seen, 10, {}, b"blob")
+        return rows.write(lambda session: CostModels(session).add(new).version)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(train, range(4))) == [1, 2, 3, 4]
+    latest = rows.read(lambda session: CostModels(session).latest("matmul", rows.target_id, "xgboost"))
+    head = rows.read(lambda session: CostModels(session).head("matmul", rows.target_id, "xgboost"))
+    assert (latest.version, latest.blob, head.id, head.version) == (4, b"blob", latest.id, 4)
+    assert rows.read(lambda session: CostModels(session).head("conv2d", rows.target_id, "xgboost")) is None
+
+
+def promoted(rows, job_id, workload, latency_us, slot=0):
+    """A measurement of a round of this job, promoted."""
+
+    def act(session):
+        round_id = rows.add_round(session, workload, job_id)
+        attempt = Rounds(session).claim(round_id, "w", 60)
+        Measurements(session).add_batch(round_id, attempt, [rows.ok(slot, latency_us)])
+        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        newest = Measurements(session).newest_id(rows.workloads[workload], rows.target_id)
+        new = NewSchedule(
+            rows.workloads[workload], rows.target_id, rows.context_id, newest, job_id, latency_us,
+            latency_us - 1, latency_us + 1, 1e-6, "[full]", (latency_us,),
+        )  # fmt: skip
+        return Schedules(session).promote(new).id, Schedules(session).promote(new).id
+
+    first, again = rows.write(act)
+    assert first == again
+    return first
+
+
+def test_a_job_uses_its_own_schedules_before_those_of_others(rows):
+    other = rows.write(lambda session: rows.add_job(session, "bob", ("w0", "w1")))
+    theirs = promoted(rows, other, "w0", 5.0)
+    mine = promoted(rows, rows.job_id, "w0", 9.0)
+    only = promoted(rows, other, "w1", 7.0)
+    found = rows.read(lambda session: Schedules(session).for_job(rows.job_id))
+    assert [(task.index, schedule.id) for task, schedule in found] == [(0, mine), (1, only)]
+    assert full_trace_of(found[0][1]) == "[full]"
+    best = rows.read(lambda session: Schedules(session).best(rows.workloads["w0"], rows.target_id))
+    assert best.id == theirs
+
+
+def test_a_target_never_gets_another_targets_schedule(rows):
+    promoted(rows, rows.job_id, "w0", 5.0)
+    other = rows.write(
+        lambda session: Targets(session).ensure(parse_target('{"kind":"cuda","arch":"sm_90"}')).id
+    )
+    assert rows.read(lambda session: Schedules(session).best(rows.workloads["w0"], other)) is None
+    assert rows.read(lambda session: Trials(session).best(rows.workloads["w0"], other)) == []
+
+
+def test_schedules_are_searched_by_owner_workload_and_target(rows):
+    mine = promoted(rows, rows.job_id, "w0", 9.0)
+
+    def search(owner, **filters):
+        found = rows.read(lambda session: Schedules(session).search(owner, **filters))
+        return [item.schedule.id for item in found.items]
+
+    assert search("ada") == search(None) == search("ada", workload="w0", target=rows.target_key) == [mine]
+    assert search("bob") == search("ada", workload="w1") == search("ada", target="other") == []
+
+
+def test_a_device_that_answers_again_is_the_same_device(rows):
+    seen = SeenDevice("d", rows.target_id, "h", "host", 2, "0.27.0")
+    first = rows.write(lambda session: Devices(session).seen(seen))
+    rows.write(lambda session: Devices(session).busy(first, "round 1"))
+    assert rows.write(lambda session: Devices(session).seen(seen)) == first
+    [device] = rows.read(lambda session: Devices(session).list(fresh_sec=60, target_id=rows.target_id))
+    assert device.busy_with == "round 1"
+    assert rows.read(lambda session: Devices(session).list(fresh_sec=-1)) == []
+
+
+def test_a_worker_keeps_its_start_and_refreshes_the_rest(rows):
+    rows.write(lambda session: Workers(session).seen("w", "h", {"pid": 1}))
+    [first] = rows.read(lambda session: Workers(session).list())
+    rows.write(lambda session: Workers(session).seen("w", "h", {"pid": 1}, "round 2"))
+    [later] = rows.read(lambda session: Workers(session).list(fresh_sec=60))
+    assert later.started_at == first.started_at
+    assert later.last_seen >= first.last_seen
+    assert later.busy_with == "round 2"
+
+
+def test_a_job_that_ended_is_no_longer_active(rows):
+    assert [job.id for job in rows.read(lambda session: Jobs(session).active())] == [rows.job_id]
+    rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+    assert rows.read(lambda session: Jobs(session).active()) == []

@@ -1,0 +1,191 @@
+"""Jobs are created once, move only along allowed ways, and belong to their owner."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import NewTask, Tasks
+from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState, RoundState
+from tests.fixtures.rows import Rows, new_job
+
+
+@pytest.fixture
+def jobs(rows):
+    """Calls a method of Jobs in a transaction of its own."""
+
+    class Calls:
+        def __getattr__(self, name):
+            return lambda *args, **kw: rows.write(lambda session: getattr(Jobs(session), name)(*args, **kw))
+
+    return Calls()
+
+
+def test_the_same_request_twice_is_one_job(jobs):
+    asked = new_job(idempotency_key="k", request_hash="h")
+    first, new = jobs.create(asked)
+    again, repeated = jobs.create(asked)
+    assert (first.id, new, repeated) == (again.id, True, False)
+
+
+def test_a_key_used_for_another_request_is_a_conflict(jobs):
+    first, _ = jobs.create(new_job(idempotency_key="k", request_hash="h"))
+    with pytest.raises(Conflict, match=first.id):
+        jobs.create(new_job(idempotency_key="k", request_hash="other"))
+
+
+def test_keys_belong_to_their_owner_and_no_key_never_matches(jobs):
+    asked = [
+        new_job(owner, idempotency_key=key)
+        for owner, key in (("ada", "k"), ("bob", "k"), ("ada", None), ("ada", None))
+    ]
+    assert len({jobs.create(new)[0].id for new in asked}) == 4
+
+
+def test_requests_that_race_make_one_job(rows, jobs):
+    asked = new_job(idempotency_key="k", request_hash="h")
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: jobs.create(asked), range(4)))
+    assert len({job.id for job, _ in made}) == 1
+    assert sum(new for _, new in made) == 1
+
+
+def test_another_owners_job_is_not_found(rows, jobs):
+    for act in (jobs.get, jobs.pause, jobs.cancel, jobs.resume):
+        with pytest.raises(NotFound) as caught:
+            act(rows.job_id, "bob")
+        assert caught.value.hint == "mallorn jobs"
+    assert jobs.get(rows.job_id, None).state == JobState.TUNING
+
+
+def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
+    mine = [rows.job_id] + [jobs.create(new_job())[0].id for _ in range(4)]
+    jobs.create(new_job("bob"))
+    first = jobs.list("ada", limit=3)
+    rest = jobs.list("ada", cursor=first.cursor, limit=3)
+    assert [job.id for job in (*first.items, *rest.items)] == mine[::-1]
+    assert len(jobs.list(None).items) == 6
+    assert [job.id for job in jobs.list("ada", state=JobState.TUNING).items] == [rows.job_id]
+
+
+def test_a_move_happens_only_from_the_states_it_names(rows, jobs):
+    assert not jobs.move(rows.job_id, [JobState.QUEUED], JobState.IMPORTING)
+    assert jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING, "spent")
+    job = jobs.get(rows.job_id, None)
+    assert (job.state, job.reason, job.finished_at) == (JobState.FINISHING, "spent", None)
+    jobs.move(rows.job_id, [JobState.FINISHING], JobState.DONE)
+    job = jobs.get(rows.job_id, None)
+    assert job.created_at <= job.started_at <= job.finished_at
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.IMPORTING, JobState.TUNING])
+def test_a_paused_job_goes_on_where_it_was(rows, jobs, state):
+    jobs.move(rows.job_id, [JobState.TUNING], state)
+    assert jobs.pause(rows.job_id, "ada").state == JobState.PAUSED
+    assert jobs.active() == []
+    assert jobs.resume(rows.job_id, "ada").state == state
+
+
+def test_a_finished_job_goes_on_only_with_more_trials(rows, jobs):
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    with pytest.raises(Conflict, match="is done"):
+        jobs.resume(rows.job_id, "ada")
+    job = jobs.resume(rows.job_id, "ada", more_trials=16)
+    assert (job.state, job.trials, job.finished_at) == (JobState.TUNING, 80, None)
+
+
+def test_a_cancelled_job_stays_cancelled(rows, jobs):
+    assert jobs.cancel(rows.job_id, "ada").finished_at is not None
+    for act in (jobs.cancel, jobs.pause, jobs.resume):
+        with pytest.raises(Conflict, match="is cancelled"):
+            act(rows.job_id, "ada")
+
+
+def test_the_first_measuring_context_of_a_job_stays(rows, jobs):
+    assert jobs.bind_context(rows.job_id, rows.context_id) == rows.context_id
+    assert jobs.bind_context(rows.job_id, rows.context_id + 1) == rows.context_id
+
+
+def measured(rows, workload, batch, job_id=""):
+    def act(session):
+        round_id = rows.add_round(session, workload, job_id, size=len(batch))
+        attempt = Rounds(session).claim(round_id, "w", 60)
+        Measurements(session).add_batch(round_id, attempt, batch)
+        Rounds(session).close(round_id, attempt, RoundState.DONE)
+
+    rows.write(act)
+
+
+def test_progress_counts_trials_failures_and_bests(rows, jobs):
+    measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0), rows.failed(2)])
+    round_id, attempt = rows.claimed_round("w1")
+    rows.write(
+        lambda session: Measurements(session).add_batch(
+            round_id, attempt, [rows.failed(0, Outcome.RUN_TIMEOUT)]
+        )
+    )
+    found = jobs.progress(rows.job_id)
+    assert (found.planned, found.spent, found.in_flight) == (64, 4, 7)
+    assert found.failures == {"build_error": 1, "run_timeout": 1}
+    tasks = rows.read(lambda session: Tasks(session).list(rows.job_id))
+    assert found.best_us == {tasks[0].id: 10.0}
+
+
+def summaries(rows: Rows, job_id: str = ""):
+    return rows.read(lambda session: Tasks(session).summaries(job_id or rows.job_id))
+
+
+def test_a_summary_tells_each_rounds_best_in_order(rows):
+    measured(rows, "w0", [rows.ok(0, 20.0), rows.failed(1)])
+    measured(rows, "w0", [rows.ok(0, 30.0, decisions=(9, 9))])
+    rows.write(lambda session: rows.add_round(session, "w1"))
+    first, second = summaries(rows)
+    assert [(r.index, r.trials, r.failures, r.best_us) for r in first.rounds] == [
+        (0, 2, 1, 20.0),
+        (1, 1, 0, 30.0),
+    ]
+    assert (first.best_us, first.trials, first.in_flight, first.blocked) == (20.0, 3, 0, False)
+    assert (second.best_us, second.trials, second.in_flight, second.blocked) == (None, 0, 8, True)
+    assert (first.workload_key, first.weight, second.weight) == ("w0", 1, 2)
+
+
+def test_what_other_jobs_measured_is_known_from_the_start(rows):
+    measured(rows, "w0", [rows.ok(0, 20.0)])
+    other = rows.write(lambda session: rows.add_job(session, "bob", ("w0", "w1")))
+    measured(rows, "w0", [rows.ok(0, 15.0, decisions=(9, 9))], other)
+    mine, theirs = summaries(rows)[0], summaries(rows, other)[0]
+    assert (mine.best_us, mine.known_us) == (15.0, 15.0)
+    assert (theirs.best_us, theirs.known_us) == (15.0, 20.0)
+
+
+def test_times_of_another_context_are_no_bests_of_a_job_that_has_one(rows, jobs):
+    measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 5.0, context_id=None)])
+    assert summaries(rows)[0].best_us == 5.0
+    jobs.bind_context(rows.job_id, rows.context_id)
+    assert summaries(rows)[0].best_us == 20.0
+    assert list(jobs.progress(rows.job_id).best_us.values()) == [20.0]
+
+
+def test_a_second_import_of_a_job_adds_no_tasks(rows):
+    tasks = rows.read(lambda session: Tasks(session).list(rows.job_id))
+    again = [*map(_as_new, tasks)]
+    rows.write(lambda session: Tasks(session).add_many(rows.job_id, again))
+    assert len(rows.read(lambda session: Tasks(session).list(rows.job_id))) == len(tasks)
+
+
+def _as_new(task):
+    return NewTask(task.index, task.name, task.weight, task.workload_id, task.family)
+
+
+def test_families_and_retirement_are_the_planners_words(rows):
+    ids = [task.id for task in summaries(rows)]
+    rows.write(lambda session: Tasks(session).set_families({ids[0]: "dense"}))
+    rows.write(lambda session: Tasks(session).retire({ids[1]: "hopeless"}))
+    assert [(task.family, task.retired) for task in summaries(rows)] == [
+        ("dense", ""),
+        ("matmul", "hopeless"),
+    ]
