@@ -9,7 +9,7 @@ os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 from workers.children.serve import serve
 from workers.tvm.build import build, build_reference
-from workers.tvm.programs import parse_tvm_target
+from workers.tvm.programs import parse_tvm_target, vector_lanes
 from workers.tvm.rebuild import full_trace, validate
 from workers.tvm.sketches import design_space
 
@@ -21,6 +21,7 @@ def warm_up(target: str) -> None:
 
 METHODS: Final[dict[str, Callable[..., Any]]] = {
     "warm_up": warm_up,
+    "vector_lanes": vector_lanes,
     "design_space": design_space,
     "validate": validate,
     "full_trace": full_trace,

@@ -7,6 +7,7 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
+from tvm.target.codegen import llvm_get_vector_width
 
 from workers.tvm.intrinsics import load_intrinsics
 
@@ -23,6 +24,13 @@ def parse_tvm_target(target: str) -> Any:
     if "tag" in attrs:
         del attrs["kind"]  # beside a kind, TVM silently ignores what the tag stands for
     return tvm.target.Target(attrs)
+
+
+def vector_lanes(target: str) -> int:
+    """How many 32-bit numbers a vector register of the target holds; 1 where it is no CPU."""
+    if json.loads(target)["kind"] != "llvm":
+        return 1
+    return max(1, int(llvm_get_vector_width(parse_tvm_target(target))) // 32)
 
 
 @lru_cache(maxsize=64)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tvm.error import InternalError
 from tvm.s_tir.schedule import ScheduleError, Trace
 
 from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
@@ -18,7 +19,7 @@ def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any 
         Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
         accepted = all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
-    except ScheduleError:
+    except (ScheduleError, InternalError):  # TVM's own checks trip over some combinations
         return None
     return schedule if accepted else None
 

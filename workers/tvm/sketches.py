@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tvm.s_tir.schedule import Trace
@@ -16,6 +17,7 @@ _SAMPLES = 12
 _DEEPEST_LOCATION = 16
 
 
+@lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[dict[str, Any]]:
     """The sketches of a program on a target as plain values: key, trace and choices, in TVM's order."""
     schedules = tune_context(tir, target).generate_design_space()

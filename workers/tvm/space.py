@@ -1,0 +1,110 @@
+"""The Space of MetaSchedule's sketches, as the worker sees it: TVM itself runs in the compiler child."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mallorn.core.targets import Target
+from workers.children.child import Child
+from workers.children.errors import ChildCrashed, ChildTimeout
+from workers.measure.base import Program
+from workers.search.decisions import DecisionSpace
+from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
+from workers.tvm.defaults import RECIPES, Machine, default_decisions
+
+_DESIGN_TIMEOUT_SEC = 120.0
+_VALID_TIMEOUT_SEC = 20.0
+_MAX_DEFAULTS = 12
+_DRAW, _MAX_DRAWS = 16, 16
+
+
+class TvmSpace(DecisionSpace):
+    """Candidates of a program on a target."""
+
+    def __init__(
+        self,
+        sketches: Sequence[Sketch],
+        program: Program,
+        target: Target,
+        descriptors: Sequence[float],
+        compiler: Child,
+    ) -> None:
+        super().__init__(sketches, descriptors)
+        self._program = program
+        self._target = target
+        self._compiler = compiler
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Ask the compiler for all at once, and for each alone where one of them kills it."""
+        if not candidates:
+            return []
+        try:
+            return self._validate(candidates)
+        except (ChildCrashed, ChildTimeout):
+            if len(candidates) == 1:
+                return [False]
+            return [answer for candidate in candidates for answer in self.valid([candidate])]
+
+    def defaults(self) -> list[Candidate]:
+        return list(self._defaults)
+
+    @cached_property
+    def _defaults(self) -> list[Candidate]:
+        guesses = list(dict.fromkeys(self._guesses()))[:_MAX_DEFAULTS]
+        return self._only_valid(guesses) or self._first_valid_samples()
+
+    def _guesses(self) -> list[Candidate]:
+        machine = self._machine()
+        # The last sketch fuses most: its consumers are computed at the innermost level.
+        return [
+            Candidate(sketch.key, default_decisions(sketch, machine, recipe))
+            for recipe in RECIPES
+            for sketch in reversed(self.sketches)
+        ]
+
+    def _first_valid_samples(self) -> list[Candidate]:
+        rng = np.random.default_rng(0)
+        for _ in range(_MAX_DRAWS):
+            if found := self._only_valid(self.sample(rng, _DRAW)):
+                return found
+        return []
+
+    def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:
+        return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
+
+    def _machine(self) -> Machine:
+        lanes = self._compiler.call("vector_lanes", _VALID_TIMEOUT_SEC, target=self._target.text)
+        return Machine(cores=self._target.num_cores, lanes=lanes, gpu=not self._target.is_cpu)
+
+    def _validate(self, candidates: Sequence[Candidate]) -> list[bool]:
+        answers = self._compiler.call(
+            "validate",
+            _VALID_TIMEOUT_SEC + len(candidates),
+            tir=self._program.tir,
+            target=self._target.text,
+            candidates=[[self.by_key[c.sketch].trace, c.decisions] for c in candidates],
+        )
+        return [bool(answer) for answer in answers]
+
+
+def load_sketches(compiler: Child, program: Program, target: Target) -> list[Sketch]:
+    """The sketches of a program on a target, alike in every process."""
+    found = compiler.call("design_space", _DESIGN_TIMEOUT_SEC, tir=program.tir, target=target.text)
+    return [
+        Sketch(fields["key"], fields["trace"], tuple(_choice(c) for c in fields["choices"]))
+        for fields in found
+    ]
+
+
+def _choice(fields: dict[str, Any]) -> Choice:
+    return Choice(
+        kind=ChoiceKind(fields["kind"]),
+        width=fields["width"],
+        extent=fields["extent"],
+        limit=fields["limit"],
+        values=tuple(fields["values"]),
+        labels=tuple(fields["labels"]),
+        weights=tuple(fields["weights"]),
+    )
