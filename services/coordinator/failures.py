@@ -17,6 +17,13 @@ from mallorn.core.options import EvaluatorOptions, JobOptions
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
+# These may come before a body is read: the server would go on to read, and drop, all of it.
+CLOSE: Final = {"Connection": "close"}
+ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
+    401: {"WWW-Authenticate": "Bearer", **CLOSE},
+    413: CLOSE,
+    507: CLOSE,
+}
 NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions, "evaluator": EvaluatorOptions}
 
 
@@ -47,8 +54,7 @@ def _known(request: Request, error: Exception) -> Response:
         # A part that does not answer explains itself; anything else needs its traceback.
         trace = error if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR else None
         log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=trace)
-    headers = {"WWW-Authenticate": "Bearer"} if error.status_code == HTTPStatus.UNAUTHORIZED else None
-    return JSONResponse(error_body(error), error.status_code, headers)
+    return JSONResponse(error_body(error), error.status_code, ANSWER_HEADERS.get(error.status_code))
 
 
 def _malformed(request: Request, error: Exception) -> Response:

@@ -1,6 +1,6 @@
 """A job as the API takes and shows it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -8,7 +8,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 
 # Columns of 32 bits; a seed is also TVM's.
-MAX_INT: int = 2**31 - 1
+MAX_INT: Final = 2**31 - 1
 
 
 class JobIn(BaseModel):

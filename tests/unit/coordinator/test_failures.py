@@ -1,0 +1,87 @@
+"""One error shape everywhere, and nothing of our insides in it."""
+
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+
+from db.repositories.jobs import Jobs
+from db.session import Database
+from services.coordinator.waker import Waker
+from tests.fixtures.coordinator import Coordinator, Start
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+def assert_shape(answer: httpx.Response, status: int, error: str) -> dict[str, str]:
+    body: dict[str, str] = answer.json()
+    assert (answer.status_code, body["error"]) == (status, error)
+    assert sorted(body) == ["detail", "error", "hint"]
+    assert body["detail"]
+    assert "Traceback" not in answer.text
+    return body
+
+
+def test_routes_bodies_and_methods_that_are_wrong_share_one_shape(coordinator: Coordinator) -> None:
+    http = coordinator.http
+    assert_shape(http.get("/nowhere"), 404, "NotFound")
+    assert_shape(http.get("/jobs/nope"), 404, "NotFound")
+    assert_shape(http.delete("/jobs"), 405, "MethodNotAllowed")
+    assert_shape(http.post("/jobs"), 422, "InvalidRequest")
+    assert_shape(http.post("/jobs", content=b"{"), 422, "InvalidRequest")
+    assert_shape(http.post("/jobs", json=[1]), 422, "InvalidRequest")
+    assert_shape(http.get("/jobs", params={"limit": 0}), 422, "InvalidRequest")
+    assert_shape(http.get("/records", params={"limit": 10**9}), 422, "InvalidRequest")
+    assert_shape(http.get("/records", params={"target": "{"}), 422, "InvalidTarget")
+
+
+def test_an_unforeseen_error_tells_nothing_and_is_logged(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_args: object) -> None:
+        raise RuntimeError("secret of the inside")
+
+    monkeypatch.setattr(Jobs, "list", broken)
+    with caplog.at_level(logging.ERROR):
+        answer = coordinator.http.get("/jobs")
+    assert_shape(answer, 500, "MallornError")
+    assert "secret" not in answer.text
+    assert "secret of the inside" in caplog.text
+
+
+def test_healthz_needs_no_other_part(start: Start) -> None:
+    coordinator = start(database_url="postgresql://127.0.0.1:1/none", redis_url="redis://127.0.0.1:1/0")
+    assert httpx.get(coordinator.url + "/healthz").json() == {"status": "ok"}
+
+
+def test_readyz_names_the_part_that_is_missing(start: Start, tmp_path: Path) -> None:
+    ready = start()
+    answer = httpx.get(ready.url + "/readyz")
+    assert answer.json() == {"status": "ready", "database": "ok", "migrations": "ok", "broker": "ok"}
+    for settings, said in (
+        ({"database_url": "postgresql://127.0.0.1:1/none"}, "the database does not answer"),
+        ({"database_url": f"sqlite:///{tmp_path / 'bare.db'}"}, "migrations: "),
+        ({"redis_url": "redis://127.0.0.1:1/0"}, "the broker does not answer"),
+    ):
+        answer = httpx.get(start(**settings).url + "/readyz", timeout=30)
+        assert said in assert_shape(answer, 503, "Unavailable")["detail"]
+
+
+def test_a_database_that_is_away_is_no_unforeseen_error(start: Start) -> None:
+    coordinator = start(database_url="postgresql://127.0.0.1:1/none")
+    body = assert_shape(coordinator.http.get("/jobs"), 503, "Unavailable")
+    assert "MALLORN_DATABASE_URL" in body["hint"]
+
+
+def test_nothing_connects_before_it_is_used(database_url: str, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    Waker("redis://127.0.0.1:1/0").close()
+    Database(f"sqlite:///{tmp_path / 'none.db'}").dispose()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_root_says_where_to_go(coordinator: Coordinator) -> None:
+    answer = httpx.get(coordinator.url).json()
+    assert (answer["docs"], answer["api"]) == ("/docs", "/api/v1")
+    assert httpx.get(coordinator.url + "/docs").status_code == 200

@@ -1,0 +1,172 @@
+"""Looking at jobs: progress, tasks, rounds, records and schedules."""
+
+import io
+import zipfile
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.schedules import NewSchedule, Schedules
+from mallorn.core.outcomes import Outcome
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+
+
+def measure(owned: OwnedRows, workload: str, *latencies_us: float | None) -> None:
+    """Commit a round of trials; None is a build error."""
+    round_id, attempt = owned.claimed_round(workload)
+    batch = [
+        owned.failed(slot) if latency_us is None else owned.ok(slot, latency_us)
+        for slot, latency_us in enumerate(latencies_us)
+    ]
+    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+
+
+def test_progress_counts_trials_and_failures(coordinator: Coordinator, owned: OwnedRows) -> None:
+    measure(owned, "w0", 30.0, 20.0, None)
+    progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
+    assert (progress["trials"], progress["in_flight"]) == (3, 5)
+    assert progress["failures"] == {"build_error": 1}
+    assert (progress["tasks"], progress["tasks_measured"]) == (2, 1)
+    assert progress["estimated_us"] is None
+
+
+def test_the_estimate_is_the_weighted_sum_once_every_task_has_a_time(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    measure(owned, "w0", 30.0, 20.0)
+    measure(owned, "w1", 5.0)
+    progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
+    assert progress["estimated_us"] == 20.0 + 2 * 5.0
+
+
+def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRows) -> None:
+    measure(owned, "w1", 5.0, None)
+    waiting, measuring = coordinator.http.get(f"/jobs/{owned.job_id}/tasks").json()["items"]
+    assert (waiting["latency_us"], waiting["gflops"], waiting["state"]) == (None, None, "waiting")
+    assert measuring["flops"] == 1e6
+    assert measuring["gflops"] == 200.0
+    assert (measuring["latency_us"], measuring["weighted_latency_us"]) == (5.0, 10.0)
+    assert (measuring["trials"], measuring["failures"], measuring["state"]) == (2, 1, "measuring")
+    assert (measuring["family"], measuring["workload"]) == ("matmul", "w1")
+
+
+def test_rounds_name_their_task_and_reason(coordinator: Coordinator, owned: OwnedRows) -> None:
+    owned.write(lambda session: owned.add_round(session, "w1"))
+    (row,) = coordinator.http.get(f"/jobs/{owned.job_id}/rounds").json()["items"]
+    assert (row["task_index"], row["state"], row["size"]) == (1, "queued", 8)
+    assert row["reason"] == {}
+
+
+def test_jobs_are_filtered_by_state_and_paged(coordinator: Coordinator, owned: OwnedRows) -> None:
+    ids = [owned.job_id] + [coordinator.submit().json()["id"] for _ in range(2)]
+    queued = coordinator.http.get("/jobs", params={"state": "queued", "limit": 1}).json()
+    assert [job["id"] for job in queued["items"]] == [ids[2]]
+    rest = coordinator.http.get("/jobs", params={"cursor": queued["next_cursor"]}).json()
+    assert [job["id"] for job in rest["items"]] == [ids[1], ids[0]]
+    assert coordinator.http.get("/jobs", params={"state": "lost"}).status_code == 422
+
+
+def test_records_are_paged_and_filtered(coordinator: Coordinator, owned: OwnedRows) -> None:
+    measure(owned, "w0", 30.0, None)
+    measure(owned, "w1", 5.0)
+
+    def found(**params: object) -> list[tuple[str, str]]:
+        items = coordinator.http.get("/records", params=params).json()["items"]
+        return [(item["workload"], item["outcome"]) for item in items]
+
+    assert found() == [("w1", "ok"), ("w0", "build_error"), ("w0", "ok")]
+    assert found(outcome="build_error", job=owned.job_id) == [("w0", "build_error")]
+    assert found(workload="w1") == [("w1", "ok")]
+    assert found(target='{"kind":"llvm","num-cores":4}') == []
+    page = coordinator.http.get("/records", params={"limit": 2}).json()
+    assert [item["workload"] for item in page["items"]] == ["w1", "w0"]
+    assert found(cursor=page["next_cursor"]) == [("w0", "ok")]
+
+
+def test_records_of_a_mistyped_job_are_not_an_empty_list(coordinator: Coordinator) -> None:
+    assert coordinator.http.get("/records", params={"job": "typo"}).status_code == 404
+
+
+def test_a_strange_cursor_is_refused(coordinator: Coordinator) -> None:
+    for path in ("/jobs", "/records", "/models"):
+        answer = coordinator.http.get(path, params={"cursor": "!"})
+        assert (answer.status_code, answer.json()["error"]) == (422, "InvalidRequest")
+
+
+def promote(owned: OwnedRows, slot: int, latency_us: float) -> None:
+    round_id, attempt = owned.claimed_round("w0")
+    batch = [owned.ok(slot, latency_us)]
+    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    owned.write(lambda session: _promote_newest(owned, session, latency_us))
+    owned.write(lambda session: _close(session, round_id, attempt))
+
+
+def _promote_newest(owned: OwnedRows, session: object, latency_us: float) -> None:
+    workload_id = owned.workloads["w0"]
+    measurement_id = Measurements(session).newest_id(workload_id, owned.target_id)  # type: ignore[arg-type]
+    Schedules(session).promote(  # type: ignore[arg-type]
+        NewSchedule(
+            workload_id, owned.target_id, owned.context_id, measurement_id, owned.job_id,
+            latency_us, latency_us - 1, latency_us + 1, 1e-6, "[]", (latency_us,),
+        )
+    )  # fmt: skip
+
+
+def _close(session: object, round_id: int, attempt: int) -> None:
+    from db.repositories.rounds import Rounds
+    from mallorn.core.states import RoundState
+
+    assert Rounds(session).close(round_id, attempt, RoundState.DONE)  # type: ignore[arg-type]
+
+
+def test_schedules_show_the_best_of_each_workload(coordinator: Coordinator, owned: OwnedRows) -> None:
+    for slot, latency_us in enumerate((9.0, 7.0, 8.0)):
+        promote(owned, slot, latency_us)
+    (best,) = coordinator.http.get("/schedules", params={"workload": "w0"}).json()["items"]
+    assert (best["latency_us"], best["low_us"], best["high_us"]) == (7.0, 6.0, 8.0)
+    other_target = {"target": '{"kind":"llvm","num-cores":64}'}
+    assert coordinator.http.get("/schedules", params=other_target).json()["items"] == []
+
+
+def test_exported_logs_come_as_a_zip(coordinator: Coordinator, owned: OwnedRows) -> None:
+    directory = coordinator.artifacts / "exports" / "x"
+    (directory / "more").mkdir(parents=True)
+    (directory / "manifest.json").write_text("{}")
+    (directory / "more" / "log.json").write_text("[1]")
+    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri=str(directory)))
+    answer = coordinator.http.get(f"/jobs/{owned.job_id}/schedules")
+    assert answer.headers["Content-Type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.namelist() == ["manifest.json", "more/log.json"]
+        assert archive.read("more/log.json") == b"[1]"
+
+
+def test_without_an_export_there_is_nothing_to_download_yet(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    answer = coordinator.http.get(f"/jobs/{owned.job_id}/schedules")
+    assert answer.status_code == 409
+    assert answer.json() == {
+        "error": "Conflict",
+        "detail": f"job {owned.job_id} has no schedules yet, it is tuning",
+        "hint": f"mallorn watch {owned.job_id}",
+    }
+
+
+def test_another_owners_job_is_not_there(coordinator: Coordinator) -> None:
+    theirs = OwnedRows(coordinator.database, "ada").job_id
+    for path in ("", "/tasks", "/rounds", "/events", "/schedules"):
+        assert coordinator.http.get(f"/jobs/{theirs}{path}").status_code == 404
+    for verb in ("cancel", "pause", "resume"):
+        assert coordinator.http.post(f"/jobs/{theirs}/{verb}").status_code == 404
+    assert coordinator.http.get("/jobs").json()["items"] == []
+    assert coordinator.submit(model_id="a" * 64).status_code == 404
+
+
+def test_a_wrong_result_is_a_failure_of_its_own(coordinator: Coordinator, owned: OwnedRows) -> None:
+    round_id, attempt = owned.claimed_round("w0")
+    batch = [owned.failed(0, Outcome.WRONG_RESULT)]
+    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
+    assert progress["failures"] == {"wrong_result": 1}
+    assert owned.read(lambda session: Events(session).after(owned.job_id, 0)) == []

@@ -1,0 +1,83 @@
+"""Pausing, resuming and cancelling: what changes, who is woken, what is refused in which words."""
+
+import pytest
+
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from mallorn.core import queues
+from mallorn.core.states import JobState
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+
+
+def move(owned: OwnedRows, state: JobState) -> None:
+    owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), state))
+
+
+def test_a_tuning_job_pauses_and_goes_on_with_planning(coordinator: Coordinator, owned: OwnedRows) -> None:
+    paused = coordinator.http.post(f"/jobs/{owned.job_id}/pause").json()
+    assert (paused["state"], paused["reason"]) == ("paused", "paused by its owner")
+    resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 16}).json()
+    assert (resumed["state"], resumed["trials"]) == ("tuning", 64 + 16)
+    assert coordinator.sent(queues.CONTROL) == [(queues.PLAN, [owned.job_id])]
+
+
+def test_a_job_paused_before_its_import_goes_on_with_it(coordinator: Coordinator) -> None:
+    job_id = coordinator.submit().json()["id"]
+    coordinator.sent(queues.IMPORT)
+    coordinator.http.post(f"/jobs/{job_id}/pause")
+    assert coordinator.http.post(f"/jobs/{job_id}/resume").json()["state"] == "queued"
+    assert coordinator.sent(queues.IMPORT) == [(queues.IMPORT_MODEL, [job_id])]
+
+
+def test_a_done_job_goes_on_with_more_trials(coordinator: Coordinator, owned: OwnedRows) -> None:
+    move(owned, JobState.DONE)
+    refused = coordinator.http.post(f"/jobs/{owned.job_id}/resume")
+    assert refused.status_code == 409
+    assert refused.json()["hint"] == f"mallorn resume {owned.job_id} --trials 100"
+    resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 100}).json()
+    assert (resumed["state"], resumed["trials"], resumed["finished_at"]) == ("tuning", 164, None)
+    assert coordinator.sent(queues.CONTROL) == [(queues.PLAN, [owned.job_id])]
+
+
+def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: OwnedRows) -> None:
+    round_id, attempt = owned.claimed_round("w0")
+    cancelled = coordinator.http.post(f"/jobs/{owned.job_id}/cancel").json()
+    assert cancelled["state"] == "cancelled"
+    assert cancelled["finished_at"] is not None
+    assert owned.read(lambda session: Rounds(session).in_flight(owned.job_id)) == []
+    assert not owned.write(lambda session: Rounds(session).renew(round_id, attempt, 60))
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "said"),
+    [
+        (JobState.TUNING, "resume", "is not paused, it is tuning"),
+        (JobState.FAILED, "resume", "has ended: failed"),
+        (JobState.CANCELLED, "resume", "has ended: cancelled"),
+        (JobState.FINISHING, "pause", "is finishing"),
+        (JobState.DONE, "cancel", "is done"),
+    ],
+)
+def test_what_the_state_does_not_allow_is_a_conflict_in_words(
+    coordinator: Coordinator, owned: OwnedRows, state: JobState, verb: str, said: str
+) -> None:
+    move(owned, state)
+    answer = coordinator.http.post(f"/jobs/{owned.job_id}/{verb}")
+    assert answer.status_code == 409
+    assert said in answer.json()["detail"]
+    assert owned.job_id in answer.json()["detail"]
+
+
+def test_a_refused_resume_changes_nothing(coordinator: Coordinator, owned: OwnedRows) -> None:
+    coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 5})
+    assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["trials"] == 64
+    assert coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": -1}).status_code == 422
+
+
+def test_every_change_of_state_is_an_event(coordinator: Coordinator) -> None:
+    job_id = coordinator.submit().json()["id"]
+    for verb in ("pause", "resume", "cancel"):
+        coordinator.http.post(f"/jobs/{job_id}/{verb}")
+    text = coordinator.http.get(f"/jobs/{job_id}/events").text
+    states = [line.split('"')[3] for line in text.splitlines() if line.startswith("data:")]
+    assert states == ["queued", "paused", "queued", "cancelled"]

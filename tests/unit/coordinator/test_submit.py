@@ -1,0 +1,133 @@
+"""Submitting a job: what is stored, sent and refused."""
+
+from typing import Any
+
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.targets import Targets
+from mallorn.core import queues
+from mallorn.core.hosts import host_id
+from mallorn.core.targets import parse_target
+from tests.fixtures.coordinator import Coordinator, Start
+
+CPU = '{"kind":"llvm","mcpu":"znver5","num-cores":2}'
+
+
+def see_device(coordinator: Coordinator, name: str, host: str, target: str = CPU) -> None:
+    with coordinator.database.transaction() as session:
+        target_id = Targets(session).ensure(parse_target(target)).id
+        Devices(session).seen(SeenDevice(name, target_id, host, "class", 2, "0.27.0"))
+
+
+def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> None:
+    answer = coordinator.submit(seed=7, minutes=1.5, priority=3, options={"search": "random"})
+    assert answer.status_code == 201
+    job = answer.json()
+    assert (job["state"], job["trials"], job["minutes"], job["seed"]) == ("queued", 8, 1.5, 7)
+    assert (job["name"], job["priority"]) == ("mlp.onnx", 3)
+    assert job["options"]["search"] == "random"
+    assert job["target"] == '{"kind":"llvm","num-cores":2}'
+    assert job["progress"] == {
+        "trials": 0,
+        "in_flight": 0,
+        "failures": {},
+        "tasks": 0,
+        "tasks_measured": 0,
+        "estimated_us": None,
+    }
+    assert answer.headers["Location"] == f"/api/v1/jobs/{job['id']}"
+    assert coordinator.sent(queues.IMPORT) == [(queues.IMPORT_MODEL, [job["id"]])]
+
+
+def test_a_broker_that_is_down_fails_no_submit(start: Start) -> None:
+    coordinator = start(redis_url="redis://127.0.0.1:1/0")
+    answer = coordinator.submit()
+    assert answer.status_code == 201
+    assert coordinator.http.get(f"/jobs/{answer.json()['id']}").json()["state"] == "queued"
+
+
+def test_a_repeated_request_finds_the_first_job(coordinator: Coordinator) -> None:
+    first = coordinator.submit({"Idempotency-Key": "one"})
+    coordinator.sent(queues.IMPORT)
+    again = coordinator.submit({"Idempotency-Key": "one"})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json()["id"] == first.json()["id"]
+    assert len(coordinator.http.get("/jobs").json()["items"]) == 1
+    assert coordinator.sent(queues.IMPORT) == []
+
+
+def test_an_idempotency_key_belongs_to_one_request(coordinator: Coordinator) -> None:
+    first = coordinator.submit({"Idempotency-Key": "one"})
+    other = coordinator.submit({"Idempotency-Key": "one"}, trials=9)
+    assert other.status_code == 409
+    assert first.json()["id"] in other.json()["detail"]
+
+
+def test_requests_without_a_key_make_a_job_each(coordinator: Coordinator) -> None:
+    assert coordinator.submit().json()["id"] != coordinator.submit().json()["id"]
+
+
+def test_local_is_what_a_device_of_this_host_announced(coordinator: Coordinator) -> None:
+    see_device(coordinator, "there", "another-host", '{"kind":"llvm","num-cores":64}')
+    see_device(coordinator, "gpu", host_id(), '{"kind":"cuda","arch":"sm_90"}')
+    see_device(coordinator, "here", host_id())
+    assert coordinator.submit(target="local").json()["target"] == CPU
+
+
+def test_local_without_a_device_here_names_the_command(coordinator: Coordinator) -> None:
+    see_device(coordinator, "there", "another-host")
+    answer = coordinator.submit(target="local")
+    assert answer.status_code == 409
+    assert answer.json()["hint"] == "mallorn device"
+
+
+def test_the_coordinator_and_devices_name_a_host_alike() -> None:
+    from workers.tvm.detect import host_id as device_host_id
+
+    assert host_id() == device_host_id()
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"trials": 0}, "trials: input should be greater than or equal to 1"),
+    ({"trials": "many"}, "trials: "),
+    ({"trials": 2**40}, "trials: "),
+    ({"minutes": 0}, "minutes: input should be greater than 0"),
+    ({"minutes": "NaN"}, "minutes: "),
+    ({"seed": -1}, "seed: "),
+    ({"target": "llvm"}, "num-cores"),
+    ({"target": {"kind": "llvm", "num-cores": 2, "mcpus": "x"}}, "unknown target key 'mcpus'"),
+    ({"target": "{"}, "not valid JSON"),
+    ({"target": "nonsense"}, "unknown target 'nonsense'"),
+    ({"target": 3}, "target"),
+    ({"surprise": 1}, "surprise: there is no such field"),
+    ({"options": {"round_size": 0}}, "options.round_size: "),
+    ({"options": {"input_shapes": {"x": [0]}}}, "options.input_shapes.x.0: "),
+]
+UNKNOWN_NAMES: list[tuple[dict[str, Any], str]] = [
+    ({"search": "astrology"}, "known: "),
+    ({"cost_model": "astrology"}, "known: "),
+    ({"recipe": "astrology"}, "known: plain, tuned"),
+    ({"serach": "random"}, "known: build_timeout_sec"),
+    ({"evaluator": {"repeats": 1}}, "known: min_repeat_ms, number, repeat"),
+]
+
+
+def test_what_cannot_be_done_is_refused_in_words(coordinator: Coordinator) -> None:
+    for changes, said in REFUSED:
+        answer = coordinator.submit(**changes)
+        assert answer.status_code == 422, changes
+        assert said in answer.json()["detail"], changes
+    assert coordinator.http.get("/jobs").json()["items"] == []
+    assert coordinator.sent(queues.IMPORT) == []
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(coordinator: Coordinator) -> None:
+    for options, hint in UNKNOWN_NAMES:
+        answer = coordinator.submit(options=options)
+        assert answer.status_code == 422, options
+        assert answer.json()["hint"].startswith(hint), options
+
+
+def test_a_job_for_an_unknown_model_is_not_found(coordinator: Coordinator) -> None:
+    answer = coordinator.submit(model_id="0" * 64, target="local")
+    assert answer.status_code == 404
+    assert answer.json()["hint"] == "mallorn models"
