@@ -2,8 +2,9 @@
 
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
+from mallorn.core.version import VERSION
 from mallorn.job import Job
 
 __all__ = ["Client", "Job", "MallornError", "__version__"]
 
-__version__ = "0.1.0"
+__version__ = VERSION

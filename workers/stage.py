@@ -76,6 +76,10 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
         _give_back(claimed, error)
     except MallornError as error:
         _fail(claimed, error)
+    except Exception as error:
+        # A fault of ours: the lease runs out and the stage is tried again, three times in all.
+        _say(claimed, f"{type(error).__name__} in {state}: {error}; the worker's log has the details")
+        raise
 
 
 def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
@@ -100,6 +104,11 @@ def _give_back(claimed: Stage, error: Unavailable) -> None:
     with claimed.runtime.database.transaction() as session:
         if Stages(session).release_stage(claimed.job.id, claimed.attempt):
             Jobs(session).say(claimed.job.id, f"{error.message} {error.hint}".strip())
+
+
+def _say(claimed: Stage, words: str) -> None:
+    with claimed.runtime.database.transaction() as session:
+        Jobs(session).say(claimed.job.id, words)
 
 
 def _fail(claimed: Stage, error: MallornError) -> None:

@@ -12,12 +12,13 @@ import fsspec
 
 from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
+from mallorn.core.version import VERSION
 from workers.children.child import Child
 from workers.finish.winners import Winner
 from workers.stage import Stage
 
 WRITE_TIMEOUT_SEC: Final = 300.0
-PACKAGES: Final = ("mallorn", "apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
+PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 
 class ExportFailed(MallornError):
@@ -68,7 +69,7 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> dict[str, Any]:
         "job": claimed.job.id,
         "model": claimed.job.model_id,
         "target": claimed.target.attrs,
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {"mallorn": VERSION} | {name: version(name) for name in PACKAGES},
         "recipe": graph["recipe"],
         "input_shapes": claimed.options.input_shapes,
         "input_ranges": graph["input_ranges"],

@@ -1,0 +1,3 @@
+"""The version of all of Mallorn."""
+
+VERSION = "0.1.0"
