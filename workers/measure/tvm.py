@@ -13,7 +13,7 @@ from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.measure.base import Measurer, Program, Result, Slot
 from workers.measure.builds import Builds, Built
-from workers.measure.fleet import Fleet
+from workers.measure.fleet import Device, Fleet
 from workers.measure.timing import Timing
 from workers.tvm.detect import host_id
 
@@ -35,15 +35,12 @@ class TvmMeasurer(Measurer):
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
     ) -> Generator[Result, None, None]:
         """Measure every slot once, as soon as it is built."""
-        devices = self._fleet.devices(target)
-        if not devices:
-            raise NoDevice
-        here = any(device.endpoint.host_id == host_id() for device in devices)
+        beside = share_cores(self._devices(target), target)
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
             timing = self._timing(program, target, options)
             try:
-                yield from alternate(builds, timing) if here else overlap(builds, timing)
+                yield from alternate(builds, timing) if beside else overlap(builds, timing)
             finally:
                 builds.abort()
                 timing.give_back()
@@ -52,8 +49,7 @@ class TvmMeasurer(Measurer):
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
     ) -> list[Result]:
         """Build every slot once and time them in turn, `passes` times over; several results a slot."""
-        if not self._fleet.devices(target):
-            raise NoDevice
+        self._devices(target)  # else nothing is built
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
             timing = self._timing(program, target, options)
@@ -62,6 +58,12 @@ class TvmMeasurer(Measurer):
             finally:
                 builds.abort()
                 timing.give_back()
+
+    def _devices(self, target: Target) -> list[Device]:
+        devices = self._fleet.devices(target)
+        if not devices:
+            raise NoDevice
+        return devices
 
     def _builds(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, folder: Path
@@ -73,6 +75,11 @@ class TvmMeasurer(Measurer):
         device = {"tracker": self._settings.tracker, "target": target.text}
         request = {"evaluator": options.evaluator.model_dump(), "stopping": options.stopping}
         return Timing(self._runner, device, request, program, options.run_timeout_sec)
+
+
+def share_cores(devices: Sequence[Device], target: Target) -> bool:
+    """Whether what we build disturbs what the devices measure; a GPU measures by its own clock."""
+    return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
 def alternate(builds: Builds, timing: Timing) -> Iterator[Result]:

@@ -70,6 +70,7 @@ class DeviceServer:
         self._log_path = log_path.absolute() if log_path else None
         self._tracker: TrackerClient | None = None
         self._running: Running | None = None
+        self._complained = False
         self._match_key = ""
         self._offered_sec = 0.0
 
@@ -110,8 +111,11 @@ class DeviceServer:
         """Talk to the tracker; one that does not answer is called again from `_keep_registered`."""
         try:
             step()
+            self._complained = False
         except Unavailable as error:
-            log.warning("%s", error.message)
+            if not self._complained:
+                log.warning("%s; trying again every second", error.message)
+            self._complained = True
             self._forget_tracker()
 
     def _register(self) -> None:
