@@ -1,0 +1,106 @@
+"""Example models on disk, their tasks, and schedule directories with TVM's own first sketches."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+# Read once, when TVM is first imported: the machine's processors are not the target's cores.
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+
+import pytest
+
+from mallorn.core.targets import parse_target
+from workers.tvm.recipes import recipe_for, recipe_json
+from zoo import MODELS
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+
+
+@dataclass
+class Example:
+    """An example model under a recipe."""
+
+    name: str
+    recipe_name: str
+    folder: Path
+    recipe: dict[str, Any] = field(init=False)
+    target: str = TARGET.text
+
+    def __post_init__(self) -> None:
+        self.recipe = recipe_json(recipe_for(self.recipe_name, TARGET))
+
+    @cached_property
+    def path(self) -> str:
+        path = self.folder / f"{self.name}.onnx"
+        path.write_bytes(MODELS[self.name](0).SerializeToString())
+        return str(path)
+
+    @cached_property
+    def graph(self) -> dict[str, Any]:
+        from workers.tvm.tasks import extract
+
+        return extract(self.path, self.target, self.recipe)
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        return [
+            {"tir": task["tir"], "trace": first_trace(task["tir"], self.target), "run_secs": [1e-3]}
+            for task in self.graph["tasks"]
+        ]
+
+    @cached_property
+    def schedules(self) -> str:
+        return self.write("schedules", self.records)
+
+    def write(self, folder: str, records: list[dict[str, Any]]) -> str:
+        """A schedule directory with these records and a manifest."""
+        from workers.tvm.database import write_database
+
+        directory = self.folder / folder
+        write_database(str(directory), self.target, records)
+        manifest = {
+            "target": json.loads(self.target),
+            "recipe": self.recipe,
+            "input_shapes": {},
+            "input_ranges": self.graph["input_ranges"],
+        }
+        (directory / "manifest.json").write_text(json.dumps(manifest))
+        return str(directory)
+
+
+def first_trace(tir: str, target: str) -> str:
+    """The full trace of a valid candidate, from TVM's richest sketch that allows one."""
+    from workers.tvm.programs import new_schedule, tune_context
+    from workers.tvm.sketches import plain
+
+    context = tune_context(tir, target)
+    for sketch in reversed(context.generate_design_space()):
+        schedule = new_schedule(tir)
+        sketch.trace.apply_to_schedule(schedule, remove_postproc=True)
+        schedule.enter_postproc()
+        if all(step.apply(schedule) for step in context.space_generator.postprocs):
+            return json.dumps(plain(schedule.trace.as_json()))
+    raise AssertionError("no sketch gave a valid candidate")
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Example]:
+    """An example by name and recipe; what it computes is kept for the session."""
+    made: dict[tuple[str, str], Example] = {}
+
+    def get(name: str, recipe: str = "tuned") -> Example:
+        key = (name, recipe)
+        if key not in made:
+            made[key] = Example(name, recipe, tmp_path_factory.mktemp(f"{name}-{recipe}"))
+        return made[key]
+
+    return get
+
+
+@pytest.fixture
+def mlp(example: Callable[..., Example]) -> Example:
+    return example("mlp")

@@ -1,0 +1,57 @@
+"""When two answers count as the same."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workers.tvm.accuracy import compare, compare_models, relative_error, tolerance
+
+REF = np.array([1.0, -4.0, 2.0], "float32")
+
+
+def saved(path: Path, **arrays: Any) -> str:
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def test_the_error_is_relative_to_the_largest_value() -> None:
+    assert relative_error(REF + np.float32(0.5), REF) == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize(
+    "ours", [REF[:2], REF * np.nan, np.array([np.inf, -4, 2])], ids=["shape", "nan", "infinite"]
+)
+def test_another_shape_or_lost_finiteness_is_infinitely_wrong(ours: Any) -> None:
+    assert relative_error(ours, REF) == float("inf")
+
+
+def test_equal_infinities_are_right_and_opposite_ones_wrong() -> None:
+    reference = np.array([np.inf, 1.0])
+    assert relative_error(reference, reference) == 0.0
+    assert relative_error(np.array([-np.inf, 1.0]), reference) == float("inf")
+
+
+def test_zeros_tolerate_only_zeros() -> None:
+    assert relative_error(np.zeros(3), np.zeros(3)) == 0.0
+    assert relative_error(np.full(3, 1e-3), np.zeros(3)) > 1
+
+
+def test_tolerance_grows_with_the_sum_and_shrinks_with_precision() -> None:
+    assert tolerance("float32", 4096) > tolerance("float32", 1) > tolerance("float64", 4096) > 0
+    assert tolerance("float16", 1) > tolerance("float32", 4096)
+    assert tolerance("int64", 4096) == 0.0
+
+
+@pytest.mark.parametrize(("shift", "ok"), [(1e-7, True), (1e-2, False)])
+def test_only_outputs_are_compared(tmp_path: Path, shift: float, ok: bool) -> None:
+    expected = saved(tmp_path / "e.npz", arg_0=REF, arg_1=REF)
+    ours = saved(tmp_path / "o.npz", arg_0=REF * 9, arg_1=REF + np.float32(shift))
+    assert compare(ours, expected, outputs=[1], reduction_len=16)["ok"] is ok
+
+
+def test_models_with_other_outputs_never_agree(tmp_path: Path) -> None:
+    one, two = saved(tmp_path / "1.npz", output_0=REF), saved(tmp_path / "2.npz", output_0=REF, output_1=REF)
+    assert compare_models(one, two) == float("inf")
+    assert compare_models(two, two) == 0.0

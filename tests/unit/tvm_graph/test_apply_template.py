@@ -1,0 +1,38 @@
+"""Parts of the exported script."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+
+from workers.tvm.templates import apply
+
+
+def test_it_imports_nothing_of_ours() -> None:
+    tree = ast.parse(Path(apply.__file__).read_text())
+    named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    named += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    roots = {name.partition(".")[0] for name in named}
+    assert roots.isdisjoint({"mallorn", "services", "workers", "costmodels", "db"})
+    assert {"tvm", "onnx", "numpy", "onnxruntime"} <= roots
+
+
+@pytest.mark.parametrize("name", ["runtime.load_module", "support.cc.create_shared", "os.system"])
+def test_a_manifest_can_name_nothing_but_graph_passes(name: str) -> None:
+    with pytest.raises(ValueError, match="not a graph pass"):
+        apply.make_pass({"pass": name, "args": ["x"]})
+
+
+def test_inputs_repeat_with_the_seed(build_model: Callable[..., ModelProto]) -> None:
+    model = build_model()
+    first, again, other = (apply.random_inputs(model, {}, {}, seed)["x"] for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert first.shape == (4, 8)
+
+
+def test_inputs_take_the_bound_shape(build_model: Callable[..., ModelProto]) -> None:
+    assert apply.random_inputs(build_model(shape=("n", 8)), {"x": [3, 8]}, {})["x"].shape == (3, 8)

@@ -1,0 +1,64 @@
+"""Recipes are plain data that name stock TVM passes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.targets import Target, parse_target
+from workers.tvm.recipes import (
+    PLAIN,
+    PLAIN_GPU,
+    TUNED,
+    TUNED_GPU,
+    Recipe,
+    recipe_for,
+    recipe_from_json,
+    recipe_json,
+)
+
+CPU = parse_target({"kind": "llvm", "num-cores": 2})
+GPU = parse_target("nvidia/nvidia-a100")
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU)
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
+def test_survives_json(recipe: Recipe) -> None:
+    assert recipe_json(recipe_from_json(recipe_json(recipe))) == recipe_json(recipe)
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
+def test_every_step_is_a_stock_pass(recipe: Recipe) -> None:
+    from tvm.ir.transform import Pass
+
+    from workers.tvm.passes import as_stock
+    from workers.tvm.templates.apply import make_pass
+
+    made = [make_pass(step) for step in as_stock(recipe.before + recipe.after)]
+    assert all(isinstance(one, Pass) for one in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "expected"),
+    [("tuned", CPU, TUNED), ("tuned", GPU, TUNED_GPU), ("plain", CPU, PLAIN), ("plain", GPU, PLAIN_GPU)],
+)
+def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe) -> None:
+    assert recipe_for(name, target) is expected
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        recipe_for("fancy", CPU)
+    assert caught.value.hint == "known: plain, tuned"
+
+
+@pytest.mark.parametrize("value", [{}, {"name": "x"}, {"name": "x", "version": 1, "before": 3, "after": []}])
+def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest, match="not a graph recipe"):
+        recipe_from_json(value)
+
+
+def test_naming_a_recipe_loads_no_tvm() -> None:
+    program = "import sys, workers.tvm.recipes; sys.exit('tvm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
