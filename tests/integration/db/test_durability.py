@@ -1,0 +1,102 @@
+"""Commits survive kill -9, a full disk leaves nothing half-done, and no order of calls deadlocks."""
+
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import text
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.models import Models
+from db.repositories.rounds import Rounds
+from db.session import Database
+from mallorn.core.errors import Conflict, LeaseLost, StorageFull
+
+WRITE_UNTIL_KILLED = """
+import sys
+from db.repositories.events import Events
+from db.session import Database
+database = Database(sys.argv[1])
+while True:
+    with database.transaction() as session:
+        seq = Events(session).append(sys.argv[2], "trial", {"text": "x" * 500})
+    print(seq, flush=True)
+"""
+
+
+def test_what_was_committed_survives_kill_9(rows):
+    command = [sys.executable, "-c", WRITE_UNTIL_KILLED, rows.database.url, rows.job_id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        for line in writer.stdout:
+            if int(line) == 20:
+                writer.send_signal(signal.SIGKILL)
+                break
+        confirmed = max([20, *map(int, writer.stdout.read().split())])
+    stored = [event.seq for event in rows.read(lambda session: Events(session).after(rows.job_id, 0, 10_000))]
+    assert stored == list(range(1, len(stored) + 1))
+    assert len(stored) >= confirmed
+    rows.write(lambda session: Events(session).append(rows.job_id, "next", {}))  # no lock was left behind
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half_done(sqlite_url):
+    database = Database(sqlite_url)
+
+    def fill():
+        with database.transaction() as session:
+            pages = session.execute(text("PRAGMA page_count")).scalar_one()
+            session.execute(text(f"PRAGMA max_page_count = {pages}"))
+            for number in range(500):
+                Models(session).add(f"{number:064}", "ada", "m" * 500, 1)
+
+    with pytest.raises(StorageFull):
+        fill()
+    with database.session() as session:
+        assert Models(session).list(None).items == []
+    database.dispose()
+
+
+def test_workers_reaper_and_owner_never_deadlock(rows):
+    """All who touch a job and its rounds at once: each call ends, if only by being refused."""
+    round_id, attempt = rows.claimed_round()
+
+    def commit(slot):
+        def act(session):
+            Measurements(session).add_batch(round_id, attempt, [rows.ok(slot)])
+            Events(session).append(rows.job_id, "trial", {})
+
+        rows.write(act)
+
+    def steer(slot):
+        def act(session):
+            Jobs(session).pause(rows.job_id, "ada") if slot % 2 else Jobs(session).resume(rows.job_id, "ada")
+            Events(session).append(rows.job_id, "steered", {})
+            if slot > 15:
+                Rounds(session).cancel_open(rows.job_id)
+
+        rows.write(act)
+
+    def reap(_slot):
+        rows.write(lambda session: (Rounds(session).expire(), Jobs(session).expire_stages()))
+
+    def renew(_slot):
+        rows.write(lambda session: Rounds(session).renew(round_id, attempt, 60))
+
+    def refused(call):
+        action, slot = call
+        try:
+            action(slot)
+        except (Conflict, LeaseLost) as error:
+            return type(error)
+
+    calls = [(action, slot) for slot in range(20) for action in (commit, steer, reap, renew)]
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(refused, calls))
+    stored = rows.read(lambda session: Rounds(session).done_slots(round_id))
+    events = rows.read(lambda session: Events(session).after(rows.job_id, 0))
+    steered = sum(event.kind == "steered" for event in events)
+    assert len(stored) == sum(event.kind == "trial" for event in events)
+    assert outcomes.count(None) == 40 + len(stored) + steered

@@ -1,0 +1,64 @@
+"""What a progress bar asks must not slow down as the dataset grows: each answer comes from an index."""
+
+import pytest
+from sqlalchemy import event
+
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.records import Records
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from db.session import Database
+from tests.fixtures.rows import Rows
+
+
+@pytest.fixture
+def sqlite_rows(sqlite_url):
+    database = Database(sqlite_url)
+    yield Rows(database)
+    database.dispose()
+
+
+def plans_of(rows, read):
+    """SQLite's plan of every statement that `read` runs."""
+    statements = []
+
+    def remember(_connection, _cursor, statement, parameters, *_rest):
+        statements.append((statement, parameters))
+
+    event.listen(rows.database.engine, "before_cursor_execute", remember)
+    rows.read(read)
+    event.remove(rows.database.engine, "before_cursor_execute", remember)
+    with rows.database.session() as session:
+        connection = session.connection()
+        queries = [pair for pair in statements if pair[0].startswith("SELECT")]
+        explained = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", args) for sql, args in queries]
+        return [row.detail for result in explained for row in result]
+
+
+READS = {
+    "progress": lambda rows: lambda session: Jobs(session).progress(rows.job_id),
+    "summaries": lambda rows: lambda session: Tasks(session).summaries(rows.job_id),
+    "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
+    "family": lambda rows: lambda session: Trials(session).family("matmul", rows.target_id),
+    "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),
+    "newest": lambda rows: (
+        lambda session: Measurements(session).newest_id(rows.workloads["w0"], rows.target_id)
+    ),
+    "done slots": lambda rows: lambda session: Rounds(session).done_slots(1),
+    "a job's records": lambda rows: lambda session: Records(session).page("ada", job_id=rows.job_id),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_query_walks_all_measurements(sqlite_rows, name):
+    plans = plans_of(sqlite_rows, READS[name](sqlite_rows))
+    walks = [step for step in plans if step.startswith("SCAN") and "measurements" in step]
+    assert plans, "the read ran no query"
+    assert walks == []
+
+
+def test_outcomes_are_counted_without_touching_the_rows(sqlite_rows):
+    plans = plans_of(sqlite_rows, READS["progress"](sqlite_rows))
+    assert any("COVERING INDEX ix_measurements_outcome" in step for step in plans)
