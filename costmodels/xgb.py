@@ -10,7 +10,7 @@ from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
 
 MEMBERS = 4
 TREES = 40
-THREADS = 2
+THREADS = 1  # as fast at this size, and OpenMP threads that spin stall everyone on a busy host
 LARGEST = float(np.finfo(np.float32).max)
 PARAMETERS = {
     "objective": "reg:squarederror",

@@ -37,6 +37,7 @@ class Searcher(ABC):
       learn it learns from `history`, so a round can be recomputed anywhere.
     - It returns at most `count` distinct, valid candidates and none that `history` holds already; fewer only
       when the space has no more.
+    - It is made with the BatchSampler that chooses from its pool, if it gathers one, as the one argument.
     - Without a model (the first round of a family) it still proposes, the space's defaults first.
     """
 

@@ -30,6 +30,7 @@ class Evolutionary(PooledSearcher):
         generations: int = 4,
         elite: int = 64,
         crossover: float = 0.15,
+        optimism: float = 0.5,
         random_share: float = 0.05,
     ) -> None:
         super().__init__(sampler, random_share=random_share)
@@ -37,6 +38,7 @@ class Evolutionary(PooledSearcher):
         self.generations = generations
         self.elite = elite
         self.crossover = crossover
+        self.optimism = optimism
 
     def pool(
         self,
@@ -52,11 +54,11 @@ class Evolutionary(PooledSearcher):
         pool = self._founders(space, elite, rng)
         parents = list(pool)
         for _ in range(self.generations):
-            speed = score(space, model, parents).prediction.mean
-            children = self._children(space, parents, speed, rng)
+            promise = score(space, model, parents).promise(self.optimism)
+            children = self._children(space, parents, promise, rng)
             for child, origin in children.items():
                 pool.setdefault(child, origin)
-            parents = _survivors(parents, speed, self.population // 2) + list(children)
+            parents = _survivors(parents, promise, self.population // 2) + list(children)
         return pool
 
     def _unguided(
@@ -78,11 +80,11 @@ class Evolutionary(PooledSearcher):
         return founders | {c: RANDOM for c in strangers if c not in founders}
 
     def _children(
-        self, space: Space, parents: list[Candidate], speed: NDArray[np.float32], rng: np.random.Generator
+        self, space: Space, parents: list[Candidate], promise: NDArray[np.float32], rng: np.random.Generator
     ) -> dict[Candidate, str]:
         """One generation: good parents breed more often, by rank, whatever the scale of the scores."""
         couples = round(self.population * self.crossover)
-        drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(speed))
+        drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(promise))
         chosen = [parents[at] for at in drawn]
         crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
         mutated = space.mutate_all(rng, chosen[couples : self.population])
@@ -99,12 +101,12 @@ def best_measured(history: Sequence[Trial], count: int) -> list[Candidate]:
     return [history[at].candidate for _, at in sorted(timed)[:count]]
 
 
-def _by_rank(speed: NDArray[np.float32]) -> NDArray[np.float64]:
-    ranks = np.empty(len(speed))
-    ranks[np.argsort(-speed, kind="stable")] = np.arange(len(speed))
-    weights = np.exp(-10.0 * ranks / len(speed))
+def _by_rank(promise: NDArray[np.float32]) -> NDArray[np.float64]:
+    ranks = np.empty(len(promise))
+    ranks[np.argsort(-promise, kind="stable")] = np.arange(len(promise))
+    weights = np.exp(-10.0 * ranks / len(promise))
     return np.asarray(weights / weights.sum())
 
 
-def _survivors(parents: list[Candidate], speed: NDArray[np.float32], count: int) -> list[Candidate]:
-    return [parents[at] for at in np.argsort(-speed, kind="stable")[:count]]
+def _survivors(parents: list[Candidate], promise: NDArray[np.float32], count: int) -> list[Candidate]:
+    return [parents[at] for at in np.argsort(-promise, kind="stable")[:count]]

@@ -7,11 +7,15 @@ import numpy as np
 from costmodels.base import CostModel
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.fill import Filter, random_fill, take
+from workers.search.sampler import BatchSampler
 from workers.search.space import Space
 
 
 class RandomSearch(Searcher):
     """Candidates at random, the defaults before all others; what was measured and the model are not asked."""
+
+    def __init__(self, sampler: BatchSampler | None = None) -> None:
+        del sampler  # every searcher is made with one; here there is no pool to choose from
 
     def propose(
         self,

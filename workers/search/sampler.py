@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Prediction
+from costmodels.base import Prediction, Vector
 from workers.search.space import Candidate, Matrix
 
 
@@ -21,6 +21,10 @@ class ScoredPool:
 
     def __len__(self) -> int:
         return len(self.candidates)
+
+    def promise(self, optimism: float) -> Vector:
+        """Expected speed, plus a share of the spread: what the model knows little of deserves a look."""
+        return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
     def without(self, lines: NDArray[np.int64]) -> "ScoredPool":
         """The pool less some of its lines."""

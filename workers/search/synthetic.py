@@ -33,9 +33,10 @@ class SyntheticSpace(DecisionSpace):
 
     def __init__(self, m: int = 256, n: int = 256, k: int = 256) -> None:
         self.shape = (m, n, k)
-        super().__init__([self._sketch(TILED), self._sketch(RFACTOR)], np.log2(self.shape).tolist())
+        sketches = [self._sketch(name, ordinal) for ordinal, name in enumerate((TILED, RFACTOR))]
+        super().__init__(sketches, np.log2(self.shape).tolist())
 
-    def _sketch(self, name: str) -> Sketch:
+    def _sketch(self, name: str, ordinal: int) -> Sketch:
         m, n, k = self.shape
         choices = (
             Choice(ChoiceKind.TILE, 4, extent=m, limit=64),
@@ -44,7 +45,7 @@ class SyntheticSpace(DecisionSpace):
             Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=UNROLLS, weights=(0.25,) * 4),
             Choice(ChoiceKind.LOCATION, 1, values=(-1, 0, 1)),
         )
-        return Sketch(name, "", choices)
+        return Sketch(name, "", choices, ordinal)
 
     def defaults(self) -> list[Candidate]:
         """Whole rows in parallel and vector-wide innermost tiles, as anybody would begin."""
@@ -59,7 +60,8 @@ class SyntheticSpace(DecisionSpace):
 
     def latency_us(self, candidates: Sequence[Candidate]) -> Column:
         """The exact time of each candidate; NaN where it cannot be built."""
-        rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(len(candidates), -1)
+        width = self.sketches[0].width
+        rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
 
     def measure(self, candidate: Candidate) -> Trial:

@@ -62,6 +62,9 @@ class SpaceTestCase:
         assert space.sketches
         assert len(space.by_key) == len(space.sketches)
 
+    def test_ordinals_are_the_places_of_the_sketches(self, space: Space) -> None:
+        assert [sketch.ordinal for sketch in space.sketches] == list(range(len(space.sketches)))
+
     @pytest.mark.parametrize("count", [0, 1, 7, 100])
     def test_sample_draws_as_many_well_formed_candidates_as_asked(self, space: Space, count: int) -> None:
         drawn = space.sample(generator(0), count)

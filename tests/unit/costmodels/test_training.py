@@ -1,0 +1,88 @@
+"""Labels, metrics and the bounded sample."""
+
+import math
+
+import numpy as np
+import pytest
+
+from costmodels.base import FAILED_LABEL
+from costmodels.metrics import pairwise_accuracy, rmse, top_k_recall
+from costmodels.training import bounded_sample, informative, labels
+from mallorn.core.outcomes import Outcome
+
+OK, BAD = Outcome.OK, Outcome.RUN_ERROR
+
+
+def vector(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def test_labels_compare_with_the_best_of_the_group() -> None:
+    made = labels([10.0, 20.0, 5.0, None], ids(9, 9, 2, 2), [OK, OK, OK, BAD])
+    assert made.tolist() == pytest.approx([0.0, -math.log(2), 0.0, FAILED_LABEL])
+    assert made.dtype == np.float32
+
+
+def test_nothing_lies_below_a_failure() -> None:
+    assert labels([1.0, 1e6], ids(1, 1), [OK, OK]).tolist() == [0.0, FAILED_LABEL]
+
+
+def test_the_time_of_a_wrong_result_counts_for_nothing() -> None:
+    made = labels([1.0, 10.0], ids(1, 1), [Outcome.WRONG_RESULT, OK])
+    assert made.tolist() == [FAILED_LABEL, 0.0]
+
+
+def test_a_group_of_failures_and_no_rows_at_all_have_labels_too() -> None:
+    assert labels([None, 3.0], ids(1, 2), [BAD, OK]).tolist() == [FAILED_LABEL, 0.0]
+    assert labels([], ids(), []).shape == (0,)
+
+
+def test_what_the_worker_did_is_no_lesson_about_the_candidate() -> None:
+    assert informative([OK, Outcome.WORKER_LOST, BAD, Outcome.CANCELLED]).tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_small_dataset_is_taken_whole() -> None:
+    assert bounded_sample(vector(-1, -2, 0), 3, seed=0).tolist() == [0, 1, 2]
+
+
+def test_a_large_dataset_gives_its_newest_its_best_and_some_of_the_rest() -> None:
+    label = -np.arange(1000, dtype=np.float32)  # the oldest are the best
+    rows = bounded_sample(label, 90, seed=0)
+    assert len(rows) == len(set(rows.tolist())) == 90
+    assert rows.tolist() == sorted(rows.tolist())
+    assert set(range(970, 1000)) | set(range(30)) <= set(rows.tolist())
+    assert rows.tolist() == bounded_sample(label, 90, seed=0).tolist()
+    assert rows.tolist() != bounded_sample(label, 90, seed=1).tolist()
+
+
+def test_pairwise_accuracy_counts_pairs_within_groups() -> None:
+    truth, groups = vector(0, -1, 0, -5), ids(1, 1, 2, 2)
+    assert pairwise_accuracy(vector(2, 1, -7, -8), truth, groups) == 1.0
+    assert pairwise_accuracy(vector(1, 2, -7, -8), truth, groups) == 0.5
+    assert pairwise_accuracy(vector(1, 1, -7, -8), truth, groups) == 0.75
+
+
+def test_pairs_whose_labels_tie_are_skipped() -> None:
+    groups = ids(1, 1, 1)
+    assert pairwise_accuracy(vector(3, 2, 1), vector(0, 0, -1), groups) == 1.0
+    assert math.isnan(pairwise_accuracy(vector(3, 2, 1), vector(0, 0, 0), groups))
+
+
+def test_top_k_recall_is_the_share_of_the_fastest_that_were_found() -> None:
+    truth = vector(0, -1, -2, -3)
+    assert top_k_recall(vector(4, 3, 2, 1), truth, ids(1, 1, 1, 1), 2) == 1.0
+    assert top_k_recall(vector(4, 1, 2, 3), truth, ids(1, 1, 1, 1), 2) == 0.5
+    assert top_k_recall(vector(1, 2, 3, 4), truth, ids(1, 1, 2, 2), 9) == 1.0
+
+
+def test_rmse_is_in_log_units() -> None:
+    assert rmse(vector(0, -2), vector(0, 0)) == pytest.approx(math.sqrt(2))
