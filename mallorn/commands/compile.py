@@ -1,6 +1,7 @@
 """Commands that compile and time a model with its schedules on this machine, without a service."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
 
 # What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
 LARGEST_ERROR: Final = 1e-4
+PROBLEMS_SHOWN: Final = 5
 
 ModelArgument = Annotated[Path, typer.Argument(help="The ONNX file that was tuned.")]
 SchedulesOption = Annotated[
@@ -40,6 +42,8 @@ def compile_model(
 ) -> None:
     """Compile a model with its schedules."""
     exported = _read(model, schedules, target)
+    if not output.absolute().parent.is_dir():
+        raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with engine_room(model, exported) as room:
         library = room.folder / "tuned.so"
         report = compile_tuned(room, exported, library)
@@ -89,18 +93,24 @@ def compile_tuned(room: EngineRoom, exported: Exported, library: Path) -> dict[s
     """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
     print_note(f"compiling for {exported.target}")
     report = room.compile_tuned(library)
-    for problem in report["problems"]:
-        where = f"{exported.directory / problem['file']}, line {problem['line']}"
-        print_note(f"warning: {where} cannot be used and is left out: {problem['error']}")
+    _tell_problems(exported, report["problems"])
     if report["of"] and not report["found"]:
+        why = "no line of its logs can be used" if report["problems"] else "it was tuned for another model"
         raise InvalidRequest(
-            f"none of the model's {report['of']} workloads has a schedule in {exported.directory}: "
-            "it was tuned for another model",
+            f"none of the model's {report['of']} workloads has a schedule in {exported.directory}: {why}",
             hint="mallorn tune MODEL --out DIR",
         )
     if report["missing"]:
         print_note(f"warning: without a schedule, and slow: {', '.join(report['missing'])}")
     return report
+
+
+def _tell_problems(exported: Exported, problems: Sequence[dict[str, Any]]) -> None:
+    for problem in problems[:PROBLEMS_SHOWN]:
+        where = f"{exported.directory / problem['file']}, line {problem['line']}"
+        print_note(f"warning: {where} cannot be used and is left out: {problem['error']}")
+    if len(problems) > PROBLEMS_SHOWN:
+        print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")
 
 
 def _read(model: Path, schedules: Path, target: str | None) -> Exported:
