@@ -1,0 +1,16 @@
+"""Conformance kits: subclass one, give it its fixture, and every clause of the contract is a test."""
+
+from workers.search.testing.checks import assert_well_formed, split
+from workers.search.testing.samplers import BatchSamplerTestCase
+from workers.search.testing.searchers import SearcherTestCase
+from workers.search.testing.spaces import SpaceTestCase
+from workers.search.testing.tiny import TinySpace
+
+__all__ = [
+    "BatchSamplerTestCase",
+    "SearcherTestCase",
+    "SpaceTestCase",
+    "TinySpace",
+    "assert_well_formed",
+    "split",
+]
