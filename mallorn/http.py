@@ -38,9 +38,10 @@ class Connection:
     ) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._http = httpx.Client(
-            base_url=self.url, headers=headers, timeout=TIMEOUT_SEC, transport=transport
-        )
+        with self._explained():
+            self._http = httpx.Client(
+                base_url=self.url, headers=headers, timeout=TIMEOUT_SEC, transport=transport
+            )
 
     def close(self) -> None:
         self._http.close()
@@ -107,7 +108,7 @@ class Connection:
             ) from None
         except httpx.TransportError as error:
             raise Unavailable(
-                f"the connection to {self.url} broke: {error or type(error).__name__}",
+                f"the connection to {self.url} broke: {str(error) or type(error).__name__}",
                 hint=f"curl {self.url}/readyz",
             ) from None
 

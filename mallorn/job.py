@@ -121,10 +121,8 @@ class Job:
         """Download the exported logs into a directory; stock TVM loads it as `JSONDatabase(work_dir=...)`."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
             content = response.read()
-        target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
-        unzip(content, target)
-        return target
+        unzip(content, Path(directory))
+        return Path(directory)
 
     def _act(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         self.body = self._connection.post(f"/jobs/{self.id}/{verb}", body)
@@ -134,7 +132,11 @@ class Job:
 def unzip(content: bytes, directory: Path) -> None:
     """Unpack an archive, unless one of its members would land outside the directory."""
     root = directory.resolve()
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile:
+        raise Unavailable("the answer is not a zip archive", hint="check --url or MALLORN_URL") from None
+    with archive:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
                 raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")

@@ -2,7 +2,8 @@
 
 job:   queued -> importing -> tuning -> finishing -> done
        any of the first four -> failed | cancelled;  queued..tuning <-> paused;  done -> tuning (more trials)
-round: queued -> leased -> done;  leased -> queued (lease lost, at most twice) -> poison;  queued|leased -> cancelled
+round: queued -> leased -> done;  queued|leased -> cancelled
+       leased -> queued (lease lost, at most twice) -> poison
 """
 
 from enum import StrEnum

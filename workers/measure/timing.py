@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from mallorn.core.outcomes import Outcome
-from workers.children.child import Child
+from workers.children.child import START_TIMEOUT_SEC, Child
 from workers.children.errors import ChildError, ChildTimeout
 from workers.measure.base import Endpoint, Program, Result
 from workers.measure.builds import Built
@@ -44,7 +44,7 @@ class Timing:
         self._timeout_sec = timeout_sec
         self._phase = Phase.IDLE
         self._built: Built | None = None
-        self._deadline_sec = 0.0
+        self._sent_sec = self._limit_sec = self._deadline_sec = 0.0
         self._endpoint: Endpoint | None = None
 
     @property
@@ -104,11 +104,13 @@ class Timing:
     def _send(self, phase: Phase) -> None:
         self._phase = phase
         if phase is Phase.TAKING:
-            self._deadline_sec = time.monotonic() + DEVICE_WAIT_SEC + GRACE_SEC
+            self._limit_sec = DEVICE_WAIT_SEC + GRACE_SEC
             self._runner.send("identity", **self._device, wait_sec=DEVICE_WAIT_SEC)
         elif self._built is not None:
-            self._deadline_sec = time.monotonic() + self._timeout_sec + GRACE_SEC
+            self._limit_sec = self._timeout_sec + GRACE_SEC
             self._runner.send("measure", **self._device, **self._request, **self._candidate(self._built))
+        self._sent_sec = time.monotonic()
+        self._deadline_sec = self._sent_sec + self._limit_sec
 
     def _candidate(self, built: Built) -> dict[str, Any]:
         key = f"{self._workload[:16]}/{built.slot.candidate.key}"
@@ -122,8 +124,11 @@ class Timing:
     def _answered(self) -> bool:
         if self._runner.poll():
             return True
-        if time.monotonic() > self._deadline_sec:
-            raise self._runner.expire(self._timeout_sec)
+        now_sec = time.monotonic()
+        if not self._runner.ready and now_sec < self._sent_sec + START_TIMEOUT_SEC:
+            self._deadline_sec = now_sec + self._limit_sec  # time begins when the process is ready
+        elif now_sec > self._deadline_sec:
+            raise self._runner.expire(self._limit_sec)
         return False
 
     def _failed(self, error: ChildError) -> Result:

@@ -1,1 +1,1 @@
-"""The one room that speaks TVM: spaces, traces, recipes, builds, RPC. Everything here runs in child processes."""
+"""The one room that speaks TVM: spaces, traces, recipes, builds, RPC. All of it runs in child processes."""
