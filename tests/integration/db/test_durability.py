@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import text
@@ -15,6 +17,7 @@ from db.repositories.models import Models
 from db.repositories.rounds import Rounds
 from db.session import Database
 from mallorn.core.errors import Conflict, LeaseLost, StorageFull
+from mallorn.core.states import JobState, RoundState
 
 WRITE_UNTIL_KILLED = """
 import sys
@@ -100,3 +103,30 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
     steered = sum(event.kind == "steered" for event in events)
     assert len(stored) == sum(event.kind == "trial" for event in events)
     assert outcomes.count(None) == 40 + len(stored) + steered
+
+
+def test_closing_a_round_and_cancelling_its_job_wait_for_each_other(rows):
+    """Had each only its own row when the other's comes next, Postgres would have to break a deadlock."""
+    round_id, attempt = rows.claimed_round()
+    meeting = threading.Barrier(2)
+
+    def meet():
+        with suppress(
+            threading.BrokenBarrierError
+        ):  # as it should be: the other still waits for its first row
+            meeting.wait(0.5)
+
+    def close(session):
+        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        meet()
+        Events(session).append(rows.job_id, "round", {})
+
+    def cancel(session):
+        Jobs(session).cancel(rows.job_id, "ada")
+        meet()
+        Rounds(session).cancel_open(rows.job_id)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(rows.write, action) for action in (close, cancel)]:
+            done.result()
+    assert rows.read(lambda session: Jobs(session).get(rows.job_id, None).state) == JobState.CANCELLED
