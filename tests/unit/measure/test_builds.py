@@ -1,0 +1,126 @@
+"""What comes out of the builders: libraries, or results that say what went wrong."""
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mallorn.core.errors import MallornError, StorageFull
+from mallorn.core.outcomes import Outcome
+from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.pool import ChildPool, Finished
+from workers.measure.base import Result, Slot
+from workers.measure.builds import Builds, Built
+from workers.search.space import Candidate, Sketch
+
+
+class Pool:
+    """Two builders that end a task when they are told how."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[Hashable, Mapping[str, Any]] = {}
+        self.ends: list[Finished] = []
+        self.suspended = False
+
+    @property
+    def free(self) -> int:
+        return 2 - len(self.tasks)
+
+    @property
+    def tags(self) -> list[Hashable]:
+        return list(self.tasks)
+
+    def submit(self, method: str, params: Mapping[str, Any], timeout_sec: float, tag: Hashable) -> None:
+        assert (method, timeout_sec) == ("build", 5.0)
+        self.tasks[tag] = params
+
+    def end(self, tag: int, error: MallornError | None = None) -> None:
+        del self.tasks[tag]
+        self.ends.append(Finished(tag, {"build_ms": 3, "args": [["TENSOR", "int8", [4]]]}, error))
+
+    def poll(self, timeout_sec: float) -> list[Finished]:
+        ends, self.ends = self.ends, []
+        return ends
+
+    def cancel(self) -> None:
+        self.tasks.clear()
+
+    def suspend(self) -> None:
+        self.suspended = True
+
+    def resume(self) -> None:
+        self.suspended = False
+
+
+def builds_of(pool: Pool, count: int = 3) -> Builds:
+    slots = [Slot(i, Candidate("s", (i, 2)), Sketch("s", "the trace", ())) for i in range(count)]
+    return Builds(cast("ChildPool", pool), slots, {"tir": "the program", "target": "t"}, Path("/room"), 5.0)
+
+
+def test_every_free_builder_gets_a_candidate_and_a_freed_one_the_next() -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    assert builds.poll(0) == []
+    assert pool.tags == [0, 1]
+    pool.end(0)
+    assert [type(end) for end in builds.poll(0)] == [Built]
+    assert pool.tags == [1, 2]
+
+
+def test_a_builder_is_told_all_it_needs() -> None:
+    pool = Pool()
+    builds_of(pool).feed()
+    assert pool.tasks[1] == {
+        "tir": "the program",
+        "target": "t",
+        "trace": "the trace",
+        "decisions": [1, 2],
+        "out_path": "/room/1.so",
+    }
+
+
+def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    pool.end(1)
+    (ready,) = builds.poll(0)
+    assert isinstance(ready, Built)
+    assert (ready.slot.slot, ready.artifact, ready.build_ms) == (1, Path("/room/1.so"), 3.0)
+    assert ready.args == [["TENSOR", "int8", [4]]]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ChildTimeout("builder took longer than 5 s"), Outcome.BUILD_TIMEOUT),
+        (ChildCrashed("builder died of SIGSEGV"), Outcome.BUILD_ERROR),
+        (ChildFailed("InternalError", "check failed"), Outcome.BUILD_ERROR),
+    ],
+)
+def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    pool.end(0, error)
+    assert builds.poll(0) == [Result(0, outcome, error=error.message)]
+
+
+def test_a_full_disk_is_not_the_candidates_fault() -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    pool.end(0, ChildFailed("OSError", "[Errno 28] No space left on device"))
+    with pytest.raises(StorageFull):
+        builds.poll(0)
+
+
+def test_an_aborted_round_leaves_no_task_and_no_sleeper() -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    builds.pause()
+    builds.abort()
+    assert not builds.unfinished
+    assert not pool.suspended

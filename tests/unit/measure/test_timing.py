@@ -1,0 +1,92 @@
+"""Whatever happens to the runner: a candidate on the device gets a result, all else is raised."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.outcomes import Outcome
+from workers.children.child import Child
+from workers.children.errors import ChildTimeout
+from workers.measure import timing as module
+from workers.measure.base import Program, Slot
+from workers.measure.builds import Built
+from workers.measure.timing import Timing
+from workers.search.space import Candidate, Sketch
+
+PROGRAM = Program(key="p" * 64, tir="", args={"args": [], "ranges": {}}, flops=1.0)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Child]:
+    with Child("tests.fixtures.odd_runner", name="runner") as child:
+        yield child
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GRACE_SEC", 0.3)
+    monkeypatch.setattr(module, "DEVICE_WAIT_SEC", 0.3)
+
+
+def timing_of(runner: Child, tracker: str = "tracker") -> Timing:
+    return Timing(runner, {"tracker": tracker, "target": "target"}, {}, PROGRAM, timeout_sec=0.5)
+
+
+def library(folder: Path, what: str) -> Built:
+    (folder / what).write_text(what)
+    return Built(Slot(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, [], 7.0)
+
+
+def test_a_timed_candidate_has_its_device_and_its_costs(runner: Child, tmp_path: Path) -> None:
+    result = timing_of(runner).measure(library(tmp_path, "good"))
+    assert (result.slot, result.outcome) == (3, Outcome.OK)
+    assert (result.build_ms, result.run_ms) == (7.0, 1.0)
+    assert result.endpoint is not None
+    assert (result.endpoint.name, result.endpoint.info) == ("odd", {"cores": 2})
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome", "text"),
+    [
+        ("crash", Outcome.RUN_ERROR, "SIGABRT"),
+        ("odd", Outcome.RUN_ERROR, "KeyError"),
+        ("hang", Outcome.RUN_TIMEOUT, "longer than"),
+    ],
+)
+def test_a_runner_that_fails_on_a_candidate_is_a_result(
+    runner: Child, tmp_path: Path, what: str, outcome: Outcome, text: str
+) -> None:
+    timing = timing_of(runner)
+    bad = timing.measure(library(tmp_path, what))
+    assert bad.outcome is outcome
+    assert text in bad.error
+    assert timing.measure(library(tmp_path, "good")).outcome is Outcome.OK
+
+
+def test_a_lost_device_is_nobodys_result(runner: Child, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="lost"):
+        timing_of(runner).measure(library(tmp_path, "lost"))
+
+
+def test_a_missing_device_is_raised_while_it_is_taken(runner: Child) -> None:
+    with pytest.raises(NoDevice):
+        timing_of(runner, "nobody").take()
+    with pytest.raises(ChildTimeout):
+        timing_of(runner, "silent").take()
+
+
+def test_giving_back_in_the_middle_ends_the_runner(runner: Child, tmp_path: Path) -> None:
+    timing = timing_of(runner)
+    timing.take()
+    assert timing.idle
+    timing.begin(library(tmp_path, "hang"))
+    timing.give_back()
+    assert not runner.alive
+
+
+def test_giving_back_what_was_never_taken_starts_nothing() -> None:
+    with Child("tests.fixtures.odd_runner") as fresh:
+        timing_of(fresh).give_back()
+        assert not fresh.alive
