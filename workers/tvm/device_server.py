@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 PING_SEC = 1.0
 # A client that was given our key and has not connected after this long never will.
-UNCLAIMED_SEC = 5.0
+UNCLAIMED_SEC = 2.0
 HANDSHAKE_TIMEOUT_SEC = 5.0
 _INT = struct.Struct("<i")
 

@@ -10,6 +10,7 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
+from tests.fixtures.measurer_kit import MeasurerKit, Workplace
 from workers.measure.base import Endpoint, Program, Result, Slot
 from workers.measure.recording import append_result, load_recording
 from workers.measure.replay import NOT_RECORDED, ReplayMeasurer
@@ -31,6 +32,18 @@ def recording(tmp_path: Path) -> Path:
     append_result(path, PROGRAM.key, SLOTS[1].candidate.key, BROKEN)
     append_result(path, "another program", SLOTS[2].candidate.key, FAST)
     return path
+
+
+class TestReplayMeasurer(MeasurerKit):
+    """Two recorded candidates, the second a failure."""
+
+    @pytest.fixture
+    def measurer(self, recording: Path) -> ReplayMeasurer:
+        return ReplayMeasurer(recording)
+
+    @pytest.fixture
+    def workplace(self) -> Workplace:
+        return Workplace(PROGRAM, TARGET, SLOTS[:2])
 
 
 def test_what_was_recorded_comes_back_under_the_slot_that_asks(recording: Path) -> None:
