@@ -79,8 +79,7 @@ def _enter_context(step: _Step) -> bool:
         target = Targets(step.session).get(step.job.target_id).text
         jobs.say(step.job.id, f"waits for a device for {target}: start one with `mallorn device`")
         return False
-    context_id = measuring_context(step.session, devices[0], step.options)
-    jobs.record(step.job.id, context_id=context_id)
+    jobs.bind_context(step.job.id, measuring_context(step.session, devices[0], step.options))
     jobs.say(step.job.id, "")
     step.session.refresh(step.job)
     return True
