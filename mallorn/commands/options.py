@@ -32,6 +32,8 @@ def _put(options: dict[str, Any], path: list[str], value: Any) -> None:
     *parents, last = path
     for parent in parents:
         options = options.setdefault(parent, {})
+        if not isinstance(options, dict):
+            raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
     options[last] = value
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.text import Text
 
 from mallorn.commands.jobs import TASK_COLUMNS
 from mallorn.commands.output import duration, latency, table
@@ -96,7 +97,7 @@ class BarView:
     def render(self) -> RenderableType:
         parts: list[RenderableType] = [self._bar]
         if self._words:
-            parts.append(f"[dim]{self._words}[/]")
+            parts.append(Text(self._words, style="dim"))
         if self._tasks:
             parts.append(table(self._tasks, TASK_COLUMNS))
         return Group(*parts)

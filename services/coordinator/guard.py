@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import InvalidRequest, MallornError
 from services.coordinator.failures import error_body
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -48,7 +48,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
+        refusal = self._refusal(scope["method"], Headers(scope=scope)) or _unstorable(scope)
         app = self._app if refusal is None else _answer(refusal)
         await app(scope, receive, _with_headers(send, scope["path"]))
 
@@ -62,6 +62,12 @@ class Guard:
         if method not in SAFE_METHODS and is_cross_site(headers, host):
             return Forbidden(hint="send it from the page of this coordinator, or without a browser")
         return None
+
+
+def _unstorable(scope: Scope) -> InvalidRequest | None:
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        return InvalidRequest("the address contains the character NUL", hint="see /docs")
+    return None
 
 
 def names_loopback(host: str) -> bool:

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
+from services.coordinator.texts import check_storable
 
 # Columns of 32 bits; a seed is also TVM's.
 MAX_INT: Final = 2**31 - 1
@@ -33,6 +34,12 @@ class JobIn(BaseModel):
     ] = None
     priority: Annotated[int, Field(ge=-1000, le=1000, description="Higher goes first.")] = 0
     options: JobOptions = JobOptions()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_stored(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
 
 
 class ResumeIn(BaseModel):

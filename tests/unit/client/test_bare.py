@@ -1,0 +1,45 @@
+"""The base install: a client and its command line, without compilers, databases and web frameworks."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("tvm", "sqlalchemy", "fastapi", "celery", "numpy", "onnx", "alembic", "fsspec", "uvicorn", "redis")
+ABSENT = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HEAVY!r}:
+            raise ModuleNotFoundError(f"{{name}} is not installed", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def bare(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program where nothing but the base install can be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", ABSENT + program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_client_needs_none_of_them() -> None:
+    result = bare("import mallorn; mallorn.Client('http://127.0.0.1:1'); print(mallorn.__version__)")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["submit", "--help"], ["tune", "--help"]])
+def test_the_command_line_needs_none_of_them(words: list[str]) -> None:
+    result = bare(f"from mallorn.commands.main import app; app({words!r})")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_command_loads_only_its_own_file() -> None:
+    program = (
+        "from mallorn.commands.main import app\n"
+        "try: app(['jobs', '--url', 'http://127.0.0.1:1'])\n"
+        "except SystemExit as end: print(end.code, [m for m in sys.modules if m.endswith('.stack')])"
+    )
+    assert bare(program).stdout == "1 []\n"

@@ -1,0 +1,91 @@
+"""The Python client against a running coordinator."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from mallorn import Client
+from mallorn.core.errors import InvalidRequest, TooLarge
+from mallorn.core.states import JobState
+from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+TARGET = {"kind": "llvm", "num-cores": 2}
+
+
+@pytest.fixture
+def client(coordinator: Coordinator) -> Iterator[Client]:
+    with Client(coordinator.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"m" * 3_000_000)
+    return file
+
+
+def test_an_upload_reports_its_progress(client: Client, model: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    answer = client.upload(model, lambda sent, total: seen.append((sent, total)))
+    assert answer["id"] == hashlib.sha256(model.read_bytes()).hexdigest()
+    assert answer["name"] == "model.onnx"
+    assert seen == [(1 << 20, 3_000_000), (2 << 20, 3_000_000), (3_000_000, 3_000_000)]
+
+
+def test_a_model_that_is_too_large_is_explained(start: Start, model: Path) -> None:
+    said = pytest.raises(TooLarge, match="accepts models up to 1000 bytes")
+    with Client(start(max_model_bytes=1000).url) as client, said:
+        client.upload(model)
+
+
+def test_tune_uploads_and_submits(client: Client, model: Path) -> None:
+    job = client.tune(model, TARGET, trials=3, seed=1, name="mine", search="random", round_size=2)
+    assert (job.state, job.body["name"], job.body["trials"]) == (JobState.QUEUED, "mine", 3)
+    assert (job.body["options"]["search"], job.body["options"]["round_size"]) == ("random", 2)
+    again = client.tune(job.body["model_id"], TARGET)
+    assert [found.id for found in client.jobs()] == [again.id, job.id]
+    assert client.job(job.id).progress()["trials"] == 0
+    assert (job.tasks(), list(job.rounds())) == ([], [])
+    assert [found["name"] for found in client.models()] == ["model.onnx"]
+
+
+def test_an_option_that_is_not_there_is_explained(client: Client, model: Path) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client.tune(model, TARGET, serach="random")
+    assert "search" in caught.value.hint
+
+
+def test_a_job_is_steered(client: Client, owned: OwnedRows) -> None:
+    job = client.job(owned.job_id)
+    assert job.pause()["state"] == "paused"
+    assert job.resume(trials=6)["trials"] == 70
+    assert job.cancel()["state"] == "cancelled"
+
+
+def test_events_are_iterated_to_the_jobs_last(client: Client, owned: OwnedRows) -> None:
+    with owned.database.transaction() as session:
+        Events(session).append(owned.job_id, "round", {"index": 0})
+        Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE)
+    (seen,) = client.job(owned.job_id).events()
+    assert (seen.id, seen.kind, seen.payload) == (1, "round", {"index": 0})
+
+
+def test_schedules_of_a_job_are_downloaded(
+    client: Client, coordinator: Coordinator, owned: OwnedRows, tmp_path: Path
+) -> None:
+    directory = coordinator.artifacts / "exports" / "x"
+    directory.mkdir(parents=True)
+    (directory / "manifest.json").write_text("{}")
+    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri=str(directory)))
+    assert (client.job(owned.job_id).schedules(tmp_path / "out") / "manifest.json").read_text() == "{}"
+
+
+def test_the_fleet_and_the_dataset_may_be_empty(client: Client) -> None:
+    assert (client.devices(), client.workers(), client.schedules(target=TARGET)) == ([], [], [])
+    assert list(client.records(target=TARGET)) == []

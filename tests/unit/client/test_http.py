@@ -1,0 +1,103 @@
+"""What the client makes of answers, of silence and of strangers."""
+
+import socket
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from mallorn import Client
+from mallorn.core import errors
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def client(answer: Answer, api_key: str | None = None) -> Client:
+    return Client("http://coordinator", api_key, transport=httpx.MockTransport(answer))
+
+
+def test_nobody_there_names_the_command_that_helps() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    nobody = Client(f"http://127.0.0.1:{port}")
+    with nobody, pytest.raises(errors.Unavailable, match="no coordinator answers") as caught:
+        nobody.devices()
+    assert caught.value.hint.startswith("mallorn up")
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "kind"),
+    [
+        (404, "NotFound", errors.NotFound),
+        (409, "Conflict", errors.Conflict),
+        (422, "InvalidTarget", errors.InvalidTarget),
+        (413, "TooLarge", errors.TooLarge),
+        (507, "StorageFull", errors.StorageFull),
+        (503, "NewerThanThisClient", errors.Unavailable),
+        (500, "MallornError", errors.MallornError),
+    ],
+)
+def test_an_error_becomes_the_exception_of_its_name(
+    status: int, name: str, kind: type[errors.MallornError]
+) -> None:
+    body = {"error": name, "detail": "what happened", "hint": "what to type"}
+    with pytest.raises(kind) as caught:
+        client(lambda _: httpx.Response(status, json=body)).job("x")
+    assert type(caught.value) is kind
+    assert (caught.value.message, caught.value.hint) == ("what happened", "what to type")
+
+
+def test_a_proxys_page_of_error_is_an_error_too() -> None:
+    with pytest.raises(errors.Unavailable, match="HTTP 502"):
+        client(lambda _: httpx.Response(502, html="<h1>Bad gateway</h1>")).workers()
+
+
+def test_a_stranger_on_the_port_is_named() -> None:
+    with pytest.raises(errors.Unavailable, match="does not answer like a Mallorn coordinator"):
+        client(lambda _: httpx.Response(200, html="<h1>Welcome</h1>")).devices()
+
+
+@pytest.mark.parametrize("url", ["coordinator", "ftp://coordinator", "http://:port"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match="is not a URL"):
+        Client(url).devices()
+
+
+def test_a_broken_connection_is_unavailable() -> None:
+    def broken(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("")
+
+    with pytest.raises(errors.Unavailable, match="ReadTimeout"):
+        client(broken).devices()
+
+
+def test_the_key_is_presented() -> None:
+    seen: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("Authorization"))
+        return httpx.Response(200, json={"items": []})
+
+    client(answer, "secret").devices()
+    client(answer).devices()
+    assert seen == ["Bearer secret", None]
+
+
+def test_every_page_of_a_list_is_fetched_and_none_before_it_is_needed() -> None:
+    asked: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        cursor = request.url.params.get("cursor")
+        asked.append(cursor)
+        following = {None: "b", "b": "c", "c": None}
+        return httpx.Response(200, json={"items": [{"id": cursor}], "next_cursor": following[cursor]})
+
+    records = client(answer).records()
+    assert next(records) == {"id": None}
+    assert asked == [None]
+    assert [record["id"] for record in records] == ["b", "c"]
+
+
+def test_a_missing_file_is_named_before_anything_is_asked() -> None:
+    with pytest.raises(errors.InvalidModel, match="missing"):
+        Client("http://nobody.invalid").upload("missing.onnx")

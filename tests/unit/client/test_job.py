@@ -1,0 +1,141 @@
+"""A job's handle: events across broken connections, waiting, and archives that are not trusted."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+import mallorn.job
+from mallorn import Job
+from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.http import Connection
+from mallorn.job import JobFailed, unzip
+from mallorn.sse import parse_events
+
+
+def event(number: int) -> bytes:
+    return f'id: {number}\nevent: round\ndata: {{"n": {number}}}\n\n'.encode()
+
+
+class Flaky(httpx.SyncByteStream):
+    """An answer that breaks off after some pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._pieces
+        raise httpx.ReadError("connection reset")
+
+
+class Script:
+    """Answers for /events, one after the other; the job is `tuning` until the last was given."""
+
+    def __init__(self, *streams: object) -> None:
+        self._streams = list(streams)
+        self.resumed_behind: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/events"):
+            state = "tuning" if self._streams else "done"
+            return httpx.Response(200, json={"id": "j", "state": state, "reason": ""})
+        self.resumed_behind.append(request.headers["Last-Event-ID"])
+        stream = self._streams.pop(0)
+        if isinstance(stream, Flaky):
+            return httpx.Response(200, stream=stream)
+        if isinstance(stream, int):
+            return httpx.Response(stream)
+        return httpx.Response(200, content=stream)
+
+
+def job(answer: object, state: str = "tuning") -> Job:
+    transport = httpx.MockTransport(answer)  # type: ignore[arg-type]
+    return Job(Connection("http://c", transport=transport), {"id": "j", "state": state, "reason": "why"})
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mallorn.job, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.job, "POLL_SEC", 0.0)
+
+
+def test_a_dropped_stream_resumes_behind_the_last_event_seen() -> None:
+    script = Script(Flaky(event(1), event(2), b"id: 3\nevent: ro"), 503, event(3) + event(4))
+    assert [seen.id for seen in job(script).events()] == [1, 2, 3, 4]
+    assert script.resumed_behind == ["0", "2", "2"]
+
+
+def test_a_stream_that_ends_before_the_job_is_opened_again() -> None:
+    script = Script(event(1), event(2))
+    assert [seen.id for seen in job(script).events()] == [1, 2]
+    assert script.resumed_behind == ["0", "1"]
+
+
+def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mallorn.job, "RECONNECTS", 2)
+    script = Script(Flaky(event(1)), 503, 503)
+    events = job(script).events()
+    assert next(events).payload == {"n": 1}
+    with pytest.raises(Unavailable):
+        next(events)
+    assert script.resumed_behind == ["0", "1", "1"]
+
+
+def test_events_start_where_one_asks() -> None:
+    script = Script(event(8))
+    assert [seen.id for seen in job(script).events(after=7)] == [8]
+    assert script.resumed_behind == ["7"]
+
+
+def test_comments_and_a_torn_last_event_are_left_out() -> None:
+    lines = [": still here", "", "id: 1", "event: a", "data: {}", "", "id: 2", "data: {}"]
+    assert list(parse_events(lines)) == [(1, "a", {})]
+
+
+def test_wait_returns_the_job_once_it_is_done() -> None:
+    states = iter(["queued", "tuning", "done"])
+    assert (
+        job(lambda _: httpx.Response(200, json={"id": "j", "state": next(states)})).wait()["state"] == "done"
+    )
+
+
+def test_wait_raises_for_a_job_that_failed() -> None:
+    body = {"id": "j", "state": "failed", "reason": "no operator Foo"}
+    with pytest.raises(JobFailed, match="no operator Foo") as caught:
+        job(lambda _: httpx.Response(200, json=body)).wait()
+    assert caught.value.hint == "mallorn show j"
+
+
+def test_wait_gives_up_in_time() -> None:
+    with pytest.raises(TimeoutError, match="still tuning"):
+        job(lambda _: httpx.Response(200, json={"id": "j", "state": "tuning"})).wait(timeout_sec=0)
+
+
+def archive(*names: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as written:
+        for name in names:
+            written.writestr(name, name)
+    return file.getvalue()
+
+
+def test_schedules_are_unpacked_with_their_folders(tmp_path: Path) -> None:
+    content = archive("manifest.json", "more/log.json")
+    target = job(lambda _: httpx.Response(200, content=content)).schedules(tmp_path / "new" / "place")
+    assert (target / "more" / "log.json").read_text() == "more/log.json"
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "more/../../outside"])
+def test_an_archive_that_reaches_outside_is_refused_whole(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="outside"):
+        unzip(archive("fine", name), tmp_path / "here")
+    assert not (tmp_path / "here").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="not a zip archive"):
+        unzip(b"<html>", tmp_path)
