@@ -1,6 +1,7 @@
 """The Python client of a coordinator."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -9,13 +10,15 @@ from uuid import uuid4
 
 import httpx
 
-from mallorn.core.errors import InvalidModel
+from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL
 from mallorn.http import Connection
 from mallorn.job import Job
 
 CHUNK_BYTES: Final = 1 << 20
+SUBMIT_RETRIES: Final = 2
+RETRY_SEC: Final = 0.5
 Target = str | dict[str, Any] | None
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
@@ -78,8 +81,17 @@ class Client:
             "priority": priority,
             "options": options,
         }
-        # A key of our own makes a retry by whatever sits between harmless.
-        return Job(self.connection, self.connection.post("/jobs", body, {"Idempotency-Key": uuid4().hex}))
+        return Job(self.connection, self._submit(body))
+
+    def _submit(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Post a job; where the answer got lost the key finds the job that the first try made."""
+        headers = {"Idempotency-Key": uuid4().hex}
+        for _ in range(SUBMIT_RETRIES):
+            try:
+                return dict(self.connection.post("/jobs", body, headers))
+            except Unavailable:
+                time.sleep(RETRY_SEC)
+        return dict(self.connection.post("/jobs", body, headers))
 
     def _model_id(self, model: str | Path, progress: Progress | None) -> str:
         if isinstance(model, str) and is_model_id(model):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+import mallorn.client
 from mallorn import Client
 from mallorn.core import errors
 
@@ -101,3 +102,31 @@ def test_every_page_of_a_list_is_fetched_and_none_before_it_is_needed() -> None:
 def test_a_missing_file_is_named_before_anything_is_asked() -> None:
     with pytest.raises(errors.InvalidModel, match="missing"):
         Client("http://nobody.invalid").upload("missing.onnx")
+
+
+def test_a_lost_answer_to_a_submit_makes_no_second_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mallorn.client, "RETRY_SEC", 0.0)
+    keys: list[str] = []
+
+    def lossy(request: httpx.Request) -> httpx.Response:
+        keys.append(request.headers["Idempotency-Key"])
+        if len(keys) == 1:
+            raise httpx.ReadError("connection reset")
+        return httpx.Response(200, json={"id": "j", "state": "queued"})
+
+    assert client(lossy).tune("0" * 64).id == "j"
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+
+
+def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mallorn.client, "RETRY_SEC", 0.0)
+    tries: list[str] = []
+
+    def away(request: httpx.Request) -> httpx.Response:
+        tries.append(request.url.path)
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(errors.Unavailable, match="no coordinator answers"):
+        client(away).tune("0" * 64)
+    assert len(tries) == 3

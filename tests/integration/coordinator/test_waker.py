@@ -1,0 +1,76 @@
+"""Messages to a real broker, and what happens while it is away."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from celery import Celery
+
+from mallorn.commands.valkey import socket_url, valkey_command
+from mallorn.core import queues
+from mallorn.core.errors import Unavailable
+from services.coordinator.waker import Waker
+
+
+@pytest.fixture
+def socket() -> Iterator[Path]:
+    # A unix socket's path ends at about 100 bytes: pytest's own directories are too deep.
+    with tempfile.TemporaryDirectory(prefix="mallorn-") as folder:
+        yield Path(folder) / "valkey"
+
+
+@contextmanager
+def broker(socket: Path) -> Iterator[None]:
+    process = subprocess.Popen(valkey_command(socket), stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while not socket.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        socket.unlink(missing_ok=True)
+
+
+def waiting(socket: Path, queue: str) -> list[str]:
+    """The names of the tasks in a queue, taken out."""
+    with Celery(broker=socket_url(socket), set_as_current=False).connection_for_read() as connection:
+        channel = connection.channel()
+        found = []
+        while message := channel.basic_get(queue, no_ack=True):
+            found.append(str(message.headers["task"]))
+        return found
+
+
+def test_a_message_reaches_the_queue_that_serves_its_task(socket: Path) -> None:
+    waker = Waker(socket_url(socket))
+    with broker(socket):
+        waker.ping()
+        waker.wake(queues.IMPORT_MODEL, "j")
+        waker.wake(queues.PLAN, "j")
+        assert waiting(socket, queues.IMPORT) == [queues.IMPORT_MODEL]
+        assert waiting(socket, queues.CONTROL) == [queues.PLAN]
+        waker.close()
+
+
+def test_a_broker_that_went_away_and_came_back_is_used_again(
+    socket: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    waker = Waker(socket_url(socket))
+    with broker(socket):
+        waker.wake(queues.PLAN, "first")
+    waker.wake(queues.PLAN, "lost")
+    assert "the sweeper will" in caplog.text
+    with pytest.raises(Unavailable, match="broker"):
+        waker.ping()
+    with broker(socket):
+        waker.wake(queues.PLAN, "second")
+        waker.ping()
+        assert waiting(socket, queues.CONTROL) == [queues.PLAN]
+        waker.close()
