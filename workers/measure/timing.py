@@ -35,8 +35,10 @@ class Timing:
         request: Mapping[str, Any],
         program: Program,
         timeout_sec: float,
+        purpose: str = "",
     ) -> None:
         self._runner = runner
+        self._purpose = purpose  # marks repeats in the device's own log
         self._device = dict(device)
         self._request = dict(request)
         self._workload = program.key
@@ -113,7 +115,7 @@ class Timing:
         self._deadline_sec = self._sent_sec + self._limit_sec
 
     def _candidate(self, built: Built) -> dict[str, Any]:
-        key = f"{self._workload[:16]}/{built.slot.candidate.key}"
+        key = f"{self._workload[:16]}/{built.slot.candidate.key}{self._purpose}"
         return {
             "artifact": str(built.artifact),
             "args": {**self._args, "args": built.args},

@@ -52,7 +52,7 @@ class TvmMeasurer(Measurer):
         self._devices(target)  # else nothing is built
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
-            timing = self._timing(program, target, options)
+            timing = self._timing(program, target, options, purpose="/finish")
             try:
                 return in_turn(builds, timing, passes)
             finally:
@@ -71,10 +71,10 @@ class TvmMeasurer(Measurer):
         subject = {"tir": program.tir, "target": target.text}
         return Builds(self._builders, slots, subject, folder, options.build_timeout_sec)
 
-    def _timing(self, program: Program, target: Target, options: JobOptions) -> Timing:
+    def _timing(self, program: Program, target: Target, options: JobOptions, purpose: str = "") -> Timing:
         device = {"tracker": self._settings.tracker, "target": target.text}
         request = {"evaluator": options.evaluator.model_dump(), "stopping": options.stopping}
-        return Timing(self._runner, device, request, program, options.run_timeout_sec)
+        return Timing(self._runner, device, request, program, options.run_timeout_sec, purpose)
 
 
 def share_cores(devices: Sequence[Device], target: Target) -> bool:
