@@ -1,0 +1,71 @@
+"""Built libraries compute what the unscheduled program computes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+from tests.unit.tvm_space.programs import matmul, softmax
+from workers.search.space import Sketch
+from workers.tvm.build import InvalidCandidate, build, build_reference
+from workers.tvm.defaults import RECIPES, Machine, default_decisions
+from workers.tvm.rebuild import rebuild
+from workers.tvm.sketches import design_space
+from workers.tvm.space import _choice
+
+HOST = '{"kind":"llvm","num-cores":2}'
+
+
+def first_default(tir: str, target: str) -> tuple[str, tuple[int, ...]]:
+    fields = design_space(tir, target)[-1]
+    sketch = Sketch(fields["key"], fields["trace"], tuple(_choice(choice) for choice in fields["choices"]))
+    return sketch.trace, default_decisions(sketch, Machine(2, 4), RECIPES[0])
+
+
+def run(library: Path, *arrays: np.ndarray[Any, Any]) -> None:
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.runtime.load_module(str(library))["main"](*tensors)
+    np.copyto(arrays[-1], tensors[-1].numpy())
+
+
+@pytest.mark.parametrize("tir", [matmul(), softmax()], ids=["matmul", "softmax"])
+def test_a_candidate_computes_what_the_reference_computes(tir: str, tmp_path: Path) -> None:
+    shapes = [(32, 48), (48, 64), (64,), (32, 64)] if tir == matmul() else [(16, 64), (16, 64)]
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
+    expected = [array.copy() for array in inputs]
+    trace, decisions = first_default(tir, HOST)
+    cost = build(tir, HOST, trace, decisions, str(tmp_path / "candidate.so"))
+    build_reference(tir, str(tmp_path / "reference.so"))
+    run(tmp_path / "candidate.so", *inputs)
+    run(tmp_path / "reference.so", *expected)
+    np.testing.assert_allclose(inputs[-1], expected[-1], rtol=1e-4, atol=1e-5)
+    assert cost["bytes"] == (tmp_path / "candidate.so").stat().st_size
+    assert cost["build_ms"] > 0
+
+
+def test_nothing_but_the_library_is_left_behind(tmp_path: Path) -> None:
+    trace, decisions = first_default(softmax(), HOST)
+    build(softmax(), HOST, trace, decisions, str(tmp_path / "candidate.so"))
+    assert [path.name for path in tmp_path.iterdir()] == ["candidate.so"]
+
+
+def test_an_invalid_candidate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.tvm.build.rebuild", lambda *_: None)
+    trace, decisions = first_default(matmul(), HOST)
+    with pytest.raises(InvalidCandidate):
+        build(matmul(), HOST, trace, decisions, str(tmp_path / "candidate.so"))
+
+
+@pytest.mark.slow
+def test_a_gpu_candidate_is_exported_without_a_gpu(tmp_path: Path) -> None:
+    target = '{"kind":"cuda","tag":"nvidia/nvidia-a100"}'
+    fields = design_space(matmul(), target)[-1]
+    sketch = Sketch(fields["key"], fields["trace"], tuple(_choice(choice) for choice in fields["choices"]))
+    decisions = default_decisions(sketch, Machine(1, 1, gpu=True), RECIPES[0])
+    assert rebuild(matmul(), target, sketch.trace, decisions) is not None
+    build(matmul(), target, sketch.trace, decisions, str(tmp_path / "candidate.so"))
+    # Without CUDA's driver TVM packs the kernel's source, which the device compiles when it loads it.
+    assert b"main_kernel" in (tmp_path / "candidate.so").read_bytes()

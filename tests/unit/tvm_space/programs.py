@@ -1,0 +1,37 @@
+"""Small programs for tests, as the text in which programs travel."""
+
+from functools import lru_cache
+
+import tvm
+from tvm import te, topi
+
+TARGET = '{"kind":"llvm","mcpu":"x86-64-v3","num-cores":2}'
+
+
+@lru_cache
+def matmul(rows: int = 32, columns: int = 64, depth: int = 48) -> str:
+    """A product with a bias and a rectifier."""
+    a, b = te.placeholder((rows, depth), name="a"), te.placeholder((depth, columns), name="b")
+    bias = te.placeholder((columns,), name="bias")
+    k = te.reduce_axis((0, depth), name="k")
+    product = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    result = topi.nn.relu(topi.add(product, bias))
+    return _text([a, b, bias, result])
+
+
+@lru_cache
+def softmax() -> str:
+    """A chain of reductions: its sketches have compute locations and factored reductions."""
+    a = te.placeholder((16, 64), name="a")
+    return _text([a, topi.nn.softmax(a)])
+
+
+@lru_cache
+def negate() -> str:
+    """A program that leaves nothing to choose."""
+    a = te.placeholder((64,), name="a")
+    return _text([a, topi.negative(a)])
+
+
+def _text(arguments: list[object]) -> str:
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(arguments)})))

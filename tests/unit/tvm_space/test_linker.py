@@ -1,0 +1,73 @@
+"""Linking finds what is installed, and says what is missing."""
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workers.tvm.linker import LinkError, NoLinker, link_command, link_shared
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    link_command.cache_clear()
+    yield
+    link_command.cache_clear()
+
+
+@pytest.fixture
+def answer(tmp_path: Path) -> Path:
+    """An object file with a function `answer`."""
+    source, built = tmp_path / "answer.c", tmp_path / "answer.o"
+    source.write_text("int answer(void) { return 42; }")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    subprocess.run([compiler, "-fPIC", "-c", source, "-o", built], check=True)
+    return built
+
+
+def only(directory: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave one program on the PATH: a wrapper `name` around the compiler of this machine."""
+    real = shutil.which("cc") or shutil.which("gcc")
+    wrapper = directory / name
+    wrapper.write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin exec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory))
+    monkeypatch.delenv("CC", raising=False)
+
+
+def test_objects_become_a_library(answer: Path, tmp_path: Path) -> None:
+    link_shared(str(tmp_path / "a.so"), [str(answer)])
+    assert ctypes.CDLL(str(tmp_path / "a.so")).answer() == 42
+
+
+def test_a_compiler_driver_serves_where_no_linker_is(
+    answer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    only(bin_dir, "cc", monkeypatch)
+    link_shared(str(tmp_path / "a.so"), [str(answer)])
+    assert link_command()[0] == str(bin_dir / "cc")
+    assert ctypes.CDLL(str(tmp_path / "a.so")).answer() == 42
+
+
+def test_nothing_to_link_with_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(NoLinker) as caught:
+        link_command()
+    assert "install" in caught.value.hint
+
+
+def test_a_refusal_says_why(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.o"
+    broken.write_text("this is no object")
+    with pytest.raises(LinkError, match=r"broken\.o"):
+        link_shared(str(tmp_path / "a.so"), [str(broken)])

@@ -1,0 +1,66 @@
+"""Sketches: stable names, and every free choice described as searchers need it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
+from workers.tvm.sketches import design_space, sketch_key
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def of_kind(sketch: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [choice for choice in sketch["choices"] if choice["kind"] == kind]
+
+
+def test_a_matmul_is_tiled_along_its_three_axes() -> None:
+    for sketch in design_space(matmul(), TARGET):
+        tiles = of_kind(sketch, "tile")
+        assert [(tile["width"], tile["extent"]) for tile in tiles] == [(4, 32), (4, 64), (2, 48)]
+        assert all(tile["limit"] == 64 for tile in tiles)
+
+
+def test_an_unrolling_choice_names_its_steps_and_their_odds() -> None:
+    (unroll,) = of_kind(design_space(matmul(), TARGET)[0], "categorical")
+    assert unroll["labels"] == [0, 16, 64, 512]
+    assert unroll["values"] == [0, 1, 2, 3]
+    assert sum(unroll["weights"]) == 1
+
+
+def test_compute_locations_list_where_a_block_may_go() -> None:
+    locations = [
+        choice for sketch in design_space(softmax(), TARGET) for choice in of_kind(sketch, "location")
+    ]
+    assert locations
+    for location in locations:
+        assert location["values"] == sorted(set(location["values"]))
+        assert min(location["values"]) >= -2
+        assert len(location["weights"]) == len(location["values"])
+    assert max(len(location["values"]) for location in locations) > 2
+
+
+def test_a_program_without_choices_is_one_candidate() -> None:
+    (sketch,) = design_space(negate(), TARGET)
+    assert sketch["choices"] == []
+
+
+def test_sketches_differ_and_are_named_by_their_trace() -> None:
+    sketches = design_space(softmax(), TARGET)
+    assert len({sketch["key"] for sketch in sketches}) == len(sketches) > 1
+    assert all(sketch["key"] == sketch_key(sketch["trace"]) for sketch in sketches)
+
+
+def test_another_process_finds_the_same_sketches() -> None:
+    script = """
+import json
+from tests.unit.tvm_space.programs import TARGET, softmax
+from workers.tvm.sketches import design_space
+print(json.dumps(design_space(softmax(), TARGET)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == design_space(softmax(), TARGET)
