@@ -13,8 +13,9 @@ from mallorn.core.targets import Target
 from workers.tvm.addresses import listen
 from workers.tvm.detect import available_cores, host_fingerprint
 from workers.tvm.forks import ask_in_fork
+from workers.tvm.registration import Registration
 from workers.tvm.tracker import OnReady, log_ready
-from workers.tvm.tracker_client import Address
+from workers.tvm.tracker_client import Address, device_key
 
 PORTS = range(9091, 9200)
 
@@ -42,8 +43,10 @@ def serve_device(
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
         identity = describe(name, target, listener)
-        on_ready(*listener.getsockname()[:2])
-        DeviceServer(tracker, target, listener, identity, Path(folder), log_path).serve_forever()
+        listening: Address = listener.getsockname()[:2]
+        registration = Registration(tracker, device_key(target), listening, identity)
+        on_ready(*listening)
+        DeviceServer(registration, listener, identity, Path(folder), log_path).serve_forever()
 
 
 def prepare_runtime(target: Target) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tvm import rpc
 from tvm.error import RPCError
@@ -13,10 +13,9 @@ from tvm.runtime import Module, Tensor, empty
 
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.targets import Target
+from workers.tvm.handshake import DEATH_NOTICE
 from workers.tvm.tracker_client import Address, TrackerClient, device_key
 
-# What the device's server answers in the place of a session that died.
-DEATH_NOTICE: Final = "SessionDied:"
 _PATIENCE_SEC = 5.0
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
