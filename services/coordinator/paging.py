@@ -3,7 +3,7 @@
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from db.paging import MAX_LIMIT
 
@@ -25,4 +25,3 @@ class ListOut(BaseModel, Generic[Item]):
 
 CursorQuery = Annotated[str | None, Query(description="`next_cursor` of the page before.")]
 LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page.")]
-SeenAt = Annotated[float, Field(description="Seconds since the epoch, by the database's clock.")]

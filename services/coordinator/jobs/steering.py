@@ -26,7 +26,7 @@ NEXT_TASK: Final = {
 def pause(parts: Parts, owner: str, job_id: str) -> JobOut:
     """Plan no more rounds; those in flight end. Raises NotFound; Conflict in a state that cannot pause."""
     with parts.database.transaction() as session:
-        return _announce(session, Jobs(session).pause(job_id, owner))
+        return _announce(session, "paused", Jobs(session).pause(job_id, owner))
 
 
 def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
@@ -34,14 +34,15 @@ def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
     with parts.database.transaction() as session:
         job = Jobs(session).cancel(job_id, owner)
         Rounds(session).cancel_open(job_id)
-        return _announce(session, job)
+        return _announce(session, "cancelled", job)
 
 
 def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
     """Go on with a paused job, or with a done one given more trials. Raises NotFound, Conflict."""
     with parts.database.transaction() as session:
         _explain_refusal(Jobs(session).get(job_id, owner), more_trials)
-        answer = _announce(session, Jobs(session).resume(job_id, owner, more_trials))
+        job = Jobs(session).resume(job_id, owner, more_trials)
+        answer = _announce(session, "resumed", job)
     parts.waker.wake(NEXT_TASK[answer.state], job_id)
     return answer
 
@@ -59,6 +60,6 @@ def _explain_refusal(job: Job, more_trials: int) -> None:
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
 
 
-def _announce(session: Session, job: Job) -> JobOut:
-    Events(session).append(job.id, "state", {"state": job.state, "reason": job.reason})
+def _announce(session: Session, kind: str, job: Job) -> JobOut:
+    Events(session).append(job.id, kind, {"state": job.state, "trials": job.trials})
     return job_out(session, job)

@@ -31,7 +31,7 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
         new = _new_job(session, model, request, idempotency_key)
         job, is_new = Jobs(session).create(new)
         if is_new:
-            Events(session).append(job.id, "state", {"state": job.state, "reason": ""})
+            Events(session).append(job.id, "submitted", {"trials": job.trials, "minutes": job.minutes})
         answer = job_out(session, job)
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)

@@ -6,8 +6,10 @@ import zipfile
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
+from mallorn.core.states import RoundState
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -94,29 +96,16 @@ def test_a_strange_cursor_is_refused(coordinator: Coordinator) -> None:
 
 
 def promote(owned: OwnedRows, slot: int, latency_us: float) -> None:
+    """Measure one candidate of w0 and make a schedule of it."""
     round_id, attempt = owned.claimed_round("w0")
-    batch = [owned.ok(slot, latency_us)]
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
-    owned.write(lambda session: _promote_newest(owned, session, latency_us))
-    owned.write(lambda session: _close(session, round_id, attempt))
-
-
-def _promote_newest(owned: OwnedRows, session: object, latency_us: float) -> None:
-    workload_id = owned.workloads["w0"]
-    measurement_id = Measurements(session).newest_id(workload_id, owned.target_id)  # type: ignore[arg-type]
-    Schedules(session).promote(  # type: ignore[arg-type]
-        NewSchedule(
-            workload_id, owned.target_id, owned.context_id, measurement_id, owned.job_id,
-            latency_us, latency_us - 1, latency_us + 1, 1e-6, "[]", (latency_us,),
-        )
-    )  # fmt: skip
-
-
-def _close(session: object, round_id: int, attempt: int) -> None:
-    from db.repositories.rounds import Rounds
-    from mallorn.core.states import RoundState
-
-    assert Rounds(session).close(round_id, attempt, RoundState.DONE)  # type: ignore[arg-type]
+    workload_id, times = owned.workloads["w0"], (latency_us,)
+    with owned.database.transaction() as session:
+        Measurements(session).add_batch(round_id, attempt, [owned.ok(slot, latency_us)])
+        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        newest = Measurements(session).newest_id(workload_id, owned.target_id)
+        interval = latency_us - 1, latency_us + 1
+        place = workload_id, owned.target_id, owned.context_id, newest, owned.job_id
+        Schedules(session).promote(NewSchedule(*place, latency_us, *interval, 1e-6, "[]", times))
 
 
 def test_schedules_show_the_best_of_each_workload(coordinator: Coordinator, owned: OwnedRows) -> None:

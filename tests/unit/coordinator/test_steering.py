@@ -6,6 +6,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from mallorn.core import queues
 from mallorn.core.states import JobState
+from mallorn.sse import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -74,10 +75,15 @@ def test_a_refused_resume_changes_nothing(coordinator: Coordinator, owned: Owned
     assert coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": -1}).status_code == 422
 
 
-def test_every_change_of_state_is_an_event(coordinator: Coordinator) -> None:
+def test_everything_an_owner_does_is_an_event(coordinator: Coordinator) -> None:
     job_id = coordinator.submit().json()["id"]
     for verb in ("pause", "resume", "cancel"):
         coordinator.http.post(f"/jobs/{job_id}/{verb}")
-    text = coordinator.http.get(f"/jobs/{job_id}/events").text
-    states = [line.split('"')[3] for line in text.splitlines() if line.startswith("data:")]
-    assert states == ["queued", "paused", "queued", "cancelled"]
+    found = list(parse_events(coordinator.http.get(f"/jobs/{job_id}/events").text.splitlines()))
+    assert [(number, kind) for number, kind, _ in found] == [
+        (1, "submitted"),
+        (2, "paused"),
+        (3, "resumed"),
+        (4, "cancelled"),
+    ]
+    assert found[2][2] == {"state": "queued", "trials": 8}
