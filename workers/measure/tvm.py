@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from mallorn.core.errors import NoDevice
+from mallorn.core.hosts import host_id
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
@@ -15,7 +16,6 @@ from workers.measure.base import Measurer, Program, Result, Slot
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Device, Fleet
 from workers.measure.timing import Timing
-from workers.tvm.detect import host_id
 
 BUILD_POLL_SEC = 0.5
 # How long a device on another host may stand idle before we notice that a library is ready, or it is.

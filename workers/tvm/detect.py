@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.core.errors import InvalidTarget
+from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target, parse_target
 
 LLVM_TIMEOUT_SEC = 120
@@ -40,16 +41,6 @@ def host_fingerprint() -> dict[str, Any]:
         "machine": os.uname().machine,
         "hostname": os.uname().nodename,
     }
-
-
-def host_id() -> str:
-    """Equal in every process that shares this machine's cores.
-
-    The kernel's boot id and not /etc/machine-id: containers of one machine carry different files, and those
-    of one image on different machines the same.
-    """
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return hashlib.sha256(boot_id.encode()).hexdigest()[:16]
 
 
 def detect_target() -> Target:
