@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.client import Client
-from mallorn.commands.datadir import DataDir, StackInfo
+from mallorn.commands.datadir import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.commands.environ import python_path
 from mallorn.commands.output import client, print_note
 from mallorn.commands.probes import http_ok
@@ -46,15 +46,16 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
         return
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     directory.prepare()
+    starter = Starter(directory)
     info: StackInfo | None = None
     try:
         with directory.used():
-            info = _running_or_started(directory)
+            info = _running_or_started(directory, starter)
             with client(info.url, api_key) as api:
                 yield Connected(api, directory, info.until_unused)
     finally:
         if info is None or info.until_unused:
-            _wait_for_end(directory)
+            _wait_for_end(directory, starter)
 
 
 def wait_for_device(stack: Connected) -> None:
@@ -66,8 +67,7 @@ def wait_for_device(stack: Connected) -> None:
         time.sleep(POLL_SEC)
 
 
-def _running_or_started(directory: DataDir) -> StackInfo:
-    starter = Starter(directory)
+def _running_or_started(directory: DataDir, starter: "Starter") -> StackInfo:
     deadline = time.monotonic() + START_TIMEOUT_SEC
     try:
         while time.monotonic() < deadline:
@@ -101,6 +101,11 @@ class Starter:
                 raise _did_not_start(self._directory)
             self._process = None  # another command was quicker: its stack will do
 
+    @property
+    def running(self) -> bool:
+        """Whether what was started here still runs."""
+        return self._process is not None and self._process.poll() is None
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
@@ -127,7 +132,9 @@ def _log(directory: DataDir) -> Path:
     return directory.logs / "up.log"
 
 
-def _wait_for_end(directory: DataDir) -> None:
+def _wait_for_end(directory: DataDir, starter: Starter) -> None:
     deadline = time.monotonic() + STOP_TIMEOUT_SEC
-    while directory.is_locked() and not directory.has_users() and time.monotonic() < deadline:
+    while (starter.running or directory.is_locked()) and time.monotonic() < deadline:
+        if directory.has_users(LOCK_PATIENCE_SEC):
+            return
         time.sleep(POLL_SEC)

@@ -15,7 +15,7 @@ from typing import IO
 
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 
-# `is_locked` holds the lock for an instant to look at it.
+# Looking at a lock takes it for an instant.
 LOCK_PATIENCE_SEC = 0.3
 
 
@@ -136,10 +136,10 @@ class DataDir:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield
 
-    def has_users(self) -> bool:
-        """Whether any process is inside `used()`."""
+    def has_users(self, patience_sec: float = 0.0) -> bool:
+        """Whether any process is inside `used()`; with patience, another that looks is not taken for one."""
         with self.users_file.open("r+") as file:
-            return not _try_lock(file, fcntl.LOCK_EX)
+            return not _lock_within(file, patience_sec)
 
 
 def _sign(file: IO[str], url: str) -> None:

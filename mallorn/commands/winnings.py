@@ -53,9 +53,11 @@ def _checks(report: dict[str, Any]) -> list[str]:
     lines = []
     if report.get("of") is not None:
         lines.append(f"{report['found']} of {report['of']} workloads have a verified schedule")
-    if report.get("error") is not None:
-        lines.append(f"relative error against the untuned model: {report['error']:.1e}")
-    return lines
+    errors = {"error_vs_untuned": "TVM's default build", "error_vs_onnxruntime": "onnxruntime"}
+    known = [
+        f"{report[key]:.1e} against {title}" for key, title in errors.items() if report.get(key) is not None
+    ]
+    return [*lines, f"relative error {', '.join(known)}"] if known else lines
 
 
 def _elapsed(body: dict[str, Any]) -> str:

@@ -15,7 +15,12 @@ ORT = {"median": 160.0, "low": 150.0, "high": 170.0}
 def body(**changes: Any) -> dict[str, Any]:
     return {
         "id": "j1",
-        "report": {"latency_us": {"untuned": UNTUNED, "tuned": TUNED}, "found": 6, "of": 6, "error": 2e-7},
+        "report": {
+            "latency_us": {"untuned": UNTUNED, "tuned": TUNED},
+            "found": 6,
+            "of": 6,
+            "error_vs_untuned": 2e-7,
+        },
         "progress": {"trials": 200, "failures": {"build_error": 3, "run_timeout": 1}},
         "created_at": 100.0,
         "finished_at": 190.0,
@@ -44,7 +49,7 @@ def test_trials_seconds_and_failures_by_outcome_are_told() -> None:
     trials, found, error = facts(body(), body()["report"])
     assert trials == "200 trials in 1:30; failures: 3 build_error, 1 run_timeout"
     assert found == "6 of 6 workloads have a verified schedule"
-    assert error.endswith("2.0e-07")
+    assert error == "relative error 2.0e-07 against TVM's default build"
 
 
 def test_without_failures_it_says_none() -> None:

@@ -1,0 +1,103 @@
+"""The stack that `mallorn tune` starts: shared on one data directory, gone with its last user."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mallorn.commands.connect import connected_stack, wait_for_device
+from mallorn.commands.datadir import DataDir
+from mallorn.core.errors import Unavailable
+from mallorn.core.settings import settings
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_SEC = 120.0
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in [name for name in os.environ if name.startswith("MALLORN_")]:
+        monkeypatch.delenv(name)
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SEC
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+@contextmanager
+def another_user(data: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that is connected to the stack on `data`."""
+    program = f"""
+from pathlib import Path
+from mallorn.commands.connect import connected_stack
+with connected_stack(None, None, Path({str(data)!r})) as stack:
+    print(stack.data.read_stack().pid, flush=True)
+    input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_stack_is_started_shared_and_gone_with_its_last_user(tmp_path: Path) -> None:
+    with connected_stack(None, None, tmp_path) as stack:
+        assert stack.ends_with_us
+        wait_for_device(stack)
+        info = DataDir(tmp_path).read_stack()
+        assert info is not None
+        with another_user(tmp_path) as other:
+            assert first_line(other) == str(info.pid)
+            assert psutil.pid_exists(info.pid)
+    wait_for(lambda: not DataDir(tmp_path).is_locked())
+
+
+def test_a_stack_outlives_the_command_that_started_it_while_another_uses_it(tmp_path: Path) -> None:
+    with another_user(tmp_path) as starter:
+        pid = int(first_line(starter))
+        with connected_stack(None, None, tmp_path) as stack:
+            starter.send_signal(signal.SIGKILL)
+            starter.wait()
+            time.sleep(1.0)  # time enough to notice, if it did
+            assert psutil.pid_exists(pid)
+            assert stack.api.devices() is not None
+    wait_for(lambda: not DataDir(tmp_path).is_locked())
+
+
+def test_a_stack_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "mallorn.db").write_text("this is no database, and must not be taken for one")
+    with (
+        pytest.raises(Unavailable, match=r"(?s)did not start.*(database|mallorn\.db)"),
+        connected_stack(None, None, tmp_path),
+    ):
+        pass
+    wait_for(lambda: not DataDir(tmp_path).is_locked())
+
+
+def test_a_coordinator_that_was_named_is_not_replaced_by_one_of_ours(tmp_path: Path) -> None:
+    with connected_stack("http://127.0.0.1:9", None, tmp_path) as stack:
+        assert not stack.ends_with_us
+        with pytest.raises(Unavailable, match="no coordinator answers"):
+            stack.api.devices()
+    assert not DataDir(tmp_path).lock_file.exists()
