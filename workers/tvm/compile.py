@@ -11,8 +11,8 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from workers.tvm.linker import link_shared
 from workers.tvm.logs import read_database
 from workers.tvm.model import Shapes, load_network
-from workers.tvm.passes import TargetLike, as_stock, as_tvm_target, run_steps
-from workers.tvm.recipes import recipe_from_json
+from workers.tvm.passes import TargetLike, as_tvm_target, run_steps
+from workers.tvm.recipes import recipe_from_json, step_json
 from workers.tvm.templates import apply as stock
 
 
@@ -36,7 +36,7 @@ def compile_model(
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch)["problems"] if schedules_dir else []
         found, missing = stock.count_hits(mod, JSONDatabase(work_dir=scratch), tvm_target)
-        executable = stock.build(mod, as_stock(steps.after), tvm_target, scratch)
+        executable = stock.build(mod, [step_json(step) for step in steps.after], tvm_target, scratch)
         executable.export_library(out_so, fcompile=link_shared)
     return {
         "found": len(found),

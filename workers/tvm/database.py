@@ -52,6 +52,11 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
 
 def replay(mod: Any, trace: str | list[Any]) -> Any:
     """The schedule that a full trace (JSON, as text or value) makes of a program. Raises one of BROKEN."""
+    value = json.loads(trace) if isinstance(trace, str) else trace
+    instructions, decisions = value
+    # TVM checks everything else itself; this it follows into a segmentation fault.
+    if not all(0 <= place < len(instructions) for place, _ in decisions):
+        raise ValueError("a decision for an instruction that is not there")
     schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
-    Trace.apply_json_to_schedule(json.loads(trace) if isinstance(trace, str) else trace, schedule)
+    Trace.apply_json_to_schedule(value, schedule)
     return schedule

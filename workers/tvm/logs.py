@@ -50,7 +50,7 @@ def _check_target(manifest: Path, target: TargetLike) -> None:
         return  # written by stock TVM: its records name their targets themselves
     try:
         found = parse_target(json.loads(manifest.read_text())["target"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidRequest(f"{manifest} is not a manifest: {error!r}") from None
     if found.text != parse_target(target).text:
         raise InvalidRequest(
@@ -79,6 +79,12 @@ def _copy(line: list[Any], programs: dict[int, Any], target: TargetLike, databas
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
     ours = as_tvm_target(target)
-    if str(tvm.target.Target(written_for)) != str(ours):
+    if _essence(tvm.target.Target(written_for), target) != _essence(ours, target):
         raise ValueError(f"it is for another target: {json.dumps(written_for)}")
     commit(database, programs[index], trace, run_secs, ours)
+
+
+def _essence(tvm_target: Any, asked: TargetLike) -> dict[str, Any]:
+    """What makes it that target: TVM adds the host's own triple where none is asked for."""
+    unasked = {"tag", "keys", "mtriple"} - parse_target(asked).attrs.keys()
+    return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in unasked}

@@ -8,8 +8,9 @@ from tvm import relax
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
+from workers.tvm.onnx_reader import first_line
 from workers.tvm.programs import parse_tvm_target
-from workers.tvm.recipes import Step
+from workers.tvm.recipes import Step, step_json
 from workers.tvm.templates import apply as stock
 
 TargetLike = str | dict[str, Any]
@@ -20,19 +21,15 @@ def as_tvm_target(target: TargetLike) -> Any:
     return parse_tvm_target(parse_target(target).text)
 
 
-def as_stock(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
-    """Steps as the exported script reads them."""
-    return [{"pass": step.name, "args": list(step.args)} for step in steps]
-
-
 def run_steps(mod: Any, steps: tuple[Step, ...], target: Any) -> tuple[Any, list[dict[str, Any]]]:
     """The module after the steps, and how many functions and operators there were around each."""
     report: list[dict[str, Any]] = []
     before = _sizes(mod)
     for step in steps:
-        mod = _run(mod, step, target)
+        mod, skipped = _run(mod, step, target)
         after = _sizes(mod)
-        report.append({"pass": step.name, **_named("before", before), **_named("after", after)})
+        told = {"skipped": skipped} if skipped else {}
+        report.append({"pass": step.name, **_named("before", before), **_named("after", after), **told})
         before = after
     return mod, report
 
@@ -50,11 +47,15 @@ def operators(mod: Any) -> dict[str, int]:
     return dict(names)
 
 
-def _run(mod: Any, step: Step, target: Any) -> Any:
+def _run(mod: Any, step: Step, target: Any) -> tuple[Any, str]:
+    """The module after a step, and why the step was passed over if it was."""
+    required = step_json(step) | {"optional": False}
     try:
-        return stock.run_passes(mod, as_stock((step,)), target)
-    except (AttributeError, ImportError, ValueError) as error:
-        raise InvalidRequest(f"cannot run the graph pass {step.name}: {error}") from error
+        return stock.run_passes(mod, [required], target), ""
+    except (AttributeError, ImportError, RuntimeError, ValueError) as error:
+        if step.optional and isinstance(error, RuntimeError):
+            return mod, first_line(error)
+        raise InvalidRequest(f"cannot run the graph pass {step.name}: {first_line(error)}") from error
 
 
 def _callee(call: Any) -> str:

@@ -21,6 +21,7 @@ class Step:
 
     name: str
     args: tuple[Any, ...] = ()
+    optional: bool = False  # passed over where TVM refuses the model; the same on every run
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ _LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant",
 _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "CanonicalizeBindings", "FoldConstant")
 
 # Convolutions vectorise over channels. Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools
-# follow the layout of what they read. The folding that follows re-lays the weights.
+# follow the layout of what they read. Optional: TVM's pass gives up on some models (a stack of five
+# dimensions will do). The folding that follows re-lays the weights.
 _NHWC: Final = (
-    Step("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},)),
+    Step("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},), optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
 )
 
@@ -94,9 +96,14 @@ def recipe_json(recipe: Recipe) -> dict[str, Any]:
     return {
         "name": recipe.name,
         "version": recipe.version,
-        "before": [{"pass": step.name, "args": list(step.args)} for step in recipe.before],
-        "after": [{"pass": step.name, "args": list(step.args)} for step in recipe.after],
+        "before": [step_json(step) for step in recipe.before],
+        "after": [step_json(step) for step in recipe.after],
     }
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step as the exported script reads it."""
+    return {"pass": step.name, "args": list(step.args), "optional": step.optional}
 
 
 def recipe_from_json(value: dict[str, Any]) -> Recipe:
@@ -110,4 +117,7 @@ def recipe_from_json(value: dict[str, Any]) -> Recipe:
 
 
 def _steps(values: list[dict[str, Any]]) -> tuple[Step, ...]:
-    return tuple(Step(str(value["pass"]), tuple(value.get("args", ()))) for value in values)
+    return tuple(
+        Step(str(value["pass"]), tuple(value.get("args", ())), bool(value.get("optional")))
+        for value in values
+    )

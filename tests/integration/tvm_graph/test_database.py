@@ -1,0 +1,107 @@
+"""Schedule directories: what we write, stock TVM loads; what is torn or foreign is named and left out."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+from workers.tvm.database import RECORDS, WORKLOADS, write_database
+from workers.tvm.logs import check_database, read_database
+
+OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
+
+
+@pytest.fixture
+def copy(mlp: Any, tmp_path: Path) -> Path:
+    """A schedule directory of one's own."""
+    return Path(shutil.copytree(mlp.schedules, tmp_path / "copy"))
+
+
+def edit(path: Path, change: Callable[[list[str]], list[str]]) -> None:
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+
+
+def test_stock_tvm_loads_every_record(mlp: Any) -> None:
+    database = JSONDatabase(work_dir=mlp.schedules)
+    assert len(database) == 3
+    assert {record.run_secs[0].value for record in database.get_all_tuning_records()} == {1e-3}
+
+
+def test_a_record_that_does_not_rebuild_is_left_out_and_told(mlp: Any, tmp_path: Path) -> None:
+    first, second, third = mlp.records
+    swapped = {**first, "trace": "[[], [[0, 1]]]"}
+    torn = {**second, "trace": second["trace"][:100]}
+    timeless = {**third, "run_secs": [1e10]}
+    result = write_database(str(tmp_path), mlp.target, [swapped, first, torn, timeless])
+    assert result["written"] == 1
+    assert [skipped["index"] for skipped in result["skipped"]] == [0, 2, 3]
+    assert all(skipped["error"] for skipped in result["skipped"])
+    assert len(JSONDatabase(work_dir=str(tmp_path))) == 1
+
+
+def test_writing_again_replaces(mlp: Any, tmp_path: Path) -> None:
+    for records in (mlp.records, mlp.records[:1]):
+        write_database(str(tmp_path), mlp.target, records)
+    assert len(JSONDatabase(work_dir=str(tmp_path))) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [RECORDS, WORKLOADS]
+
+
+def test_good_directory_has_no_problems(mlp: Any) -> None:
+    assert check_database(mlp.schedules, mlp.target) == {"records": 3, "problems": []}
+
+
+def test_a_torn_line_is_named_and_the_others_are_used(mlp: Any, copy: Path, tmp_path: Path) -> None:
+    edit(copy / RECORDS, lambda lines: [lines[0], lines[1][:50], lines[2]])
+    found = read_database(str(copy), mlp.target, str(tmp_path))
+    assert found["records"] == 2
+    assert [(problem["file"], problem["line"]) for problem in found["problems"]] == [(RECORDS, 2)]
+    assert len(JSONDatabase(work_dir=str(tmp_path))) == 2
+
+
+def test_a_torn_workload_costs_its_own_records_only(mlp: Any, copy: Path) -> None:
+    edit(copy / WORKLOADS, lambda lines: [lines[0][:-40], *lines[1:]])
+    found = check_database(str(copy), mlp.target)
+    assert found["records"] == 2
+    assert [(problem["file"], problem["line"]) for problem in found["problems"]] == [
+        (WORKLOADS, 1),
+        (RECORDS, 1),
+    ]
+
+
+def test_a_line_that_is_another_kind_of_json_is_named(mlp: Any, copy: Path) -> None:
+    edit(copy / RECORDS, lambda lines: ["{}", "[7, []]", "null", *lines])
+    found = check_database(str(copy), mlp.target)
+    assert [problem["line"] for problem in found["problems"]] == [1, 2, 3]
+    assert found["records"] == 3
+
+
+def test_another_target_s_directory_is_refused(mlp: Any) -> None:
+    with pytest.raises(InvalidRequest, match="are for target") as caught:
+        check_database(mlp.schedules, OTHER)
+    assert "--target" in caught.value.hint
+
+
+def test_another_target_s_records_are_left_out_where_no_manifest_tells(mlp: Any, copy: Path) -> None:
+    (copy / "manifest.json").unlink()
+    found = check_database(str(copy), OTHER)
+    assert found["records"] == 0
+    assert all("another target" in problem["error"] for problem in found["problems"])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"target": 3})])
+def test_a_broken_manifest_is_refused(mlp: Any, copy: Path, text: str) -> None:
+    (copy / "manifest.json").write_text(text)
+    with pytest.raises(InvalidRequest, match=r"manifest\.json"):
+        check_database(str(copy), mlp.target)
+
+
+def test_a_directory_without_schedules_is_not_found(mlp: Any, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=str(tmp_path)) as caught:
+        check_database(str(tmp_path), mlp.target)
+    assert caught.value.hint.startswith("mallorn tune")

@@ -1,0 +1,39 @@
+"""Engines hold a model each, answer alike and report their times."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.tvm import engines
+from workers.tvm.accuracy import compare_models
+from workers.tvm.compile import compile_model
+from workers.tvm.inputs import make_inputs
+
+
+@pytest.fixture(scope="module")
+def prepared(example: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, str, str]:
+    """A model, its library and its inputs."""
+    one = example("mlp")
+    folder = tmp_path_factory.mktemp("engines")
+    library, inputs = str(folder / "model.so"), str(folder / "inputs.npz")
+    compile_model(one.path, one.schedules, one.target, one.recipe, library)
+    assert make_inputs(one.path, inputs, seed=3) == ["input"]
+    return one, library, inputs
+
+
+def test_engines_agree(prepared: tuple[Any, str, str], tmp_path: Path) -> None:
+    one, library, inputs = prepared
+    assert engines.load_library(library, one.target, inputs)["engine"] == "tvm"
+    assert engines.save_outputs(str(tmp_path / "tvm.npz")) == 1
+    assert engines.load_onnxruntime(one.path, inputs, threads=1)["engine"] == "onnxruntime"
+    assert engines.save_outputs(str(tmp_path / "ort.npz")) == 1
+    assert compare_models(str(tmp_path / "tvm.npz"), str(tmp_path / "ort.npz")) < 1e-4
+
+
+def test_a_burst_gives_one_time(prepared: tuple[Any, str, str]) -> None:
+    one, library, inputs = prepared
+    engines.load_library(library, one.target, inputs)
+    times_us = engines.time_bursts(bursts=3, number=2)
+    assert len(times_us) == 3
+    assert all(time_us > 0 for time_us in times_us)
