@@ -1,0 +1,74 @@
+"""`mallorn compile` and `mallorn bench` on a directory of schedules, as typed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
+
+
+def mallorn(*words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-m", "mallorn", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def exported(mlp: Any, tmp_path: Path) -> Path:
+    """A directory as `mallorn tune` writes it, to be spoilt at will."""
+    return Path(shutil.copytree(mlp.schedules, tmp_path / "schedules"))
+
+
+def test_compile_writes_a_library_and_checks_its_numbers(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    library = tmp_path / "model.so"
+    result = mallorn(
+        "compile", mlp.path, "--schedules", str(exported), "-o", str(library), "--check", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["found"] == report["of"] > 0
+    assert report["error"] <= 1e-4
+    assert library.stat().st_size == report["bytes"]
+
+
+def test_a_torn_line_is_named_and_the_good_ones_are_used(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    records = exported / "database_tuning_record.json"
+    whole = records.read_text().splitlines()
+    records.write_text("\n".join([*whole[:-1], whole[-1][:40]]))
+    result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
+    assert result.returncode == 0, result.stderr
+    assert f"database_tuning_record.json, line {len(whole)} cannot be used" in result.stderr
+    assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
+
+
+def test_schedules_of_another_target_are_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    library = tmp_path / "m.so"
+    words = ("compile", mlp.path, "--schedules", str(exported), "--target", OTHER_TARGET, "-o", str(library))
+    result = mallorn(*words)
+    assert result.returncode == 1
+    assert "not for" in result.stderr
+    assert not library.exists()
+
+
+def test_schedules_that_cover_nothing_are_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    for name in ("database_tuning_record.json", "database_workload.json"):
+        (exported / name).write_text("")
+    result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
+    assert result.returncode == 1
+    assert "tuned for another model" in result.stderr
+    assert not (tmp_path / "m.so").exists()
+
+
+def test_bench_times_the_tuned_model_beside_onnxruntime(mlp: Any, exported: Path) -> None:
+    result = mallorn("bench", mlp.path, "--schedules", str(exported), "--json")
+    assert result.returncode == 0, result.stderr
+    latencies = json.loads(result.stdout)["latency_us"]
+    assert set(latencies) == {"tuned", "onnxruntime"}
+    assert all(0 < one["low"] <= one["median"] <= one["high"] for one in latencies.values())
