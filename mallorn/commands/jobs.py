@@ -140,9 +140,13 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
         "minutes": body["minutes"],
         "tasks": f"{progress['tasks_measured']} of {progress['tasks']} measured",
         "failures": failures or "none",
-        "estimate": latency(progress["estimated_us"]) + ", the sum over its tasks",
+        "estimate": _estimate(progress["estimated_us"]),
     }
     return [{"fact": key, "value": value} for key, value in facts.items() if value not in (None, "")]
+
+
+def _estimate(estimated_us: float | None) -> str:
+    return "" if estimated_us is None else f"{latency(estimated_us)}, the sum over its tasks"
 
 
 def tasks(

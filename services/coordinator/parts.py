@@ -1,6 +1,7 @@
 """What a request needs: settings, database, artifact store and the waker, built once an app."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Annotated, Self
 
 from fastapi import Depends, Request
@@ -19,6 +20,7 @@ class Parts:
     database: Database
     store: Store
     waker: Waker
+    stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:

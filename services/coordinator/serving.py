@@ -1,6 +1,8 @@
 """Runs the coordinator."""
 
 import ipaddress
+from threading import Event
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -9,20 +11,35 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 
-# Streams of events have no end of their own: they are cut, and their readers come back.
-SHUTDOWN_SEC: Final = 3
+# For requests that are under way when the process is told to stop.
+SHUTDOWN_SEC: Final = 5
+
+
+class Server(uvicorn.Server):
+    """Ends streams of events when it is told to stop; their readers come back to the next process."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called on SIGINT and SIGTERM."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
 
 
 def serve(settings: Settings) -> None:
     """Serve until stopped. Raises InvalidRequest for a public address while no key is configured."""
     check_binding(settings)
-    uvicorn.run(
-        create_app(settings),
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
         host=settings.host,
         port=settings.port,
         timeout_graceful_shutdown=SHUTDOWN_SEC,
         server_header=False,
     )
+    Server(config, app.state.parts.stopping).run()
 
 
 def check_binding(settings: Settings) -> None:

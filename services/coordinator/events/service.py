@@ -29,14 +29,14 @@ def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event]
 
 
 async def stream(parts: Parts, owner: str, job_id: str, after: int) -> AsyncIterator[str]:
-    """Server-sent events until the job has ended, with comments in between to keep proxies awake."""
+    """Server-sent events until the job or this process ends; comments in between keep proxies awake."""
     last_sent = time.monotonic()
     while True:
         events, ended = await run_in_threadpool(news, parts, owner, job_id, after)
         for event in events:
             yield format_event(event)
             after, last_sent = event.seq, time.monotonic()
-        if ended:
+        if ended or parts.stopping.is_set():
             return
         if time.monotonic() - last_sent >= HEARTBEAT_SEC:
             yield ": still here\n\n"

@@ -90,3 +90,9 @@ def test_an_event_id_must_be_a_number(coordinator: Coordinator, owned: OwnedRows
 
 def test_a_missing_job_is_a_404_and_no_stream(coordinator: Coordinator) -> None:
     assert coordinator.http.get("/jobs/nope/events").json()["hint"] == "mallorn jobs"
+
+
+def test_a_coordinator_that_stops_ends_its_streams(coordinator: Coordinator, owned: OwnedRows) -> None:
+    append(owned, "one")
+    coordinator.parts.stopping.set()
+    assert ids(coordinator.http.get(f"/jobs/{owned.job_id}/events").text) == [1]
