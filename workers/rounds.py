@@ -12,11 +12,12 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost, MallornError, Unavailable
+from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
 from workers.commits import Commits
 from workers.lease import Lease
-from workers.measure.tvm import TvmMeasurer
+from workers.measure.base import Measurer
 from workers.proposing import propose
 from workers.round_context import RoundContext, load_round
 from workers.runtime import Runtime
@@ -76,7 +77,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)
-        measurer = TvmMeasurer(runtime.settings, runtime.builders, runtime.runner)
+        measurer: Measurer = resolve("measurer", context.options.measurer).from_tools(runtime.tools)
         with closing(measurer.measure(context.program, context.target, missing, context.options)) as results:
             for result in results:
                 lease.check()

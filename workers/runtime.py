@@ -11,6 +11,7 @@ from db.session import Database
 from mallorn.core.settings import Settings, settings
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.measure.base import Tools
 from workers.measure.fleet import Fleet
 from workers.roll_call import RollCall
 
@@ -45,6 +46,11 @@ class Runtime:
     def runner(self) -> Child:
         """The process that holds the RPC session with a device."""
         return Child("workers.tvm.runner", name="runner")
+
+    @property
+    def tools(self) -> Tools:
+        """What measurers work with."""
+        return Tools(self.settings, self.builders, self.runner)
 
     def graphs(self, threads: int) -> Child:
         """A new process for a whole model, which TVM may run on `threads` threads."""

@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     builders: int = Field(0, description="Builder processes a worker keeps warm; 0: one a core.")
     import_timeout_sec: float = Field(600.0, description="Wall time a model import may take.")
     child_memory_bytes: int = Field(8 * 1024**3, description="Address space a compiler child may use.")
+    recording: Path | None = Field(None, description="Measurements that the measurer `replay` answers from.")
     lease_sec: float = Field(30.0, description="How long a lease lasts without renewal.")
 
     @model_validator(mode="before")

@@ -47,7 +47,7 @@ def _finish(claimed: Stage) -> None:
 
 
 def _decide_all(claimed: Stage) -> tuple[list[Winner], list[Contest]]:
-    measurer = TvmMeasurer(claimed.runtime.settings, claimed.runtime.builders, claimed.runtime.runner)
+    measurer = TvmMeasurer.from_tools(claimed.runtime.tools)
     winners: list[Winner] = []
     losers: list[Contest] = []
     with verifier(claimed.runtime, claimed.target) as check:

@@ -11,6 +11,7 @@ from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.errors import ChildError
 from workers.measure.base import Program, Slot
+from workers.measure.timing import DEVICE_WAIT_SEC, GRACE_SEC
 from workers.runtime import Runtime
 
 SEED: Final = 20_260_101
@@ -93,11 +94,13 @@ class Verifier:
             target=self._target.text,
             out_so=library,
         )
+        device = {"tracker": self._tracker, "target": self._target.text}
+        # Taken beforehand: waiting for a busy device must not count against the candidate.
+        self._runner.call("identity", DEVICE_WAIT_SEC + GRACE_SEC, **device, wait_sec=DEVICE_WAIT_SEC)
         answer: dict[str, Any] = self._runner.call(
             "run_outputs",
-            RUN_TIMEOUT_SEC * 2,
-            tracker=self._tracker,
-            target=self._target.text,
+            RUN_TIMEOUT_SEC + GRACE_SEC,
+            **device,
             artifact=library,
             inputs=str(self._file(program, "inputs")),
             outputs=str(self._file(program, "outputs")),
@@ -117,5 +120,7 @@ def verifier(runtime: Runtime, target: Target) -> Iterator[Verifier]:
         TemporaryDirectory(prefix="mallorn-verify-") as folder,
         runtime.graphs(target.num_cores) as graphs,
     ):
-        yield Verifier(runtime, target, graphs, Path(folder))
-        runtime.runner.call("release", RUN_TIMEOUT_SEC)
+        try:
+            yield Verifier(runtime, target, graphs, Path(folder))
+        finally:
+            runtime.runner.call("release", RUN_TIMEOUT_SEC)

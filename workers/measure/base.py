@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from workers.children.child import Child
+from workers.children.pool import ChildPool
 from workers.search.space import Candidate, Sketch
 
 
@@ -55,6 +58,15 @@ class Result:
     endpoint: Endpoint | None = None  # None: never reached a device
 
 
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a worker keeps warm between rounds; nothing is started before it is used."""
+
+    settings: Settings
+    builders: ChildPool
+    runner: Child
+
+
 class Measurer(ABC):
     """Builds and times candidates.
 
@@ -65,6 +77,11 @@ class Measurer(ABC):
     - Closing the generator early stops the work and leaves no process of this round running a candidate.
     - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
     """
+
+    @classmethod
+    @abstractmethod
+    def from_tools(cls, tools: Tools) -> Self:
+        """The measurer of a worker. Raises InvalidRequest when a setting that it needs is missing."""
 
     @abstractmethod
     def measure(

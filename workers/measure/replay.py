@@ -3,11 +3,13 @@
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.measure.base import Measurer, Program, Result, Slot
+from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.recording import load_recording
 
 NOT_RECORDED = "not in the recording"
@@ -15,6 +17,14 @@ NOT_RECORDED = "not in the recording"
 
 class ReplayMeasurer(Measurer):
     """Says again what was measured once; a candidate that never was is a run error."""
+
+    @classmethod
+    def from_tools(cls, tools: Tools) -> Self:
+        if tools.settings.recording is None:
+            raise InvalidRequest(
+                "replay needs a recording to answer from", hint="MALLORN_RECORDING=FILE mallorn worker"
+            )
+        return cls(tools.settings.recording)
 
     def __init__(self, recording: Path) -> None:
         self._results = load_recording(recording)

@@ -4,6 +4,7 @@ import tempfile
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 from mallorn.core.errors import NoDevice
 from mallorn.core.hosts import host_id
@@ -12,7 +13,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.pool import ChildPool
-from workers.measure.base import Measurer, Program, Result, Slot
+from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Device, Fleet
 from workers.measure.timing import Timing
@@ -24,6 +25,10 @@ OVERLAP_POLL_SEC = 0.005
 
 class TvmMeasurer(Measurer):
     """Builds in `builders` and times through `runner`; both stay warm for the next round."""
+
+    @classmethod
+    def from_tools(cls, tools: Tools) -> Self:
+        return cls(tools.settings, tools.builders, tools.runner)
 
     def __init__(self, settings: Settings, builders: ChildPool, runner: Child) -> None:
         self._settings = settings

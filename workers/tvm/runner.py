@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
 
 DEVICE_WAIT_SEC = 120.0
+# A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
+ROUGH = {"number": 1, "repeat": 1, "min_repeat_ms": 2}
+MARGIN = 1.1
+MOST_RUNS = 1_000_000
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
@@ -45,12 +49,23 @@ def measure(
 
     def work(library: Any) -> list[float]:
         def time_once(options: EvaluatorOptions) -> list[float]:
-            seconds = device.timer(library, entry, **options.model_dump())(*tensors)
+            seconds = device.timer(library, entry, **long_enough(options, rough_sec))(*tensors)
             return [value * 1e6 for value in seconds]
+
+        rough_sec = min(device.timer(library, entry, **ROUGH)(*tensors))
 
         return take_times(rule, EvaluatorOptions(**evaluator), time_once)
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work, "run_us")
+
+
+def long_enough(options: EvaluatorOptions, rough_sec: float) -> dict[str, int]:
+    """The evaluator's arguments with a number of runs that lasts `min_repeat_ms` at the first go.
+
+    TVM starts with `number` and, when that was too short, does the whole timing again.
+    """
+    enough = int(options.min_repeat_ms / 1e3 * MARGIN / max(rough_sec, 1e-9)) + 1
+    return options.model_dump() | {"number": max(options.number, min(enough, MOST_RUNS))}
 
 
 def run_outputs(

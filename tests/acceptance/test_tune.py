@@ -1,0 +1,140 @@
+"""Two models tuned for real: HTTP, Celery, Redis, SQL and RPC, every part a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mallorn import Job
+from tests.fixtures.service import Service, log_key, trials
+
+TRIALS = {"mlp": 24, "tiny": 24}
+RELATIVE_ERROR = 1e-4
+
+
+@pytest.fixture(scope="module")
+def jobs(service: Service, networks: Path) -> dict[str, Job]:
+    """Both models at once, so that their rounds share the worker and the device."""
+    started = {
+        name: service.client.tune(networks / f"{name}.onnx", trials=count) for name, count in TRIALS.items()
+    }
+    for job in started.values():
+        job.wait(600)
+    return started
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_job_ends_with_a_verified_schedule_for_every_workload(jobs: dict[str, Job], name: str) -> None:
+    report = jobs[name].body["report"]
+    assert report["found"] == report["of"] > 0
+    assert report["without_schedule"] == []
+    assert report["error_vs_untuned"] < RELATIVE_ERROR
+    assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
+    assert set(report["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
+
+
+def test_tuning_beats_naive_loops_by_far(jobs: dict[str, Job]) -> None:
+    latency = jobs["mlp"].body["report"]["latency_us"]
+    assert latency["tuned"]["median"] * 10 < latency["untuned"]["median"]
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_the_budget_is_spent_to_the_last_trial(service: Service, jobs: dict[str, Job], name: str) -> None:
+    assert len(trials(service.client, jobs[name])) == TRIALS[name]
+    assert jobs[name].progress()["trials"] == TRIALS[name]
+
+
+def test_no_candidate_ran_twice(service: Service, jobs: dict[str, Job]) -> None:
+    records = [record for job in jobs.values() for record in trials(service.client, job)]
+    ran = {log_key(record) for record in records if record["outcome"] == "ok"}
+    executions = service.executions()
+    assert ran <= set(executions)
+    assert set(executions.values()) == {1}
+
+
+def test_the_device_measured_on_all_the_cores_of_the_target(service: Service, jobs: dict[str, Job]) -> None:
+    (device,) = service.client.devices()
+    cores = json.loads(device["target"])["num-cores"]
+    assert device["threads"] == cores
+    assert all(
+        record["context_id"] is not None
+        for job in jobs.values()
+        for record in trials(service.client, job)
+        if record["outcome"] == "ok"
+    )
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_stock_tvm_applies_the_exported_logs(
+    jobs: dict[str, Job], networks: Path, tmp_path: Path, name: str
+) -> None:
+    directory = jobs[name].schedules(tmp_path)
+    answer = apply(directory, networks / f"{name}.onnx")
+    assert answer["workloads_found"] == answer["workloads"] == jobs[name].body["report"]["of"]
+    assert answer["relative_error"] < RELATIVE_ERROR
+
+
+def test_every_round_says_why_it_was_planned(jobs: dict[str, Job]) -> None:
+    for job in jobs.values():
+        assert all(row["reason"]["why"] for row in job.rounds())
+
+
+def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
+    service: Service, jobs: dict[str, Job], networks: Path
+) -> None:
+    before = service.executions()
+    again = service.client.tune(networks / "tiny.onnx", trials=8, seed=1)
+    again.wait(600)
+    known = {row["index"]: row["latency_us"] for row in jobs["tiny"].tasks()}
+    assert all(row["latency_us"] <= known[row["index"]] for row in again.tasks())
+    fresh = service.executions() - before
+    assert set(fresh.values()) == {1}
+    assert not set(fresh) & set(before)
+
+
+def test_with_the_plain_recipe_stock_compile_relax_finds_the_logs(
+    service: Service, networks: Path, tmp_path: Path
+) -> None:
+    job = service.client.tune(networks / "tiny.onnx", trials=8, recipe="plain")
+    job.wait(600)
+    assert job.body["report"]["error_vs_onnxruntime"] < RELATIVE_ERROR
+    directory = job.schedules(tmp_path)
+    found = run_python(STOCK, str(networks / "tiny.onnx"), str(directory))
+    assert json.loads(found) == {"missing": []}
+
+
+STOCK = """
+import json, sys
+import onnx, tvm
+from tvm.relax.frontend.onnx import from_onnx
+from tvm.s_tir import meta_schedule as ms
+
+model, directory = sys.argv[1:]
+target = tvm.target.Target(json.load(open(f"{directory}/manifest.json"))["target"])
+database = ms.database.JSONDatabase(work_dir=directory)
+mod = from_onnx(onnx.load(model))
+ms.relax_integration.compile_relax(database, mod, target, None, enable_warning=True)
+with target:
+    legal = tvm.relax.get_pipeline("zero")(mod)
+tasks = ms.relax_integration.extract_tasks(legal, target)
+missing = [t.task_name for t in tasks if not database.has_workload(t.dispatched[0])]
+print(json.dumps({"missing": missing}))
+"""
+
+
+def apply(directory: Path, model: Path) -> dict[str, Any]:
+    answer = run_python(f"{directory}/apply.py", str(model), "--check")
+    return dict(json.loads(answer))
+
+
+def run_python(code: str, *args: str) -> str:
+    """The last line that stock TVM in a plain process prints."""
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, *([code] if code.endswith(".py") else ["-c", code]), *args]
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
