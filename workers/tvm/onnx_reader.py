@@ -23,14 +23,10 @@ def read_model(data: bytes) -> ModelProto:
         raise _unreadable(data) from None
     if not model.graph.node or not model.ir_version:
         raise _unreadable(data)
-    _refuse_external_data(model)
-    _refuse_unknown_operators(model)
     try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        raise InvalidModel(
-            f"not a valid ONNX model: {first_line(error)}", hint="python -m onnx.checker MODEL"
-        ) from None
+        _check(model)
+    except (TypeError, UnicodeDecodeError):  # protobuf hands out names that are no text as bytes
+        raise _unreadable(data) from None
     return model
 
 
@@ -38,6 +34,16 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
     """What the caller feeds: old exporters list weights among the inputs too."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
+
+
+def _check(model: ModelProto) -> None:
+    _refuse_external_data(model)
+    _refuse_unknown_operators(model)
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        what = f"not a valid ONNX model: {first_line(error)}"
+        raise InvalidModel(what, hint="python -m onnx.checker MODEL") from None
 
 
 def _unreadable(data: bytes) -> InvalidModel:

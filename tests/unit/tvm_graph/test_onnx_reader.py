@@ -1,9 +1,12 @@
 """Bad uploads are told apart before TVM sees them."""
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from mallorn.core.errors import InvalidModel
@@ -98,3 +101,21 @@ def test_operators_of_an_unknown_domain_are_named(build_model: Build) -> None:
 def test_an_invalid_graph_is_told_by_onnx_itself(build_model: Build) -> None:
     node = helper.make_node("MatMul", ["x", "nowhere"], ["y"])
     assert "not a valid ONNX model" in refusal(build_model([node]).SerializeToString()).message
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_damage_anywhere_is_refused_or_harmless(build_model: Build, data: st.DataObject) -> None:
+    """Whatever byte is wrong, nothing but InvalidModel comes out."""
+    damaged = bytearray(build_model().SerializeToString())
+    places = st.integers(0, len(damaged) - 1)
+    for place in data.draw(st.lists(places, min_size=1, max_size=3)):
+        damaged[place] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(InvalidModel):
+        read_model(bytes(damaged[: data.draw(st.integers(1, len(damaged)))]))
+
+
+def test_names_that_are_no_text_are_refused(build_model: Build) -> None:
+    node = helper.make_node("Spoil", ["x"], ["y"])
+    spoilt = build_model([node]).SerializeToString().replace(b"Spoil", b"\xff\xfe\xfd\xfc\xfb")
+    assert "not an ONNX model" in refusal(spoilt).message
