@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -81,7 +82,6 @@ class DataDir:
             raise StorageFull(
                 f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
             ) from None
-        self._prepare_runtime()
 
     def _prepare_runtime(self) -> None:
         self.runtime.mkdir(mode=0o700, exist_ok=True)
@@ -114,14 +114,18 @@ class DataDir:
     def locked(self) -> Iterator[Callable[[str], None]]:
         """Hold the directory for one stack. Raises DataDirInUse, naming the holder.
 
-        Yields what is to be called with the stack's URL once that is known.
+        Yields what is to be called with the stack's URL once that is known. `runtime` is there meanwhile.
         """
         with self.lock_file.open("r+") as file:
             if not _lock_within(file, LOCK_PATIENCE_SEC):
                 raise _in_use(self.path, file.read())
             self.stack_file.unlink(missing_ok=True)
             _sign(file, "")
-            yield lambda url: _sign(file, url)
+            self._prepare_runtime()
+            try:
+                yield lambda url: _sign(file, url)
+            finally:
+                shutil.rmtree(self.runtime)
 
     def is_locked(self) -> bool:
         """Whether a stack holds the directory, ready or not."""
