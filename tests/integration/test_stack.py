@@ -1,6 +1,7 @@
 """`mallorn up` for real: all its processes, killed, doubled, interrupted."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -56,9 +57,10 @@ class Up:
         (found,) = [p for p in self.everything() if set(words) <= set(p.cmdline())]
         return found
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(DEADLINE_SEC)
+        shutil.rmtree(self.data.runtime, ignore_errors=True)  # a killed stack leaves it to the next one
 
 
 def start(folder: Path) -> Up:
@@ -89,7 +91,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         running.wait_until_ready()
         yield running
     finally:
-        running.kill()
+        running.end()
 
 
 def test_every_part_is_named_as_it_becomes_ready_and_then_the_url(stack: Up) -> None:
@@ -158,6 +160,7 @@ def test_however_it_ends_no_process_is_left(tmp_path: Path, number: signal.Signa
     running.process.send_signal(number)
     code = running.process.wait(DEADLINE_SEC)
     wait_for(lambda: all(gone(process) for process in processes))
+    running.end()
     if number is not signal.SIGKILL:
         assert code == 0, running.words
         assert running.data.read_stack() is None
