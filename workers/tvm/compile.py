@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from workers.tvm.linker import link_shared
 from workers.tvm.logs import read_database
@@ -35,7 +34,7 @@ def compile_model(
     mod, _ = run_steps(load_network(model_path, input_shapes).mod, steps.before, tvm_target)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch)["problems"] if schedules_dir else []
-        found, missing = stock.count_hits(mod, JSONDatabase(work_dir=scratch), tvm_target)
+        found, missing = stock.count_hits(mod, scratch, tvm_target)
         executable = stock.build(mod, [step_json(step) for step in steps.after], tvm_target, scratch)
         executable.export_library(out_so, fcompile=link_shared)
     return {

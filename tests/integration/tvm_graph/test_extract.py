@@ -43,6 +43,7 @@ def test_residual_network_moves_its_layout_once_in_and_once_out(example: Get) ->
     assert sum(task["op"] == "conv2d" for task in graph["tasks"]) == 15
 
 
+@pytest.mark.slow
 def test_depthwise_convolutions_are_told_apart(example: Get) -> None:
     assert operators(example("mobilenetv2").graph)["depthwise_conv2d"] == 17
 

@@ -53,8 +53,12 @@ def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
     return mod
 
 
-def count_hits(mod: Any, database: Any, target: Any) -> tuple[list[str], list[str]]:
+def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[str]]:
     """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
+    records = Path(work_dir, "database_tuning_record.json")
+    if records.exists() and "Tensorize" in records.read_text():
+        importlib.import_module("tvm.s_tir.tensor_intrin")  # takes ten seconds, so only where it is needed
+    database = JSONDatabase(work_dir=work_dir)
     found: tuple[list[str], list[str]] = [], []
     for task in extract_tasks(mod, target):
         record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
@@ -116,7 +120,7 @@ def main() -> None:
     recipe, shapes, attrs = manifest["recipe"], manifest["input_shapes"], manifest["target"]
     target, model = tvm.target.Target(attrs.get("tag", attrs)), onnx.load(args.model)
     mod = run_passes(from_onnx(model, shape_dict=shapes), recipe["before"], target)
-    found, missing = count_hits(mod, JSONDatabase(work_dir=str(HERE)), target)
+    found, missing = count_hits(mod, str(HERE), target)
     inputs = random_inputs(model, shapes, manifest["input_ranges"])
     with tempfile.TemporaryDirectory() as scratch:
         library = args.output or f"{scratch}/model.so"
