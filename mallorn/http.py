@@ -7,6 +7,7 @@ from typing import Any, Final
 import httpx
 
 from mallorn.core import errors
+from mallorn.core.binding import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
 
 API: Final = "/api/v1"
@@ -40,7 +41,12 @@ class Connection:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         with self._explained():
             self._http = httpx.Client(
-                base_url=self.url, headers=headers, timeout=TIMEOUT_SEC, transport=transport
+                base_url=self.url,
+                headers=headers,
+                timeout=TIMEOUT_SEC,
+                transport=transport,
+                # A proxy cannot reach our loopback, whatever HTTP_PROXY says.
+                trust_env=not is_loopback(httpx.URL(self.url).host),
             )
 
     def close(self) -> None:

@@ -99,6 +99,11 @@ class DataDir:
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
             return None
 
+    def running_stack(self) -> StackInfo | None:
+        """Like `read_stack`, without what a killed stack left behind."""
+        info = self.read_stack()
+        return info if info is not None and self.is_locked() else None
+
     @contextmanager
     def published(self, info: StackInfo) -> Iterator[None]:
         """Show `stack.json` while the stack is ready."""

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from mallorn.client import Client
+from mallorn.commands.datadir import DataDir
+from mallorn.core.settings import Settings
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
@@ -33,7 +35,13 @@ def stderr() -> Console:
 
 
 def client(url: str | None, api_key: str | None) -> Client:
-    return Client(url, api_key)
+    """A client of the coordinator that is named, else of the stack that runs on the data directory."""
+    return Client(url or _url_of_running_stack(), api_key)
+
+
+def _url_of_running_stack() -> str | None:
+    stack = DataDir(Settings().data_dir).running_stack()
+    return None if stack is None else stack.url
 
 
 def print_error(message: str, hint: str = "") -> None:

@@ -1,7 +1,6 @@
-"""Which ports are free, and which addresses a coordinator may bind."""
+"""Which ports are free."""
 
 import errno
-import ipaddress
 import socket
 
 from mallorn.core.errors import InvalidRequest
@@ -27,22 +26,3 @@ def claim_port(host: str, port: int) -> int:
             raise InvalidRequest(message, hint="--port 0 takes a free one") from None
         raise InvalidRequest(f"cannot bind {host}: {error.strerror}", hint="--host 127.0.0.1") from None
     return port
-
-
-def check_binding(host: str, has_keys: bool) -> None:
-    """Refuse to bind beyond loopback while anybody may come in without a key."""
-    if not is_loopback(host) and not has_keys:
-        raise InvalidRequest(
-            f"{host} can be reached from other machines and no API key is set",
-            hint="set MALLORN_API_KEYS=NAME:HASH, with HASH from `printf %s KEY | sha256sum`",
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or name can be reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -13,9 +13,10 @@ from mallorn.commands.child import ChildSpec
 from mallorn.commands.datadir import DataDir, StackInfo
 from mallorn.commands.environ import python_path, search_path
 from mallorn.commands.output import print_note
-from mallorn.commands.ports import check_binding, claim_port, free_port
+from mallorn.commands.ports import claim_port, free_port
 from mallorn.commands.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
 from mallorn.commands.supervisor import Supervisor
+from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
 
 LOOPBACK = "127.0.0.1"

@@ -5,7 +5,6 @@ shows. So a request must name a loopback host (against DNS rebinding), and one t
 not come from another origin.
 """
 
-import ipaddress
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mallorn.core.binding import is_loopback
 from mallorn.core.errors import InvalidRequest, MallornError
 from services.coordinator.failures import error_body
 
@@ -74,9 +74,9 @@ def names_loopback(host: str) -> bool:
     """Whether a Host header names this machine by a loopback address or as localhost."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+    return is_loopback(name)
 
 
 def is_cross_site(headers: Headers, host: str) -> bool:

@@ -1,13 +1,12 @@
 """Runs the coordinator."""
 
-import ipaddress
 from threading import Event
 from types import FrameType
 from typing import Final
 
 import uvicorn
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 
@@ -30,7 +29,7 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings) -> None:
     """Serve until stopped. Raises InvalidRequest for a public address while no key is configured."""
-    check_binding(settings)
+    check_binding(settings.host, bool(settings.api_keys))
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -40,20 +39,3 @@ def serve(settings: Settings) -> None:
         server_header=False,
     )
     Server(config, app.state.parts.stopping).run()
-
-
-def check_binding(settings: Settings) -> None:
-    """Raise InvalidRequest unless only this machine can connect or a key is asked for."""
-    if not settings.api_keys and not is_loopback(settings.host):
-        raise InvalidRequest(
-            f"{settings.host} can be reached from other machines and no API key is configured",
-            hint="set MALLORN_API_KEYS=name:sha256hex, or --host 127.0.0.1",
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -5,10 +5,11 @@ from sqlalchemy.orm import Session
 from db.repositories.devices import Devices
 from db.repositories.targets import Targets
 from db.session import read_clock
-from mallorn.core.errors import Conflict
+from db.tables import Device
+from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target
-from services.coordinator.devices.schemas import DeviceOut
+from services.coordinator.devices.schemas import ONLINE_SEC, DeviceOut
 from services.coordinator.paging import ListOut
 from services.coordinator.parts import Parts
 
@@ -24,12 +25,23 @@ def list_devices(parts: Parts) -> ListOut[DeviceOut]:
 
 
 def local_target(session: Session) -> Target:
-    """The target that a device on the coordinator's own host announced last; CPUs before accelerators.
+    """The target of a device that is online on the coordinator's own host; CPUs before accelerators.
 
-    Raises Conflict while no device of this host is known.
+    Raises Conflict while no device of this host is known, NoDevice when all that are known are silent.
     """
     here = [device for device in Devices(session).list() if device.host_id == host_id()]
-    known = [(device.last_seen, Target(Targets(session).get(device.target_id).text)) for device in here]
-    if not known:
+    if not here:
         raise Conflict("no device on this host has said yet what `local` is", hint="mallorn device")
+    now_sec = read_clock(session)
+    online = [device for device in here if now_sec - device.last_seen < ONLINE_SEC]
+    if not online:
+        raise _silent(max(here, key=lambda device: device.last_seen), now_sec)
+    known = [(device.last_seen, Target(Targets(session).get(device.target_id).text)) for device in online]
     return max(known, key=lambda entry: (entry[1].is_cpu, entry[0]))[1]
+
+
+def _silent(device: Device, now_sec: float) -> NoDevice:
+    return NoDevice(
+        f"`local` is the device {device.name}, which was last seen {now_sec - device.last_seen:.0f} s ago",
+        hint="mallorn device   (it is seen by workers: mallorn workers)",
+    )

@@ -22,8 +22,9 @@ from services.coordinator.parts import Parts
 def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobOut, bool]:
     """The job and whether it is new.
 
-    Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, and Conflict when
-    the key belongs to another request or nothing is known yet of what `local` is.
+    Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, Conflict when
+    the key belongs to another request or nothing is known yet of what `local` is, and NoDevice when whatever
+    said so is silent now.
     """
     check_names(request.options)
     with parts.database.transaction() as session:

@@ -9,6 +9,7 @@ import pytest
 import mallorn.client
 from mallorn import Client
 from mallorn.core import errors
+from tests.fixtures.coordinator import Coordinator
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -24,6 +25,16 @@ def test_nobody_there_names_the_command_that_helps() -> None:
     with nobody, pytest.raises(errors.Unavailable, match="no coordinator answers") as caught:
         nobody.devices()
     assert caught.value.hint.startswith("mallorn up")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
+def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with Client(coordinator.url) as local:
+        assert local.devices() == []
 
 
 @pytest.mark.parametrize(

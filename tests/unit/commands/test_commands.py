@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.workers import Workers
+from mallorn.commands.datadir import DataDir, StackInfo
 from mallorn.commands.main import app
+from mallorn.core.settings import settings
 from mallorn.core.states import JobState
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
@@ -69,6 +72,25 @@ def test_nothing_there_gets_words_on_stderr_and_an_empty_list_as_json(mallorn: T
         assert (result.exit_code, result.stdout) == (0, ""), command
         assert said in result.stderr, command
         assert data(mallorn(command, "--json")) == [], command
+
+
+def test_without_a_url_the_stack_on_the_data_directory_answers(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mallorn.client.DEFAULT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("MALLORN_URL", raising=False)
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "home"))
+    settings.cache_clear()
+    stack = DataDir(tmp_path / "home")
+    stack.prepare()
+    info = StackInfo(coordinator.url, 1, "redis+socket:///x", "127.0.0.1:1", until_unused=False)
+    with stack.locked(), stack.published(info):
+        assert data(CliRunner().invoke(app, ["models", "--json"])) == []
+    stack.stack_file.write_text(json.dumps(asdict(info)))  # as a killed stack leaves it
+    nobody = CliRunner().invoke(app, ["models"])
+    assert (nobody.exit_code, nobody.stdout) == (1, "")
+    assert "no coordinator answers at http://127.0.0.1:9" in nobody.stderr
+    assert "next:  mallorn up" in nobody.stderr
 
 
 def test_submit_prints_the_id_alone_on_stdout(mallorn: Type, model: str) -> None:

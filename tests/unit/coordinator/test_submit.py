@@ -4,6 +4,7 @@ from typing import Any
 
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.targets import Targets
+from db.tables import Device
 from mallorn.core import queues
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import parse_target
@@ -12,10 +13,13 @@ from tests.fixtures.coordinator import Coordinator, Start
 CPU = '{"kind":"llvm","mcpu":"znver5","num-cores":2}'
 
 
-def see_device(coordinator: Coordinator, name: str, host: str, target: str = CPU) -> None:
+def see_device(
+    coordinator: Coordinator, name: str, host: str, target: str = CPU, seen_sec_ago: float = 0.0
+) -> None:
     with coordinator.database.transaction() as session:
         target_id = Targets(session).ensure(parse_target(target)).id
-        Devices(session).seen(SeenDevice(name, target_id, host, "class", 2, "0.27.0"))
+        device_id = Devices(session).seen(SeenDevice(name, target_id, host, "class", 2, "0.27.0"))
+        session.get_one(Device, device_id).last_seen -= seen_sec_ago
 
 
 def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> None:
@@ -80,10 +84,13 @@ def test_local_without_a_device_here_names_the_command(coordinator: Coordinator)
     assert answer.json()["hint"] == "mallorn device"
 
 
-def test_the_coordinator_and_devices_name_a_host_alike() -> None:
-    from workers.tvm.detect import host_id as device_host_id
-
-    assert host_id() == device_host_id()
+def test_local_is_a_device_that_is_online_before_one_that_was(coordinator: Coordinator) -> None:
+    see_device(coordinator, "silent", host_id(), seen_sec_ago=3600)
+    answer = coordinator.submit(target="local")
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == "`local` is the device silent, which was last seen 3600 s ago"
+    see_device(coordinator, "gpu", host_id(), '{"kind":"cuda","arch":"sm_90"}')
+    assert coordinator.submit(target="local").json()["target"] == '{"arch":"sm_90","kind":"cuda"}'
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

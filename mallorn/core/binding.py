@@ -1,0 +1,25 @@
+"""Which addresses only this machine can reach, and when others may be bound."""
+
+import ipaddress
+
+from mallorn.core.errors import InvalidRequest
+
+
+def check_binding(host: str, has_keys: bool) -> None:
+    """Raise InvalidRequest for an address that others can reach while anybody may come in without a key."""
+    if not has_keys and not is_loopback(host):
+        raise InvalidRequest(
+            f"{host} can be reached from other machines and no API key is set",
+            hint="set MALLORN_API_KEYS=NAME:HASH, with HASH from `printf %s KEY | sha256sum`, "
+            "or --host 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
