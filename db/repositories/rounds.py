@@ -14,7 +14,7 @@ from mallorn.core.states import JobState, MeasurementKind, RoundState
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
 IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index
-MAX_ATTEMPTS = 3
+MAX_LOSSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,9 @@ class ExpiredRounds:
     poisoned: list[int]
 
 
+_LOST = "its worker died or went silent {} times"
+
+
 class Rounds(Repository):
     """Rounds of all jobs. `attempt` is the fencing token: whoever comes with an old one is refused."""
 
@@ -48,7 +51,7 @@ class Rounds(Repository):
         """Queue a round; None while the workload has another one in flight on this target."""
         self.lock_job(new.job_id)
         once = self.insert(Round).values(
-            **asdict(new), seen_upto=0, state=RoundState.QUEUED, attempt=0, error=""
+            **asdict(new), seen_upto=0, state=RoundState.QUEUED, attempt=0, losses=0, error=""
         )
         once = once.on_conflict_do_nothing(index_elements=["workload_id", "target_id"], index_where=IN_FLIGHT)
         round_id = self.session.scalar(once.returning(Round.id))
@@ -118,21 +121,21 @@ class Rounds(Repository):
         values |= {"worker": None} if state is RoundState.QUEUED else {"finished_at": now()}
         return self.changed(update(Round).where(*held(round_id, attempt)).values(values)) == 1
 
-    def expire(self, max_attempts: int = MAX_ATTEMPTS) -> ExpiredRounds:
-        """Take rounds back from workers that went silent; give a round up after `max_attempts` of them."""
+    def expire(self, max_losses: int = MAX_LOSSES) -> ExpiredRounds:
+        """Take rounds back from workers that went silent; give a round up after `max_losses` of them.
+
+        A round that its worker handed back itself is not a loss, however often.
+        """
         silent = Round.state == RoundState.LEASED, Round.lease_until < now()
         self.lock_jobs(select(Round.job_id).where(*silent))
-        lost = f"its worker died or went silent {max_attempts} times in a row"
-        poison = {"state": RoundState.POISON, "lease_until": None, "finished_at": now(), "error": lost}
-        queue = {"state": RoundState.QUEUED, "lease_until": None, "worker": None, "sent_at": now()}
-        given_up = (
-            update(Round).where(*silent, Round.attempt >= max_attempts).values(poison).returning(Round.id)
-        )
-        poisoned = sorted(self.session.scalars(given_up))
-        returned = sorted(
-            self.session.scalars(update(Round).where(*silent).values(queue).returning(Round.id))
-        )
-        return ExpiredRounds(returned, poisoned)
+        freed: dict[str, Any] = {"lease_until": None, "losses": Round.losses + 1}
+        poison = freed | {"state": RoundState.POISON, "finished_at": now(), "error": _LOST.format(max_losses)}
+        queue = freed | {"state": RoundState.QUEUED, "worker": None, "sent_at": now()}
+        last = Round.losses + 1 >= max_losses
+        lost = update(Round).where(*silent, last).values(poison).returning(Round.id)
+        kept = update(Round).where(*silent).values(queue).returning(Round.id)
+        poisoned = sorted(self.session.scalars(lost))
+        return ExpiredRounds(returned=sorted(self.session.scalars(kept)), poisoned=poisoned)
 
     def stale(self, older_than_sec: float) -> Sequence[Round]:
         """Queued rounds of tuning jobs whose last message went out long ago, the oldest first."""

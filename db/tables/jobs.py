@@ -118,6 +118,7 @@ class Round(Base):
     reason: Mapped[Json]  # policy, score, belief: why this task and why now
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
     attempt: Mapped[int] = mapped_column(default=0)
+    losses: Mapped[int] = mapped_column(default=0)  # leases that ran out; 3 poison it
     worker: Mapped[str | None]
     lease_until: Mapped[float | None]
     sent_at: Mapped[CreatedAt]  # when a message last went out; the sweeper re-sends old ones

@@ -271,6 +271,7 @@ def _rounds() -> None:
         sa.Column("reason", JSON, nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("losses", sa.Integer(), nullable=False),
         sa.Column("worker", sa.String(), nullable=True),
         sa.Column("lease_until", sa.Double(), nullable=True),
         sa.Column("sent_at", sa.Float(53), server_default=now(), nullable=False),

@@ -94,6 +94,15 @@ def test_the_third_worker_that_dies_poisons_the_round(rows):
     assert claim(rows, round_id) is None
 
 
+def test_a_round_that_is_handed_back_loses_nothing_however_often(rows):
+    round_id = rows.write(rows.add_round)
+    for attempt in range(1, 6):
+        assert claim(rows, round_id) == attempt
+        close(rows, round_id, attempt, RoundState.QUEUED)
+    claim(rows, round_id, lease_sec=-1)
+    assert expire(rows).returned == [round_id]
+
+
 def test_a_closed_round_takes_no_more_results(rows):
     round_id, attempt = rows.claimed_round()
     assert close(rows, round_id, attempt)
