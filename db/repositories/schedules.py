@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import case, func, select
 
 from db.codec import pack_text, pack_times, unpack_text
-from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
 from db.tables import Job, Schedule, TargetRow, Task, Workload
 
@@ -79,27 +78,35 @@ class Schedules(Repository):
         )
         return self.session.execute(query).all()
 
-    def search(
-        self,
-        owner: str | None,
-        *,
-        workload: str | None = None,
-        target: str | None = None,
-        cursor: str | None = None,
-        limit: int = 50,
-    ) -> Page[FoundSchedule]:
-        """Newest first; `workload` and `target` are keys. An owner sees what their own jobs promoted."""
-        names = Workload.key, Workload.name, TargetRow.text
-        query = select(Schedule, *names).join(Workload, Workload.id == Schedule.workload_id)
-        query = query.join(TargetRow, TargetRow.id == Schedule.target_id).order_by(Schedule.id.desc())
-        if owner is not None:
-            query = query.where(Schedule.job_id.in_(select(Job.id).where(owned(owner))))
+    def best_each(
+        self, owner: str | None, *, workload: str | None = None, target: str | None = None
+    ) -> Sequence[FoundSchedule]:
+        """The fastest of each workload, target and context, by name; `workload` and `target` are keys.
+
+        An owner sees what their own jobs promoted.
+        """
         keys = (Workload.key, workload), (TargetRow.key, target)
-        query = query.where(*(column == value for column, value in keys if value is not None))
-        if cursor is not None:
-            query = query.where(Schedule.id < decode_cursor(cursor, int)[0])
-        rows = self.session.execute(query.limit(check_limit(limit) + 1))
-        return page([FoundSchedule(*row) for row in rows], limit, lambda found: (found.schedule.id,))
+        wanted = [column == value for column, value in keys if value is not None]
+        if owner is not None:
+            wanted.append(Schedule.job_id.in_(select(Job.id).where(owned(owner))))
+        compared = Schedule.workload_id, Schedule.target_id, Schedule.context_id
+        fastest = Schedule.latency_us, Schedule.id.desc()
+        place = func.row_number().over(partition_by=compared, order_by=fastest).label("place")
+        names = Workload.key.label("key"), Workload.name.label("name"), TargetRow.text.label("text")
+        ranked = (
+            select(Schedule.id, place, *names)
+            .join(Workload, Workload.id == Schedule.workload_id)
+            .join(TargetRow, TargetRow.id == Schedule.target_id)
+            .where(*wanted)
+            .subquery()
+        )
+        query = (
+            select(Schedule, ranked.c.key, ranked.c.name, ranked.c.text)
+            .join(ranked, ranked.c.id == Schedule.id)
+            .where(ranked.c.place == 1)
+            .order_by(ranked.c.name, ranked.c.text, Schedule.id)
+        )
+        return [FoundSchedule(*row) for row in self.session.execute(query)]
 
 
 def full_trace_of(schedule: Schedule) -> str:

@@ -1,12 +1,7 @@
 """Finds the best known schedules, and packs a job's exported logs."""
 
-from collections.abc import Iterator
-
-from sqlalchemy.orm import Session
-
-from db.paging import MAX_LIMIT
 from db.repositories.jobs import Jobs
-from db.repositories.schedules import FoundSchedule, Schedules
+from db.repositories.schedules import Schedules
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
@@ -20,28 +15,9 @@ def best_schedules(
 ) -> ListOut[ScheduleOut]:
     """The fastest verified schedule a workload, target and context; times compare in one context only."""
     target_key = parse_target(target).key if target else None
-    best: dict[tuple[str, str, int | None], FoundSchedule] = {}
     with parts.database.session() as session:
-        for found in _all(session, owner, workload, target_key):
-            key = found.workload, found.target, found.schedule.context_id
-            if key not in best or found.schedule.latency_us < best[key].schedule.latency_us:
-                best[key] = found
-    ordered = sorted(best.values(), key=lambda found: (found.workload_name, found.target, found.schedule.id))
-    return ListOut(items=[ScheduleOut.of(found) for found in ordered])
-
-
-def _all(
-    session: Session, owner: str, workload: str | None, target_key: str | None
-) -> Iterator[FoundSchedule]:
-    cursor = None
-    while True:
-        page = Schedules(session).search(
-            owner, workload=workload, target=target_key, cursor=cursor, limit=MAX_LIMIT
-        )
-        yield from page.items
-        cursor = page.cursor
-        if cursor is None:
-            return
+        found = Schedules(session).best_each(owner, workload=workload, target=target_key)
+        return ListOut(items=[ScheduleOut.of(schedule) for schedule in found])
 
 
 def export_uri(parts: Parts, owner: str, job_id: str) -> str:

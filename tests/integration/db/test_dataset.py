@@ -117,15 +117,24 @@ def test_a_target_never_gets_another_targets_schedule(rows):
     assert rows.read(lambda session: Trials(session).best(rows.workloads["w0"], other)) == []
 
 
-def test_schedules_are_searched_by_owner_workload_and_target(rows):
+def test_the_best_schedules_are_found_by_owner_workload_and_target(rows):
     mine = promoted(rows, rows.job_id, "w0", 9.0)
 
-    def search(owner, **filters):
-        found = rows.read(lambda session: Schedules(session).search(owner, **filters))
-        return [item.schedule.id for item in found.items]
+    def best(owner, **filters):
+        found = rows.read(lambda session: Schedules(session).best_each(owner, **filters))
+        return [item.schedule.id for item in found]
 
-    assert search("ada") == search(None) == search("ada", workload="w0", target=rows.target_key) == [mine]
-    assert search("bob") == search("ada", workload="w1") == search("ada", target="other") == []
+    assert best("ada") == best(None) == best("ada", workload="w0", target=rows.target_key) == [mine]
+    assert best("bob") == best("ada", workload="w1") == best("ada", target="other") == []
+
+
+def test_only_the_fastest_schedule_of_a_workload_is_among_the_best(rows):
+    slower, fastest, other = (
+        promoted(rows, rows.job_id, *what) for what in (("w0", 9.0), ("w0", 4.0), ("w1", 7.0))
+    )
+    found = rows.read(lambda session: Schedules(session).best_each("ada"))
+    assert [(item.schedule.id, item.workload) for item in found] == [(fastest, "w0"), (other, "w1")]
+    assert slower not in {item.schedule.id for item in found}
 
 
 def test_a_device_that_answers_again_is_the_same_device(rows):
