@@ -64,6 +64,7 @@ def _task_view(task: TaskSummary) -> TaskView:
         rounds=len(closed),
         curve_us=tuple(_curve(task.known_us, closed)),
         failed_rounds=_barren(closed),
+        exhausted=any(result.state == RoundState.DONE and result.trials < result.size for result in closed),
         retired=task.retired,
     )
 

@@ -15,7 +15,7 @@ FIRST_PASS_SHARE: Final = 0.5
 
 def plan(job: JobView) -> Plan:
     """Fill the job's free round slots; say so when the budget is spent or nothing is left to tune."""
-    retired = {task.id: words for task in job.tasks if (words := _hopeless(task))}
+    retired = {task.id: words for task in job.tasks if (words := _over(task))}
     job = replace(job, tasks=tuple(_retire(task, retired) for task in job.tasks))
     policy: Policy = resolve("policy", job.policy)()
     rounds: list[PlannedRound] = []
@@ -79,10 +79,15 @@ def _with_round(job: JobView, step: PlannedRound) -> JobView:
     return replace(job, tasks=tasks, rounds_planned=job.rounds_planned + 1)
 
 
-def _hopeless(task: TaskView) -> str:
-    if task.retired or task.best_us is not None or task.failed_rounds < HOPELESS_ROUNDS:
+def _over(task: TaskView) -> str:
+    """Why a task gets no more rounds; empty while it may."""
+    if task.retired:
         return ""
-    return f"no valid result in {task.trials} trials; its default schedule is kept"
+    if task.exhausted:
+        return f"its space has nothing left to try after {task.trials} trials"
+    if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
+        return f"no valid result in {task.trials} trials; its default schedule is kept"
+    return ""
 
 
 def _retire(task: TaskView, retired: dict[int, str]) -> TaskView:

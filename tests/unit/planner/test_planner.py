@@ -149,6 +149,14 @@ def test_a_task_whose_rounds_all_fail_is_tried_again_and_then_retired() -> None:
     assert "default schedule" in step.retired[hopeless.id]
 
 
+def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
+    small = task(0, exhausted=True, curve_us=(5.0,), rounds=1, trials=1)
+    step = plan(job(small, task(1), slots=2))
+    assert [round_.task_id for round_ in step.rounds] == [101]
+    assert step.retired == {small.id: "its space has nothing left to try after 1 trials"}
+    assert plan(job(small)).finished == "no task is left to tune"
+
+
 def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:
     known = task(0, curve_us=(5.0,), rounds=1, trials=16)
     step = plan(job(known, seconds_left=4.0, seconds_per_trial=0.5))
