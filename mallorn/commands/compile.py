@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mallorn.commands.engines import EngineRoom, engine_room, time_in_turn
+from mallorn.commands.engines import EngineRoom, engine_room
 from mallorn.commands.exported import Exported, read_exported
 from mallorn.commands.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.commands.winnings import COLUMNS, latency_rows
@@ -70,6 +70,8 @@ def bench(
     as_json: JsonOption = False,
 ) -> None:
     """Time a model with its schedules. Beside it onnxruntime, where that is installed."""
+    from workers.engine_race import race
+
     exported = _read(model, schedules, target)
     with engine_room(model, exported) as room:
         report = compile_tuned(room, exported, room.folder / "tuned.so")
@@ -80,7 +82,7 @@ def bench(
         onnxruntime = room.load_onnxruntime()
         if onnxruntime is not None:
             engines["onnxruntime"] = onnxruntime
-        timings = {name: timing.as_json() for name, timing in time_in_turn(engines).items()}
+        timings = race(engines)
     if as_json:
         print_json({**report, "latency_us": timings})
         return

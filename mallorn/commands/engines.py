@@ -1,32 +1,21 @@
-"""One model in several engines on this machine: each in a process of its own, compared and timed in turn."""
+"""One model in several engines on this machine, each in a process of its own."""
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from mallorn.commands.environ import search_path
 from mallorn.commands.exported import Exported
 
+if TYPE_CHECKING:
+    from workers.children.child import Child
+
 SEED: Final = 0
 COMPILE_TIMEOUT_SEC: Final = 3600.0
 RUN_TIMEOUT_SEC: Final = 600.0
-ROUNDS: Final = 7
-BURST_US: Final = 300_000.0
-MOST_CALLS: Final = 300
-# onnxruntime's threads spin on for a moment after a call, at the cost of whoever runs next.
-REST_SEC: Final = 0.2
-
-
-class Callee(Protocol):
-    """A child process, as far as it is used here."""
-
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any: ...
 
 
 class EngineRoom:
@@ -65,7 +54,7 @@ class EngineRoom:
             input_shapes=self._exported.input_shapes,
         )
 
-    def load(self, library: Path) -> Callee:
+    def load(self, library: Path) -> "Child":
         """A process that holds a compiled library."""
         child = self._child("workers.tvm.engines")
         child.call(
@@ -77,7 +66,7 @@ class EngineRoom:
         )
         return child
 
-    def load_onnxruntime(self) -> Callee | None:
+    def load_onnxruntime(self) -> "Child | None":
         """A process that holds the model in onnxruntime; None where that is missing or no match."""
         if find_spec("onnxruntime") is None or not self._exported.target.is_cpu:
             return None
@@ -92,7 +81,7 @@ class EngineRoom:
         )
         return child
 
-    def error(self, engine: Callee, reference: Callee) -> float:
+    def error(self, engine: "Child", reference: "Child") -> float:
         """The relative error of an engine's outputs against another's, on the same random inputs."""
         files = [str(self.folder / f"{name}.npz") for name in ("ours", "theirs")]
         for child, file in zip((engine, reference), files, strict=True):
@@ -117,7 +106,7 @@ class EngineRoom:
             )
         return self._inputs
 
-    def _child(self, module: str) -> Callee:
+    def _child(self, module: str) -> "Child":
         from workers.children.child import Child
 
         env = {"TVM_NUM_THREADS": str(self._exported.target.num_cores), "PATH": search_path()}
@@ -129,29 +118,3 @@ def engine_room(model: Path, exported: Exported) -> Iterator[EngineRoom]:
     """Open a room; its processes and files are gone afterwards."""
     with TemporaryDirectory(prefix="mallorn-") as folder, ExitStack() as stack:
         yield EngineRoom(model, exported, Path(folder), stack)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Latencies of one engine, a burst each, in microseconds."""
-
-    bursts_us: tuple[float, ...]
-
-    def as_json(self) -> dict[str, float]:
-        return {"median": median(self.bursts_us), "low": min(self.bursts_us), "high": max(self.bursts_us)}
-
-
-def time_in_turn(engines: Mapping[str, Callee], rounds: int = ROUNDS) -> dict[str, Timing]:
-    """Time engines a burst each in turn, the others idle, so that a slow spell of the machine hits all."""
-    calls = {name: _calls_of(engine) for name, engine in engines.items()}
-    bursts: dict[str, list[float]] = {name: [] for name in engines}
-    for _ in range(rounds):
-        for name, engine in engines.items():
-            time.sleep(REST_SEC)
-            bursts[name] += engine.call("time_bursts", RUN_TIMEOUT_SEC, bursts=1, number=calls[name])
-    return {name: Timing(tuple(values)) for name, values in bursts.items()}
-
-
-def _calls_of(engine: Callee) -> int:
-    (once_us,) = engine.call("time_bursts", RUN_TIMEOUT_SEC, bursts=1, number=1)
-    return max(3, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))

@@ -3,21 +3,16 @@
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.hosts import host_id
 from workers.children.child import Child
-from workers.children.errors import ChildError
-from workers.finish.winners import interval
+from workers.engine_race import race
 from workers.stage import Stage
 
 COMPILE_TIMEOUT_SEC: Final = 1800.0
 RUN_TIMEOUT_SEC: Final = 600.0
-PASSES: Final = 5
-BURST_SEC: Final = 0.15
-SLOW_BURST_SEC: Final = 1.0  # an engine slower than this a call gets fewer passes: it is far behind anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,42 +122,9 @@ def _compare(graphs: Child, engines: dict[str, Child], files: Files) -> dict[str
         child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=str(files.outputs(name)))
         child.suspend()
     errors = {f"error_vs_{name}": _error(graphs, files, name) for name in engines if name != "tuned"}
-    return {"latency_us": _latencies(engines), **errors}
+    return {"latency_us": race(engines), **errors}
 
 
 def _error(graphs: Child, files: Files, other: str) -> float:
     outputs, expected = str(files.outputs("tuned")), str(files.outputs(other))
     return float(graphs.call("compare_models", RUN_TIMEOUT_SEC, outputs_npz=outputs, expected_npz=expected))
-
-
-def _latencies(engines: dict[str, Child]) -> dict[str, Any]:
-    """Bursts in turn, several passes; medians of the bursts and their interval."""
-    numbers = {name: _calls_in_a_burst(child) for name, child in engines.items()}
-    bursts: dict[str, list[float]] = {name: [] for name in engines}
-    for number in range(PASSES):
-        for name, child in engines.items():
-            if number and numbers[name] == 1 and bursts[name][0] > SLOW_BURST_SEC * 1e6:
-                continue
-            bursts[name] += _burst(child, numbers[name])
-    return {name: _summary(values) for name, values in bursts.items()}
-
-
-def _calls_in_a_burst(child: Child) -> int:
-    (first_us,) = _burst(child, 1)
-    return max(1, min(1000, int(BURST_SEC * 1e6 / first_us)))
-
-
-def _burst(child: Child, number: int) -> list[float]:
-    child.resume()
-    try:
-        times: list[float] = child.call("time_bursts", RUN_TIMEOUT_SEC, bursts=1, number=number)
-    except ChildError:
-        child.kill()
-        raise
-    child.suspend()
-    return times
-
-
-def _summary(bursts: list[float]) -> dict[str, Any]:
-    low, high = interval(bursts)
-    return {"median": median(bursts), "low": low, "high": high, "bursts": bursts}

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
+from workers.engine_race import interval
 from workers.finish.contenders import Contest
 from workers.finish.verify import Verdict, Verifier
 from workers.measure.base import Result, Slot
@@ -73,14 +74,6 @@ def _entry(slot: Slot, results: Sequence[Result]) -> _Entry | None:
 def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
     low, high = interval(entry.run_us)
     return Winner(contest, verdict.trace, entry.latency(), low, high, entry.run_us, verdict.max_error)
-
-
-def interval(run_us: Sequence[float]) -> tuple[float, float]:
-    """A 95 % interval of the median from the order of the times; below six of them their whole range."""
-    ordered = sorted(run_us)
-    count = len(ordered)
-    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
-    return ordered[cut], ordered[-1 - cut]
 
 
 def _store(

@@ -1,0 +1,75 @@
+"""Times engines that hold one model: bursts in turn, each engine stopped while another runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import Any, Final, Protocol
+
+from workers.children.errors import ChildError
+
+RUN_TIMEOUT_SEC: Final = 600.0
+PASSES: Final = 5
+BURST_US: Final = 150_000.0
+MOST_CALLS: Final = 1000
+SLOW_BURST_US: Final = 1_000_000.0  # an engine slower than this a call gets one pass: it is far behind anyway
+
+
+class Engine(Protocol):
+    """A child process that serves `workers.tvm.engines`."""
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any: ...
+    def suspend(self) -> None: ...
+    def resume(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def race(engines: Mapping[str, Engine], passes: int = PASSES) -> dict[str, dict[str, Any]]:
+    """Latencies in microseconds: the median of an engine's bursts, its interval, and the bursts.
+
+    In turn, so that a slow spell of the machine hits all; stopped, because onnxruntime's threads spin on
+    after a call, at the cost of whoever runs next.
+    """
+    for engine in engines.values():
+        engine.suspend()
+    calls = {name: _calls_in_a_burst(engine) for name, engine in engines.items()}
+    bursts: dict[str, list[float]] = {name: [] for name in engines}
+    for number in range(passes):
+        for name, engine in engines.items():
+            if number and bursts[name][0] > SLOW_BURST_US:
+                continue
+            bursts[name] += _burst(engine, calls[name])
+    return {name: _summary(values) for name, values in bursts.items()}
+
+
+def interval(times_us: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the median from the order of the times; below six of them their whole range."""
+    ordered = sorted(times_us)
+    count = len(ordered)
+    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
+    return ordered[cut], ordered[-1 - cut]
+
+
+def _calls_in_a_burst(engine: Engine) -> int:
+    (once_us,) = _burst(engine, 1)
+    return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
+
+
+def _burst(engine: Engine, number: int) -> list[float]:
+    with _running(engine):
+        return list(engine.call("time_bursts", RUN_TIMEOUT_SEC, bursts=1, number=number))
+
+
+@contextmanager
+def _running(engine: Engine) -> Iterator[None]:
+    engine.resume()
+    try:
+        yield
+    except ChildError:
+        engine.kill()
+        raise
+    engine.suspend()
+
+
+def _summary(bursts: list[float]) -> dict[str, Any]:
+    low, high = interval(bursts)
+    return {"median": median(bursts), "low": low, "high": high, "bursts": bursts}
