@@ -51,15 +51,15 @@ def serve_device(
 
 def prepare_runtime(target: Target) -> None:
     """Set what TVM reads once, when it is imported: its threads, and to load the runtime library alone."""
-    if "tvm" in sys.modules:
-        raise MallornError(
-            "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
-        )
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
             f"the target has {target.num_cores} cores, this process may use {cores}",
             hint="mallorn device --target local",
+        )
+    if "tvm" in sys.modules:
+        raise MallornError(
+            "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
         )
     os.environ["TVM_NUM_THREADS"] = str(target.num_cores if target.is_cpu else cores)
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")

@@ -1,0 +1,121 @@
+"""The two arms of a comparison, each in processes of its own: Mallorn's service, and stock MetaSchedule."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mallorn.commands.connect import connected_stack, wait_for_device
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import Target
+from workers.children.child import Child
+from workers.engine_race import race
+from workers.tvm.recipes import recipe_for, recipe_json
+
+CALL_SEC = 3600.0
+
+
+@dataclass(frozen=True)
+class Arm:
+    """How one arm did. `tuning_sec` ends with the last trial; `total_sec` with the finished export."""
+
+    trials: int
+    failures: int
+    tuning_sec: float
+    total_sec: float
+    schedules: Path
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, Any]:
+        per_trial = {"tuning_sec_per_trial": self.tuning_sec / self.trials}
+        per_trial["total_sec_per_trial"] = self.total_sec / self.trials
+        return asdict(self) | {"schedules": str(self.schedules)} | per_trial
+
+
+def mallorn_arm(model: Path, trials: int, seed: int, folder: Path, options: Mapping[str, Any]) -> Arm:
+    """One job on a fresh data directory; the service is up before the clock starts, as stock's Python is."""
+    with connected_stack(None, None, folder / "data") as stack:
+        wait_for_device(stack)
+        started = time.monotonic()
+        job = stack.api.tune(model, trials=trials, seed=seed, **options)
+        tuned_sec = None
+        while not job.state.final:
+            if tuned_sec is None and job.body["state"] in ("finishing", "done"):
+                tuned_sec = time.monotonic() - started
+            time.sleep(0.2)
+        total_sec = time.monotonic() - started
+        job.raise_for_state()
+        report = job.body["report"]
+        failures = sum(count for outcome, count in report["outcomes"].items() if outcome != "ok")
+        schedules = job.schedules(folder / "schedules")
+        rounds = [dict(row) for row in job.rounds()]
+    details = {"report": report, "rounds": rounds}
+    return Arm(report["trials"], failures, tuned_sec or total_sec, total_sec, schedules, details)
+
+
+def stock_arm(model: Path, target: Target, trials: int, seed: int, folder: Path, recipe: str) -> Arm:
+    """Stock tune_relax on the module that the same recipe makes, with as many threads, 64 trials a batch."""
+    work_dir = folder / "stock"
+    work_dir.mkdir(parents=True)
+    command = [sys.executable, "-m", "benchmarks.stock", str(model), str(work_dir)]
+    command += ["--target", target.text, "--recipe", json.dumps(recipe_json(recipe_for(recipe, target)))]
+    command += ["--trials", str(trials), "--seed", str(seed)]
+    env = os.environ | {"TVM_NUM_THREADS": str(target.num_cores)}
+    with (folder / "stock.log").open("wb") as log:
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=log, check=True)
+    result = json.loads(done.stdout.decode().strip().splitlines()[-1])
+    seconds = float(result["seconds"])
+    return Arm(result["trials"], result["failures"], seconds, seconds, work_dir)
+
+
+def compare_latency(
+    model: Path, target: Target, recipe: str, schedules: Mapping[str, Path], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """The whole model compiled with each arm's schedules, and onnxruntime, timed in turn."""
+    env = {"TVM_NUM_THREADS": str(target.num_cores)}
+    inputs = str(folder / "inputs.npz")
+    common = {"model_path": str(model), "target": target.text}
+    steps = recipe_json(recipe_for(recipe, target))
+    hits: dict[str, Any] = {}
+    with ExitStack() as stack:
+        graphs = stack.enter_context(Child("workers.tvm.graphs", env=env))
+        graph = graphs.call("extract", CALL_SEC, **common, recipe=steps)
+        ranges = graph["input_ranges"]
+        graphs.call(
+            "make_inputs", CALL_SEC, model_path=str(model), inputs_npz=inputs, seed=0, input_ranges=ranges
+        )
+        engines: dict[str, Child] = {}
+        for name, directory in schedules.items():
+            library = str(folder / f"{name}.so")
+            compiled = graphs.call(
+                "compile_model",
+                CALL_SEC,
+                **common,
+                schedules_dir=str(directory),
+                recipe=steps,
+                out_so=library,
+            )
+            hits[name] = {key: compiled[key] for key in ("found", "of", "missing")}
+            engines[name] = stack.enter_context(Child("workers.tvm.engines", env=env, name=name))
+            engines[name].call(
+                "load_library", CALL_SEC, library=library, target=target.text, inputs_npz=inputs
+            )
+        engines["onnxruntime"] = stack.enter_context(
+            Child("workers.tvm.engines", env=env, name="onnxruntime")
+        )
+        engines["onnxruntime"].call(
+            "load_onnxruntime", CALL_SEC, model_path=str(model), inputs_npz=inputs, threads=target.num_cores
+        )
+        times = race(engines, passes=9)
+    return {name: timing | hits.get(name, {}) for name, timing in times.items()}
+
+
+def default_options() -> dict[str, Any]:
+    """What a job is tuned with when nobody says otherwise."""
+    return JobOptions().model_dump()

@@ -1,0 +1,22 @@
+"""What a figure was measured on."""
+
+import platform
+import subprocess
+from importlib.metadata import version
+from typing import Any
+
+from workers.tvm.detect import host_fingerprint
+
+PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy", "xgboost-cpu", "celery", "sqlalchemy")
+
+
+def describe_host() -> dict[str, Any]:
+    """Host, versions and commit, for the raw figures."""
+    host = {key: value for key, value in host_fingerprint().items() if key != "hostname"}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "host": host,
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "commit": commit.stdout.strip(),
+    }

@@ -1,0 +1,57 @@
+"""The other arm of a comparison: stock MetaSchedule on the identical module, in a process of its own.
+
+python -m benchmarks.stock MODEL WORK_DIR --target JSON --recipe JSON --trials N [--seed 0]
+
+Prints one JSON object: seconds spent, trials made, failures. TVM_NUM_THREADS must be set by the caller.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from tvm.s_tir.meta_schedule.relax_integration import tune_relax
+from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
+
+from mallorn.core.options import EvaluatorOptions
+from workers.tvm.database import RECORDS
+from workers.tvm.model import load_network
+from workers.tvm.passes import run_steps
+from workers.tvm.programs import parse_tvm_target
+from workers.tvm.recipes import recipe_from_json
+
+BATCH = 64
+FAILED_SEC = 1e9  # stock writes 1e10 for what did not run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("work_dir", type=Path)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--recipe", type=json.loads, required=True)
+    parser.add_argument("--trials", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    target = parse_tvm_target(args.target)
+    started = time.monotonic()
+    mod, _ = run_steps(load_network(args.model).mod, recipe_from_json(args.recipe).before, target)
+    tune_relax(
+        mod,
+        {},
+        target,
+        str(args.work_dir),
+        max_trials_global=args.trials,
+        num_trials_per_iter=BATCH,
+        runner=LocalRunner(evaluator_config=EvaluatorConfig(**EvaluatorOptions().model_dump())),
+        seed=args.seed + 1,  # stock takes no 0
+    )
+    seconds = time.monotonic() - started
+    run_secs = [json.loads(line)[1][1] for line in (args.work_dir / RECORDS).read_text().splitlines()]
+    failed = sum(min(times) >= FAILED_SEC for times in run_secs)
+    json.dump({"seconds": seconds, "trials": len(run_secs), "failures": failed}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
