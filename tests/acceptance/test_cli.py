@@ -1,27 +1,11 @@
 """The commands that start parts, as a newcomer types them: what is refused, and in which words."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mallorn.commands.main import COMMANDS
-
-ROOT = Path(__file__).parents[2]
-
-
-def mallorn(*words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("MALLORN_")}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "mallorn", *words],
-        env={**clean, "PYTHONPATH": str(ROOT), **env},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+from tests.fixtures.command_line import assert_refused, mallorn
 
 
 def test_help_lists_every_command() -> None:
@@ -53,11 +37,7 @@ def test_help_lists_every_command() -> None:
 )
 def test_what_cannot_be_done_is_refused_in_words(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     result = mallorn(*words, cwd=tmp_path)
-    assert result.returncode == 1, result.stderr
-    assert said in result.stderr
-    assert "next:" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stdout == ""
+    assert_refused(result, said)
 
 
 def test_a_package_of_the_user_does_not_shadow_ours(tmp_path: Path) -> None:
@@ -75,6 +55,4 @@ def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
 def test_a_tuned_schedule_directory_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not read before the directory is")
     result = mallorn("compile", "model.onnx", "--schedules", "nowhere", "-o", "model.so", cwd=tmp_path)
-    assert result.returncode == 1
-    assert "nowhere" in result.stderr
-    assert "next:" in result.stderr
+    assert_refused(result, "nowhere")

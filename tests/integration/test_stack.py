@@ -1,11 +1,9 @@
 """`mallorn up` for real: all its processes, killed, doubled, interrupted."""
 
-import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,15 +15,10 @@ import psutil
 import pytest
 
 from mallorn.commands.datadir import DataDir, StackInfo
+from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_SEC = 120.0
 PARTS = {"broker", "tracker", "coordinator", "control", "beat", "device", "worker-1"}
-
-
-def mallorn(*words: str) -> tuple[list[str], dict[str, str]]:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("MALLORN_")}
-    return [sys.executable, "-P", "-m", "mallorn", *words], {**env, "PYTHONPATH": str(ROOT)}
 
 
 @dataclass
@@ -65,9 +58,11 @@ class Up:
 
 def start(folder: Path) -> Up:
     output = folder / "output"
-    command, env = mallorn("up", "--port", "0", "--data", str(folder / "data"))
+    command = typed("up", "--port", "0", "--data", str(folder / "data"))
     with output.open("wb") as file:
-        process = subprocess.Popen(command, env=env, stdout=file, stderr=file, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=clean_environment(), stdout=file, stderr=file, start_new_session=True
+        )
     return Up(process, DataDir(folder / "data"), output)
 
 
@@ -121,11 +116,8 @@ def test_nothing_listens_beyond_loopback_and_the_broker_not_at_all(stack: Up) ->
 
 
 def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up) -> None:
-    command, env = mallorn("up", "--port", "0", "--data", str(stack.data.path))
-    second = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE_SEC)
-    assert second.returncode == 1
-    assert f"pid {stack.process.pid}" in second.stderr
-    assert f"MALLORN_URL={stack.info().url}" in second.stderr
+    second = mallorn("up", "--port", "0", "--data", str(stack.data.path))
+    assert_refused(second, f"pid {stack.process.pid}", f"MALLORN_URL={stack.info().url}")
     assert stack.data.read_stack() is not None
 
 
@@ -179,18 +171,12 @@ def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_data_path_that_is_a_file_is_refused_with_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    command, env = mallorn("up", "--data", str(tmp_path / "file"))
-    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE_SEC)
-    assert result.returncode == 1
-    assert "is not a directory" in result.stderr
-    assert "--data DIR" in result.stderr
+    result = mallorn("up", "--data", str(tmp_path / "file"))
+    assert_refused(result, "is not a directory", "--data DIR")
 
 
 def test_a_taken_port_is_refused_with_words(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        command, env = mallorn("up", "--port", str(port), "--data", str(tmp_path))
-        result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE_SEC)
-    assert result.returncode == 1
-    assert f"port {port} on 127.0.0.1 is taken" in result.stderr
-    assert "--port 0" in result.stderr
+        result = mallorn("up", "--port", str(port), "--data", str(tmp_path))
+    assert_refused(result, f"port {port} on 127.0.0.1 is taken", "--port 0")

@@ -1,23 +1,15 @@
 """`mallorn compile` and `mallorn bench` on a directory of schedules, as typed."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.fixtures.command_line import mallorn
+
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
-
-
-def mallorn(*words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-P", "-m", "mallorn", *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture
