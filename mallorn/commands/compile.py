@@ -48,7 +48,7 @@ def compile_model(
         library = room.folder / "tuned.so"
         report = compile_tuned(room, exported, library)
         if check:
-            report["error"] = _checked(room, library)
+            report["error"] = check_numbers(room, library)
         _place(library, output)
     report["library"] = str(output)
     if as_json:
@@ -121,7 +121,8 @@ def _read(model: Path, schedules: Path, target: str | None) -> Exported:
     return read_exported(schedules, target)
 
 
-def _checked(room: EngineRoom, library: Path) -> float:
+def check_numbers(room: EngineRoom, library: Path) -> float:
+    """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
     reference = room.folder / "untuned.so"
     print_note("compiling the untuned model to compare with")
     room.compile_untuned(reference)

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from mallorn.commands.compile import WrongNumbers, check_numbers
+from mallorn.commands.engines import engine_room
+from mallorn.commands.exported import read_exported
 from tests.fixtures.command_line import mallorn
+from zoo import MODELS
 
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
 
@@ -64,3 +68,21 @@ def test_bench_times_the_tuned_model_beside_onnxruntime(mlp: Any, exported: Path
     latencies = json.loads(result.stdout)["latency_us"]
     assert set(latencies) == {"tuned", "onnxruntime"}
     assert all(0 < one["low"] <= one["median"] <= one["high"] for one in latencies.values())
+
+
+def test_a_library_with_other_weights_does_not_pass_the_check(
+    mlp: Any, exported: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.onnx"
+    other.write_bytes(MODELS["mlp"](1).SerializeToString())
+    known = read_exported(exported, None)
+    wrong = tmp_path / "wrong.so"
+    with engine_room(other, known) as room:
+        room.compile_untuned(wrong)
+    with engine_room(Path(mlp.path), known) as room:
+        with pytest.raises(WrongNumbers, match="relative error against the untuned model") as refusal:
+            check_numbers(room, wrong)
+        right = room.folder / "right.so"
+        room.compile_untuned(right)
+        assert check_numbers(room, right) == 0.0
+    assert refusal.value.hint
