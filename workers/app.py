@@ -1,10 +1,11 @@
 """The Celery app of the workers. Slots run the `solo` pool: nothing forks."""
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutdown
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
 from mallorn.core.broker import celery_settings
 from mallorn.core.settings import settings
+from workers.stopping import STOP
 
 app = Celery("mallorn-workers", include=["workers.tasks"])
 app.conf.update(celery_settings(settings().redis_url))
@@ -20,6 +21,12 @@ def _enlist(**_signal: object) -> None:
     from workers.runtime import runtime
 
     runtime().roll_call.start()
+
+
+@worker_shutting_down.connect
+def _let_go(**_signal: object) -> None:
+    # Runs in the signal handler, in the middle of a task: Celery then waits for the task to return.
+    STOP.ask()
 
 
 @worker_shutdown.connect

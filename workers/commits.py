@@ -6,6 +6,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
+from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
 from workers.measure.base import Result, Slot
@@ -52,6 +53,7 @@ class Commits:
             rows = [self._row(session, result, sketches) for result in results]
             Measurements(session).add_batch(self._context.row.id, self._attempt, rows)
             Events(session).append(self._context.row.job_id, "measured", self._news(results))
+            Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
 
     def _row(self, session: Session, result: Result, sketches: dict[str, int]) -> NewMeasurement:
         candidate = self._slots[result.slot].candidate

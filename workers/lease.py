@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from mallorn.core.errors import LeaseLost, Unavailable
+from workers.stopping import STOP
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,10 @@ class Lease:
         return self._lost.is_set()
 
     def check(self) -> None:
-        """Raise LeaseLost unless the work is still ours."""
+        """Raise LeaseLost unless the work is still ours, Stopping when it is but has to be given back."""
         if self.lost:
             raise LeaseLost
+        STOP.check()
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -2,27 +2,33 @@
 
 import logging
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from db.repositories.cost_models import CostModels
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
-from mallorn.core.errors import LeaseLost, MallornError, Unavailable
+from mallorn.core.errors import InvalidRequest, LeaseLost, MallornError, StorageFull, Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
-from workers.commits import Commits
+from workers.children.errors import ChildError
+from workers.commits import ERROR_CHARS, Commits
 from workers.lease import Lease
-from workers.measure.base import Measurer
+from workers.measure.base import Measurer, Result
 from workers.proposing import propose
 from workers.round_context import RoundContext, load_round
 from workers.runtime import Runtime
+from workers.stopping import Stopping
 
 log = logging.getLogger(__name__)
+
+# What time or an operator mends: no device, no tracker, a full disk, a setting that this worker lacks.
+PASSING: Final = (Unavailable, StorageFull, InvalidRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,15 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
     with Lease(lambda: _renew(runtime, round_id, attempt), lease_sec) as lease:
         try:
             return _work(runtime, round_id, attempt, lease)
+        except Stopping:
+            _hand_back(runtime, round_id, attempt)
         except LeaseLost:
             log.warning("round %s was taken back", round_id)
-        except Unavailable as error:
-            # No device or no tracker: the sweeper sends the round again in a while.
+        except PASSING as error:
             _hand_back(runtime, round_id, attempt, error)
+        except ChildError as error:
+            # TVM died of the workload, not of a candidate: it is tried again, three times in all.
+            _lose(runtime, round_id, attempt, error)
     return None
 
 
@@ -79,10 +89,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         commits = Commits(runtime.database, context, attempt, slots, proposals)
         measurer: Measurer = resolve("measurer", context.options.measurer).from_tools(runtime.tools)
         with closing(measurer.measure(context.program, context.target, missing, context.options)) as results:
-            for result in results:
-                lease.check()
-                commits.add(result)
-        commits.flush()
+            _commit(results, commits, lease)
     stats = {
         "propose_sec": round(proposed - started, 3),
         "measure_sec": round(time.monotonic() - proposed, 3),
@@ -90,6 +97,17 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
     }
     _close(runtime, context, attempt, stats)
     return Closed(context.row.job_id, context.row.task_id)
+
+
+def _commit(results: Iterable[Result], commits: Commits, lease: Lease) -> None:
+    """Commit results as they come; however the stream ends, what was measured under our lease is kept."""
+    try:
+        for result in results:
+            lease.check()
+            commits.add(result)
+    finally:
+        if not lease.lost:
+            commits.flush()
 
 
 def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[str, Any]) -> None:
@@ -101,8 +119,20 @@ def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[st
         Events(session).append(row.job_id, "round_closed", payload)
 
 
-def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:
-    log.warning("round %s waits: %s", round_id, error)
+def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornError | None = None) -> None:
+    """Put the round back, with a word to its job when it waits for something: the sweeper sends it again."""
+    words = f"{error.message} {error.hint}".strip() if error else ""
+    log.warning("round %s goes back to the queue: %s", round_id, words or "this worker stops")
     with runtime.database.transaction() as session:
-        Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=str(error))
-        Jobs(session).say(Rounds(session).get(round_id).job_id, f"{error.message} {error.hint}".strip())
+        if Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=words) and words:
+            Jobs(session).say(Rounds(session).get(round_id).job_id, words)
+
+
+def _lose(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:
+    log.error("round %s failed: %s", round_id, error)
+    with runtime.database.transaction() as session:
+        ended = Rounds(session).lose(round_id, attempt, error.message[-ERROR_CHARS:])
+        for kind, lost in (("round_returned", ended.returned), ("round_poisoned", ended.poisoned)):
+            for row in map(Rounds(session).get, lost):
+                payload = {"round": row.index, "attempt": row.attempt, "error": row.error}
+                Events(session).append(row.job_id, kind, payload)

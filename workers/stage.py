@@ -16,12 +16,13 @@ from db.repositories.stages import Stages
 from db.repositories.targets import Targets
 from db.tables import Job
 from mallorn.core.artifacts import model_uri
-from mallorn.core.errors import LeaseLost, MallornError, Unavailable
+from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailable
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from workers.lease import Lease
 from workers.runtime import Runtime
+from workers.stopping import Stopping
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +71,11 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
     try:
         with claimed.lease:
             yield claimed
+    except Stopping:
+        _give_back(claimed)
     except LeaseLost:
         log.warning("%s of job %s was taken back", state, job_id)
-    except Unavailable as error:
+    except (Unavailable, StorageFull) as error:
         _give_back(claimed, error)
     except MallornError as error:
         _fail(claimed, error)
@@ -99,11 +102,13 @@ def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
     return Stage(runtime, job, state, target, options, attempt, Lease(renew, lease_sec))
 
 
-def _give_back(claimed: Stage, error: Unavailable) -> None:
-    log.warning("%s of job %s waits: %s", claimed.state, claimed.job.id, error)
+def _give_back(claimed: Stage, error: MallornError | None = None) -> None:
+    """Free the stage, with a word to the job when it waits for something: the sweeper sends it again."""
+    words = f"{error.message} {error.hint}".strip() if error else ""
+    log.warning("%s of job %s is given back: %s", claimed.state, claimed.job.id, words or "this worker stops")
     with claimed.runtime.database.transaction() as session:
-        if Stages(session).release_stage(claimed.job.id, claimed.attempt):
-            Jobs(session).say(claimed.job.id, f"{error.message} {error.hint}".strip())
+        if Stages(session).release_stage(claimed.job.id, claimed.attempt) and words:
+            Jobs(session).say(claimed.job.id, words)
 
 
 def _say(claimed: Stage, words: str) -> None:
@@ -116,4 +121,7 @@ def _fail(claimed: Stage, error: MallornError) -> None:
     why = {"error": error.code, "detail": error.message, "hint": error.hint}
     reason = f"{error.message} {error.hint}".strip()
     with claimed.runtime.database.transaction() as session:
-        claimed.end(session, JobState.FAILED, reason, "failed", why)
+        if Jobs(session).move(
+            claimed.job.id, [claimed.state], JobState.FAILED, reason, attempt=claimed.attempt
+        ):
+            Events(session).append(claimed.job.id, "failed", why)

@@ -144,8 +144,9 @@ class Jobs(Stages):
         return self.get(job_id, owner)
 
     def say(self, job_id: str, reason: str) -> None:
-        """Tell in words what a job waits for."""
-        self.changed(update(Job).where(Job.id == job_id, Job.reason != reason).values(reason=reason))
+        """Tell in words what an active job waits for; a paused or ended one keeps the reason it has."""
+        news = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
+        self.changed(update(Job).where(*news).values(reason=reason))
 
     def record(self, job_id: str, **report: Any) -> None:
         """Store what a stage found out: `graph=` of the import, `report=` and `export_uri=` of the finish."""

@@ -41,9 +41,6 @@ class ExpiredRounds:
     poisoned: list[int]
 
 
-_LOST = "its worker died or went silent {} times"
-
-
 class Rounds(Repository):
     """Rounds of all jobs. `attempt` is the fencing token: whoever comes with an old one is refused."""
 
@@ -128,14 +125,31 @@ class Rounds(Repository):
         """
         silent = Round.state == RoundState.LEASED, Round.lease_until < now()
         self.lock_jobs(select(Round.job_id).where(*silent))
-        freed: dict[str, Any] = {"lease_until": None, "losses": Round.losses + 1}
-        poison = freed | {"state": RoundState.POISON, "finished_at": now(), "error": _LOST.format(max_losses)}
+        return self._lose(silent, "its worker died or went silent", max_losses)
+
+    def lose(self, round_id: int, attempt: int, error: str, max_losses: int = MAX_LOSSES) -> ExpiredRounds:
+        """Count a loss of this attempt's round now: it failed in a way that another worker may not."""
+        self._lock_job_of(round_id)
+        return self._lose(held(round_id, attempt), error, max_losses)
+
+    def _lose(self, which: tuple[ColumnElement[bool], ...], error: str, max_losses: int) -> ExpiredRounds:
+        freed: dict[str, Any] = {"lease_until": None, "losses": Round.losses + 1, "error": error}
+        poison = freed | {"state": RoundState.POISON, "finished_at": now()}
         queue = freed | {"state": RoundState.QUEUED, "worker": None, "sent_at": now()}
         last = Round.losses + 1 >= max_losses
-        lost = update(Round).where(*silent, last).values(poison).returning(Round.id)
-        kept = update(Round).where(*silent).values(queue).returning(Round.id)
+        lost = update(Round).where(*which, last).values(poison).returning(Round.id)
+        kept = update(Round).where(*which).values(queue).returning(Round.id)
         poisoned = sorted(self.session.scalars(lost))
         return ExpiredRounds(returned=sorted(self.session.scalars(kept)), poisoned=poisoned)
+
+    def withdraw(self, job_id: str | None = None) -> Sequence[int]:
+        """End rounds that nobody began: of this job, or of all that do not tune and only block others."""
+        resting = select(Job.id).where(Job.state != JobState.TUNING)
+        whose = Round.job_id.in_(resting) if job_id is None else Round.job_id == job_id
+        queued = Round.state == RoundState.QUEUED, whose
+        self.lock_jobs(select(Round.job_id).where(*queued))
+        ended = {"state": RoundState.CANCELLED, "finished_at": now()}
+        return sorted(self.session.scalars(update(Round).where(*queued).values(ended).returning(Round.id)))
 
     def stale(self, older_than_sec: float) -> Sequence[Round]:
         """Queued rounds of tuning jobs whose last message went out long ago, the oldest first."""

@@ -20,7 +20,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from services.control.views import job_view, measuring_context
 from services.planner.planner import plan
-from services.planner.values import Plan, PlannedRound
+from services.planner.values import JobView, Plan, PlannedRound
 
 PLAN_LEASE_SEC = 20.0
 FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
@@ -53,6 +53,8 @@ def plan_job(database: Database, job_id: str, holder: str) -> list[Message] | No
 
 
 def _plan(session: Session, job_id: str) -> list[Message]:
+    # The lease saves work; this lock is what keeps two planners from spending one budget twice.
+    Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
         return []
@@ -60,7 +62,7 @@ def _plan(session: Session, job_id: str) -> list[Message]:
     _group(step)
     if job.context_id is None and not _enter_context(step):
         return []
-    return _write(step, plan(job_view(session, job, step.options, _slots(session))))
+    return _write(step, plan(_view(step)))
 
 
 def _group(step: _Step) -> None:
@@ -83,6 +85,14 @@ def _enter_context(step: _Step) -> bool:
     jobs.say(step.job.id, "")
     step.session.refresh(step.job)
     return True
+
+
+def _view(step: _Step) -> JobView:
+    view = job_view(step.session, step.job, step.options, _slots(step.session))
+    if view.seconds_left is None or view.seconds_left > 0 or not Rounds(step.session).withdraw(step.job.id):
+        return view
+    # The time is over: rounds that nobody began are not waited for.
+    return job_view(step.session, step.job, step.options, view.slots)
 
 
 def _slots(session: Session) -> int:

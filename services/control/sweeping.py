@@ -18,8 +18,9 @@ STAGE_TASK = {
 
 
 def sweep(database: Database) -> list[Message]:
-    """Messages for what waits: stages nobody holds, rounds queued for long, jobs without an open round."""
+    """Messages for what waits: stages nobody holds, rounds queued for long, jobs that may need a plan."""
     with database.transaction() as session:
+        Rounds(session).withdraw()
         stages = Stages(session).waiting_stages(STALE_SEC)
         Stages(session).mark_sent([job.id for job in stages])
         rounds = Rounds(session).stale(STALE_SEC)

@@ -37,16 +37,17 @@ def job_view(session: Session, job: Job, options: JobOptions, slots: int) -> Job
         tasks=tuple(_task_view(task) for task in tasks),
         rounds_planned=Rounds(session).next_index(job.id),
         slots=slots,
-        seconds_left=_seconds_left(job.minutes, elapsed, len(tasks)),
+        seconds_left=_seconds_left(job, elapsed, len(tasks)),
         seconds_per_trial=Rounds(session).seconds_per_trial(job.id),
     )
 
 
-def _seconds_left(minutes: float | None, elapsed: float, tasks: int) -> float | None:
-    if minutes is None:
+def _seconds_left(job: Job, elapsed: float, tasks: int) -> float | None:
+    """Time to tune; what is asked for on top of an export that met its deadline is asked for in trials."""
+    if job.minutes is None or job.export_uri is not None:
         return None
     reserve = FINISH_SEC + FINISH_SEC_PER_TASK * tasks
-    return minutes * 60 - elapsed - reserve
+    return job.minutes * 60 - elapsed - reserve
 
 
 def _task_view(task: TaskSummary) -> TaskView:
@@ -64,6 +65,7 @@ def _task_view(task: TaskSummary) -> TaskView:
         rounds=len(closed),
         curve_us=tuple(_curve(task.known_us, closed)),
         failed_rounds=_barren(closed),
+        lost_rounds=_lost(closed),
         exhausted=any(result.state == RoundState.DONE and result.trials < result.size for result in closed),
         retired=task.retired,
     )
@@ -89,3 +91,9 @@ def _barren(closed: list[RoundResult]) -> int:
             break
         count += result.trials > 0 or result.state == RoundState.POISON
     return count
+
+
+def _lost(closed: list[RoundResult]) -> int:
+    """How many of the newest rounds were given up after they lost worker after worker."""
+    ran = [result.state for result in closed if result.state != RoundState.CANCELLED]
+    return next((at for at, state in enumerate(reversed(ran)) if state != RoundState.POISON), len(ran))

@@ -85,6 +85,8 @@ def _over(task: TaskView) -> str:
         return ""
     if task.exhausted:
         return f"its space has nothing left to try after {task.trials} trials"
+    if task.lost_rounds >= HOPELESS_ROUNDS:
+        return f"its last {task.lost_rounds} rounds lost every worker that took them"
     if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
         return f"no valid result in {task.trials} trials; its default schedule is kept"
     return ""

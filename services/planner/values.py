@@ -21,6 +21,7 @@ class TaskView:
     rounds: int  # closed rounds, this job
     curve_us: tuple[float, ...]  # best latency known after each closed round; warm knowledge comes first
     failed_rounds: int = 0  # closed rounds since the last valid result
+    lost_rounds: int = 0  # the newest rounds in a row that were given up for losing their workers
     exhausted: bool = False  # its searcher found nothing left to propose
     retired: str = ""
 

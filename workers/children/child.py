@@ -14,6 +14,7 @@ from workers.children.channel import Channel, ChannelClosed
 from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
 from workers.children.log import ChildLog
 from workers.children.starter import start_process
+from workers.stopping import STOP
 
 START_TIMEOUT_SEC = 120.0
 
@@ -23,6 +24,7 @@ class Child:
 
     It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
     One call at a time; not for use by several threads at once. A call's time begins when it is ready.
+    Every method that starts or waits raises Stopping once this process was asked to stop.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class Child:
 
     def start(self) -> None:
         """Start the process if it does not run; returns before it is ready."""
+        STOP.check()
         if self.alive:
             return
         self.kill()
@@ -149,6 +152,7 @@ class Child:
             self._process = start_process(
                 self._module, theirs.fileno(), self._log, self._env, self._memory_bytes
             )
+        STOP.enter(self._process.pid)
         self._channel = Channel(ours)
         self._started_sec, self._calls, self.ready = time.monotonic(), 0, False
 
@@ -156,6 +160,7 @@ class Child:
         """End the process, all it started, and the call in progress."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
+            STOP.leave(self._process.pid)
             self._process.wait()
         for resource in (self._channel, self._log):
             if resource is not None:
@@ -191,6 +196,7 @@ class Child:
                 how = f"died of {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         tail = self._log.tail() if self._log is not None else ""
         self.kill()
+        STOP.check()  # then it did not die of what it was doing
         return ChildCrashed(f"{self.name} {how}" + (f"\n{tail}" if tail else ""))
 
     def _tidy(self) -> None:

@@ -1,0 +1,56 @@
+"""How a worker that is asked to stop lets go of what it does, within seconds and without loss.
+
+The one thing of a worker that is global to its process: a process stops once, and every child belongs to it.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+
+from mallorn.core.errors import LeaseLost
+
+
+class Stopping(LeaseLost):
+    """This worker was asked to stop; what it held goes back to the queue."""
+
+
+class Stop:
+    """The wish to stop, and the process groups that would keep the worker waiting."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._groups: set[int] = set()
+
+    @property
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def ask(self) -> None:
+        """Stop soon: every child is killed, and no new one starts. Safe in a signal handler."""
+        self._asked.set()
+        for pid in tuple(self._groups):
+            _kill_group(pid)
+
+    def check(self) -> None:
+        """Raise Stopping once the worker was asked to stop."""
+        if self.asked:
+            raise Stopping
+
+    def enter(self, pid: int) -> None:
+        """A child runs in the process group `pid`; it is killed at once when the wish came first."""
+        self._groups.add(pid)
+        if self.asked:
+            _kill_group(pid)
+
+    def leave(self, pid: int) -> None:
+        """The child is about to be reaped: from then on its number may be another process's."""
+        self._groups.discard(pid)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+STOP = Stop()
