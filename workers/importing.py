@@ -35,6 +35,7 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
 def _extract(claimed: Stage) -> dict[str, Any]:
     """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
     config = claimed.runtime.settings
+    claimed.runtime.warm_up()
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
         recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target))

@@ -52,6 +52,11 @@ class Runtime:
         """What measurers work with."""
         return Tools(self.settings, self.builders, self.runner)
 
+    def warm_up(self) -> None:
+        """Start what the first round needs while something else is still going on."""
+        self.builders.start()
+        self.compiler.start()
+
     def graphs(self, threads: int) -> Child:
         """A new process for a whole model, which TVM may run on `threads` threads."""
         env = {"TVM_NUM_THREADS": str(threads)}
