@@ -29,3 +29,8 @@ class Events(Repository):
         """The events that follow number `seq`, in order; `seq` 0 starts from the first."""
         query = select(Event).where(Event.job_id == job_id, Event.seq > seq).order_by(Event.seq).limit(limit)
         return list(self.session.scalars(query))
+
+    def newest(self, job_id: str, kind: str) -> Event | None:
+        """The last event of a kind, if there was any."""
+        query = select(Event).where(Event.job_id == job_id, Event.kind == kind)
+        return self.session.scalars(query.order_by(Event.seq.desc()).limit(1)).one_or_none()

@@ -1,7 +1,7 @@
-"""Who may win a task: its fastest candidates, or a sane default where nothing was measured."""
+"""Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from db.repositories.sketches import Sketches
@@ -44,6 +44,14 @@ def contests(claimed: Stage) -> list[Contest]:
     return [_contest(claimed, task, workloads[task.workload_id], best[task.id], sketches) for task in tasks]
 
 
+def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
+    """The defaults that the lost contest did not hold; None when there are no others."""
+    known = {slot.candidate for slot in lost.slots}
+    defaults = _defaults(claimed, lost.program, descriptors_of(lost.workload))
+    others = [default for default in defaults if default[0] not in known][:TOP]
+    return replace(lost, slots=_number(others)) if others else None
+
+
 def _contest(
     claimed: Stage,
     task: Task,
@@ -54,9 +62,12 @@ def _contest(
     program = program_of(workload)
     candidates = [(Candidate(row.sketch, row.decisions), sketches[row.sketch]) for row in best]
     if not candidates:
-        candidates = _defaults(claimed, program, descriptors_of(workload))
-    slots = tuple(Slot(number, *candidate) for number, candidate in enumerate(candidates))
-    return Contest(task, workload, program, slots)
+        candidates = _defaults(claimed, program, descriptors_of(workload))[:TOP]
+    return Contest(task, workload, program, _number(candidates))
+
+
+def _number(candidates: Sequence[tuple[Candidate, Sketch]]) -> tuple[Slot, ...]:
+    return tuple(Slot(number, *candidate) for number, candidate in enumerate(candidates))
 
 
 def _defaults(
@@ -67,4 +78,4 @@ def _defaults(
     space = TvmSpace(sketches, program, claimed.target, descriptors, compiler)
     defaults = space.defaults()
     valid = [candidate for candidate, good in zip(defaults, space.valid(defaults), strict=True) if good]
-    return [(candidate, space.by_key[candidate.sketch]) for candidate in valid[:TOP]]
+    return [(candidate, space.by_key[candidate.sketch]) for candidate in valid]

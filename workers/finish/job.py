@@ -6,12 +6,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState
-from workers.finish.contenders import Contest, contests
+from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import upload, write_export
-from workers.finish.verify import verifier
+from workers.finish.verify import Verifier, verifier
 from workers.finish.whole_model import Files, judge
 from workers.finish.winners import Winner, decide
 from workers.measure.tvm import TvmMeasurer
@@ -31,7 +32,8 @@ def finish(runtime: Runtime, job_id: str) -> None:
 
 def _finish(claimed: Stage) -> None:
     started = time.monotonic()
-    winners, losers = _decide_all(claimed)
+    why = _why_tuning_ended(claimed)
+    winners, losers = _decide_all(claimed, why)
     with (
         TemporaryDirectory(prefix="mallorn-finish-") as scratch,
         claimed.runtime.graphs(claimed.target.num_cores) as graphs,
@@ -43,21 +45,40 @@ def _finish(claimed: Stage) -> None:
         claimed.lease.check()
         report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
         (directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-        _store(claimed, report, upload(claimed, directory))
+        _store(claimed, why, report, upload(claimed, directory))
 
 
-def _decide_all(claimed: Stage) -> tuple[list[Winner], list[Contest]]:
+def _decide_all(claimed: Stage, why: str) -> tuple[list[Winner], list[Contest]]:
     measurer = TvmMeasurer.from_tools(claimed.runtime.tools)
     winners: list[Winner] = []
     losers: list[Contest] = []
     with verifier(claimed.runtime, claimed.target) as check:
         for contest in contests(claimed):
-            winner = decide(claimed, contest, measurer, check)
+            winner = _decide(claimed, contest, measurer, check)
             if winner is None:
                 losers.append(contest)
             else:
                 winners.append(winner)
+            _say(claimed, why)  # whatever it waited for is there
     return winners, losers
+
+
+def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Verifier) -> Winner | None:
+    if (winner := decide(claimed, contest, measurer, check)) is not None:
+        return winner
+    again = second_chance(claimed, contest)
+    return decide(claimed, again, measurer, check) if again is not None else None
+
+
+def _why_tuning_ended(claimed: Stage) -> str:
+    with claimed.runtime.database.session() as session:
+        news = Events(session).newest(claimed.job.id, "finishing")
+    return str(news.payload["why"]) if news is not None else ""
+
+
+def _say(claimed: Stage, words: str) -> None:
+    with claimed.runtime.database.transaction() as session:
+        Jobs(session).say(claimed.job.id, words)
 
 
 def _tasks(winners: list[Winner], losers: list[Contest]) -> dict[str, Any]:
@@ -73,7 +94,7 @@ def _trials(claimed: Stage) -> dict[str, Any]:
     return {"trials": how_far.spent, "outcomes": how_far.outcomes}
 
 
-def _store(claimed: Stage, report: dict[str, Any], url: str) -> None:
+def _store(claimed: Stage, why: str, report: dict[str, Any], url: str) -> None:
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url)
-        claimed.end(session, JobState.DONE, claimed.job.reason, "done", {"report": report})
+        claimed.end(session, JobState.DONE, why, "done", {"report": report})

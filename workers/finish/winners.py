@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
+from workers.commits import ERROR_CHARS
 from workers.engine_race import interval
 from workers.finish.contenders import Contest
 from workers.finish.verify import Verdict, Verifier
@@ -26,6 +27,7 @@ class Winner:
     """What is exported for a task."""
 
     contest: Contest
+    slot: int
     trace: str
     latency_us: float
     low_us: float
@@ -37,26 +39,32 @@ class Winner:
 def decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, verifier: Verifier) -> Winner | None:
     """Hold the contest and store how it went; None when no candidate computes the right thing."""
     results = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
-    ranked = sorted((entry for slot in contest.slots if (entry := _entry(slot, results))), key=_Entry.latency)
+    entries = [_Entry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
     verdicts: dict[int, Verdict] = {}
     winner = None
-    for entry in ranked:
+    for entry in sorted((entry for entry in entries if entry.failure is None), key=_Entry.latency):
         claimed.lease.check()
         verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
             break
+    claimed.lease.check()
     with claimed.runtime.database.transaction() as session:
-        _store(session, claimed, contest, ranked, verdicts, winner)
+        _store(session, claimed, contest, entries, verdicts, winner)
     return winner
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A candidate with all its new times."""
+    """A candidate with all that became of it, pass by pass."""
 
     slot: Slot
     results: tuple[Result, ...]
+
+    @property
+    def failure(self) -> Result | None:
+        """The pass that went wrong: what fails now and then is not stable enough to win."""
+        return next((result for result in self.results if result.outcome.failed), None)
 
     @property
     def run_us(self) -> tuple[float, ...]:
@@ -66,41 +74,34 @@ class _Entry:
         return median(self.run_us)
 
 
-def _entry(slot: Slot, results: Sequence[Result]) -> _Entry | None:
-    good = tuple(result for result in results if result.slot == slot.slot and result.outcome is Outcome.OK)
-    return _Entry(slot, good) if good else None
-
-
 def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
     low, high = interval(entry.run_us)
-    return Winner(contest, verdict.trace, entry.latency(), low, high, entry.run_us, verdict.max_error)
+    return Winner(
+        contest, entry.slot.slot, verdict.trace, entry.latency(), low, high, entry.run_us, verdict.max_error
+    )
 
 
 def _store(
     session: Session,
     claimed: Stage,
     contest: Contest,
-    ranked: Sequence[_Entry],
+    entries: Sequence[_Entry],
     verdicts: dict[int, Verdict],
     winner: Winner | None,
 ) -> None:
     job = claimed.job
-    sketches = store_sketches(session, [entry.slot.sketch for entry in ranked])
-    rows = [
-        _row(session, claimed, entry, sketches, verdicts.get(entry.slot.slot))
-        for entry in sorted(ranked, key=lambda entry: entry.slot.slot)
-    ]
+    sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
+    rows = [_row(session, claimed, entry, sketches, verdicts.get(entry.slot.slot)) for entry in entries]
     ids = Measurements(session).add_finish(job.id, claimed.attempt, contest.workload.id, job.target_id, rows)
     if winner is None:
         return
-    of_slot = dict(zip((row.slot for row in rows), ids, strict=True))
-    first = next(entry for entry in ranked if entry.run_us == winner.run_us)
+    of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
     Schedules(session).promote(
         NewSchedule(
             workload_id=contest.workload.id,
             target_id=job.target_id,
             context_id=job.context_id,
-            measurement_id=of_slot[first.slot.slot],
+            measurement_id=of_slot[winner.slot],
             job_id=job.id,
             latency_us=winner.latency_us,
             low_us=winner.low_us,
@@ -119,17 +120,26 @@ def _row(
     sketches: dict[str, int],
     verdict: Verdict | None,
 ) -> NewMeasurement:
-    wrong = verdict is not None and not verdict.ok
-    place = Place.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
+    outcome, error = _end(entry, verdict)
+    first = entry.results[0]
+    place = Place.of(session, claimed.job.target_id, claimed.options, first.endpoint)
     return NewMeasurement(
         slot=entry.slot.slot,
         sketch_id=sketches[entry.slot.candidate.sketch],
         decisions=entry.slot.candidate.decisions,
-        outcome=Outcome.WRONG_RESULT if wrong else Outcome.OK,
+        outcome=outcome,
         origin="finish",
-        run_us=() if wrong else entry.run_us,
-        error=verdict.words if wrong and verdict else None,
+        run_us=() if outcome.failed else entry.run_us,
+        error=error,
         context_id=place.context_id,
         device_id=place.device_id,
-        build_ms=entry.results[0].build_ms,
+        build_ms=first.build_ms,
     )
+
+
+def _end(entry: _Entry, verdict: Verdict | None) -> tuple[Outcome, str]:
+    if entry.failure is not None:
+        return entry.failure.outcome, entry.failure.error[-ERROR_CHARS:]
+    if verdict is not None and not verdict.ok:
+        return Outcome.WRONG_RESULT, verdict.words[-ERROR_CHARS:]
+    return Outcome.OK, ""
