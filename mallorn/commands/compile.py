@@ -17,7 +17,7 @@ from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
 LARGEST_ERROR: Final = 1e-4
 PROBLEMS_SHOWN: Final = 5
 
-ModelArgument = Annotated[Path, typer.Argument(help="The ONNX file that was tuned.")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file that was tuned.")]
 SchedulesOption = Annotated[
     Path, typer.Option("--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote.")
 ]

@@ -2,7 +2,7 @@
 
 import itertools
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,7 +10,9 @@ from mallorn.commands.output import (
     JsonOption,
     KeyOption,
     UrlOption,
+    ago,
     client,
+    duration,
     print_json,
     print_note,
     print_rows,
@@ -18,14 +20,15 @@ from mallorn.commands.output import (
 )
 from mallorn.core.outcomes import Outcome
 
+ERROR_SHOWN: Final = 100
 SCHEDULE_COLUMNS: Final = {
     "workload_name": "NAME",
-    "workload": "WORKLOAD",
-    "target": "TARGET",
     "latency_us": "LATENCY (us)",
     "low_us": "LOW",
     "high_us": "HIGH",
     "job_id": "JOB",
+    "workload": "WORKLOAD",
+    "target": "TARGET",
 }
 RECORD_COLUMNS: Final = {
     "id": "ID",
@@ -39,17 +42,17 @@ RECORD_COLUMNS: Final = {
 }
 DEVICE_COLUMNS: Final = {
     "name": "DEVICE",
-    "target": "TARGET",
+    "state": "STATE",
+    "seen": "SEEN",
     "threads": "THREADS",
     "tvm_version": "TVM",
-    "busy_with": "BUSY WITH",
-    "seen_sec": "SEEN (s ago)",
+    "target": "TARGET",
 }
 WORKER_COLUMNS: Final = {
     "id": "WORKER",
     "busy_with": "BUSY WITH",
-    "uptime_sec": "UP (s)",
-    "seen_sec": "SEEN (s ago)",
+    "uptime": "UP",
+    "seen": "SEEN",
 }
 
 
@@ -101,18 +104,43 @@ def records(
     with client(url, api_key) as api:
         found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(found, limit))
+    if not as_json:
+        rows = [{**row, "error": _first_line(row["error"])} for row in rows]
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
+
+
+def _first_line(error: str | None) -> str | None:
+    """Enough of a compiler's error for a table; --json has the rest."""
+    return error.strip().partition("\n")[0][:ERROR_SHOWN] if error else None
 
 
 def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """List the devices that measure."""
     with client(url, api_key) as api:
         rows = api.devices()
+    if not as_json:
+        rows = [{**row, "state": _device_state(row), "seen": ago(row["seen_sec"])} for row in rows]
     print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
+
+
+def _device_state(device: dict[str, Any]) -> str:
+    if not device["online"]:
+        return "silent"
+    return "measuring" if device["info"].get("busy") else "idle"
 
 
 def workers(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """List the workers that search, build and drive devices."""
     with client(url, api_key) as api:
         rows = api.workers()
+    if not as_json:
+        rows = [
+            {
+                **row,
+                "busy_with": row["busy_with"] or "nothing",
+                "uptime": duration(row["uptime_sec"]),
+                "seen": ago(row["seen_sec"]),
+            }
+            for row in rows
+        ]
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")

@@ -1,5 +1,7 @@
 """The end of `tune` and `resume`: follow a job, fetch its schedules, print what was won."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +22,14 @@ class Ending:
     model: str  # as the user would type it
     verbose: bool = False
     as_json: bool = False
+    again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
 
     def reach(self, job: Job) -> None:
         """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
         try:
             follow(job, stderr(), self.verbose)
         except KeyboardInterrupt:
-            _pause(job)
+            _pause(job, self.again)
             raise typer.Exit(130) from None
         job.raise_for_state()
         job.schedules(self.directory)
@@ -47,11 +50,12 @@ def prepare_directory(directory: Path) -> Path:
     return directory
 
 
-def _pause(job: Job) -> None:
+def _pause(job: Job, again: Sequence[str]) -> None:
     try:
         job.pause()
     except MallornError as error:
         print_note(f"\nstopped following; the job could not be paused: {error.message}")
         print_note(f"look at it with   mallorn show {job.id}")
         return
-    print_note(f"\nstopped; what was measured is kept. Go on with   mallorn resume {job.id}")
+    command = shlex.join(["mallorn", "resume", job.id, *again])
+    print_note(f"\nstopped; what was measured is kept. Go on with   {command}")

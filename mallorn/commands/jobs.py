@@ -33,23 +33,25 @@ JOB_COLUMNS: Final = {
     "trials": "TRIALS",
     "latency": "LATENCY",
     "age": "AGE",
-    "reason": "",
+    "reason": "REASON",
 }
 TASK_COLUMNS: Final = {
     "index": "ID",
     "name": "Name",
     "flops": "FLOP",
     "weight": "Weight",
-    "gflops": "Speed (GFLOPS)",
-    "latency_us": "Latency (us)",
-    "weighted_latency_us": "Weighted Latency (us)",
+    "gflops": "Speed\n(GFLOPS)",
+    "latency_us": "Latency\n(us)",
+    "weighted_latency_us": "Weighted\nLatency (us)",
     "trials": "Trials",
     "state": "State",
 }
 
 
 def submit(
-    model: Annotated[str, typer.Argument(help="An ONNX file, or the id of an uploaded model.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
+    ],
     target: Annotated[
         str, typer.Option(help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
     ] = "local",
@@ -60,7 +62,12 @@ def submit(
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A job option; repeatable."),
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="A job option, as search=random or evaluator.repeat=3; repeatable.",
+        ),
     ] = None,
     input_shape: Annotated[
         list[str] | None, typer.Option(metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable.")
@@ -106,9 +113,15 @@ def _job_row(body: dict[str, Any]) -> dict[str, Any]:
     return {
         **body,
         "trials": f"{progress['trials']}/{body['trials']}",
-        "latency": latency(progress["estimated_us"]),
+        "latency": latency(_measured_us(body) or progress["estimated_us"]),
         "age": duration(time.time() - body["created_at"]),
     }
+
+
+def _measured_us(body: dict[str, Any]) -> float | None:
+    """The whole tuned model's latency, where it was timed."""
+    tuned = ((body["report"] or {}).get("latency_us") or {}).get("tuned")
+    return None if tuned is None else float(tuned["median"])
 
 
 def show(
@@ -125,6 +138,8 @@ def show(
     if timed:
         stdout().print()
         stdout().print(table(timed, ENGINE_COLUMNS))
+    if body["exported"]:
+        print_note(f"fetch its schedules with   mallorn schedules {body['id']}")
 
 
 def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import REGISTRY
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, Any]:
@@ -26,6 +27,11 @@ def parse_input_shape(text: str) -> tuple[str, list[int]]:
     if not colon or not name or not all(size.strip().isdigit() for size in sizes):
         raise InvalidRequest(f"cannot read the input shape {text!r}", hint="--input-shape x:1,3,224,224")
     return name, [int(size) for size in sizes]
+
+
+def known(seam: str) -> str:
+    """The names registered under a seam, for a help text."""
+    return ", ".join(sorted(REGISTRY[seam]))
 
 
 def _put(options: dict[str, Any], path: list[str], value: Any) -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -20,13 +20,20 @@ UrlOption = Annotated[
 KeyOption = Annotated[
     str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
 ]
+PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
+NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
+SHORT: Final = 20  # what is no longer is never broken
+CUT: Final = frozenset({"workload", "target"})  # long and of one word: cut, not folded, where room is short
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
 
 def stdout() -> Console:
     """A console for data; not kept, so that it follows a redirected sys.stdout."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
+    is_terminal = sys.stdout.isatty()
+    return Console(
+        file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else PIPE_WIDTH
+    )
 
 
 def stderr() -> Console:
@@ -78,12 +85,17 @@ def print_rows(rows: Sequence[dict[str, Any]], columns: dict[str, str], as_json:
 
 
 def table(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Table:
-    """A plain table; columns of numbers stand to the right."""
+    """A plain table; columns of numbers stand to the right, only columns of long texts are broken."""
     rows = list(rows)
     result = Table(box=None, header_style="bold", pad_edge=False)
     for key, heading in columns.items():
         numeric = any(isinstance(row.get(key), int | float) for row in rows)
-        result.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        result.add_column(
+            heading,
+            justify="right" if numeric else "left",
+            overflow="ellipsis" if key in CUT else "fold",
+            no_wrap=all(len(cell(row.get(key))) <= SHORT for row in rows),
+        )
     for row in rows:
         result.add_row(*(escape(cell(row.get(key))) for key in columns))
     return result
@@ -103,6 +115,11 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def ago(seconds: float) -> str:
+    """`75.2` as `1:15 ago`; what was a moment ago is `now`."""
+    return "now" if seconds < NOW_SEC else f"{duration(seconds)} ago"
 
 
 def latency(value_us: float | None) -> str:

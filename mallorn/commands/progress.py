@@ -17,6 +17,11 @@ from mallorn.job import Job
 
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0
+DOING: Final[dict[str, str]] = {
+    JobState.QUEUED: "waits for a worker",
+    JobState.IMPORTING: "reads the model and splits it into tasks",
+    JobState.FINISHING: "measures the best again, checks what they compute, times the whole model",
+}
 
 
 def follow(job: Job, console: Console, verbose: bool = False) -> dict[str, Any]:
@@ -90,7 +95,7 @@ class BarView:
             best=latency(body["progress"]["estimated_us"]),
             left=self._pace.left(spent, budget),
         )
-        self._words = body["reason"]
+        self._words = words(body)
         if self._verbose:
             self._tasks = self._job.tasks()
 
@@ -120,6 +125,11 @@ class Pace:
         return f"{duration((now_sec - since_sec) / (spent - first) * (budget - spent))} left"
 
 
+def words(body: dict[str, Any]) -> str:
+    """What a job waits for or is busy with."""
+    return str(body["reason"]) or DOING.get(body["state"], "")
+
+
 def summary(body: dict[str, Any]) -> str:
     """A job in one line."""
     progress = body["progress"]
@@ -129,6 +139,6 @@ def summary(body: dict[str, Any]) -> str:
         f"{progress['trials']}/{body['trials']} trials",
         f"best {latency(progress['estimated_us'])}" if progress["estimated_us"] is not None else "",
         f"{failures} failed" if failures else "",
-        body["reason"],
+        words(body),
     ]
     return "  ".join(part for part in parts if part)

@@ -1,19 +1,23 @@
 """The command that does it all: upload a model, tune it, follow, fetch the schedules, print what was won."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.commands.finish import Ending, prepare_directory
 from mallorn.commands.interrupts import interruptible
-from mallorn.commands.options import parse_options
+from mallorn.commands.options import known, parse_options
 from mallorn.commands.output import JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
 from mallorn.core.errors import InvalidModel
+from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
+from mallorn.job import Job
 
+# A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on.
+RUNNING: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
@@ -22,7 +26,7 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show MetaS
 
 
 def tune(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     target: Annotated[
         str, typer.Option(help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
     ] = LOCAL,
@@ -33,13 +37,20 @@ def tune(
     recipe: Annotated[
         str | None, typer.Option(help="Graph passes: `tuned`, or `plain` for stock compile_relax.")
     ] = None,
-    search: Annotated[str | None, typer.Option(help="Searcher by name.")] = None,
-    cost_model: Annotated[str | None, typer.Option(help="Cost model by name.")] = None,
-    policy: Annotated[str | None, typer.Option(help="What decides which task is next.")] = None,
+    search: Annotated[str | None, typer.Option(help=f"Searcher: {known('search')}.")] = None,
+    cost_model: Annotated[str | None, typer.Option(help=f"Cost model: {known('cost_model')}.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help=f"What decides which task is next: {known('policy')}.")
+    ] = None,
     round_size: Annotated[int | None, typer.Option(min=1, max=64, help="Candidates a round.")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Any other job option; repeatable."),
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="Any other job option, as evaluator.repeat=3; repeatable.",
+        ),
     ] = None,
     input_shape: Annotated[
         list[str] | None, typer.Option(metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable.")
@@ -61,7 +72,8 @@ def tune(
     options: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
     options |= parse_options(option or [], input_shape or [])
     _check_model(model)
-    ending = Ending(prepare_directory(out or Path(f"{model.stem}-tuned")), str(model), verbose, as_json)
+    directory = prepare_directory(out or Path(f"{model.stem}-tuned"))
+    ending = Ending(directory, str(model), verbose, as_json, _again(out, data, url))
     with interruptible(), connected_stack(url, api_key, data) as stack:
         wait_for_device(stack)
         model_id = upload_with_bar(stack.api, str(model))
@@ -83,11 +95,28 @@ def resume(
     """Go on where a job stopped. Nothing is measured again."""
     with interruptible(), connected_stack(url, api_key, data) as stack:
         handle = stack.api.job(job)
-        name = str(handle.body["name"])
-        ending = Ending(prepare_directory(out or Path(f"{name}-tuned")), f"{name}.onnx", verbose, as_json)
-        handle.resume(trials)
+        directory = prepare_directory(out or Path(f"{_stem(handle)}-tuned"))
+        ending = Ending(directory, _model_of(handle), verbose, as_json, _again(out, data, url))
+        if trials or handle.body["state"] not in RUNNING:
+            handle.resume(trials)
         print_note(f"job {handle.id} goes on")
         ending.reach(handle)
+
+
+def _stem(job: Job) -> str:
+    return Path(str(job.body["name"] or job.id)).stem
+
+
+def _model_of(job: Job) -> str:
+    """The file that was tuned if it lies here; a job knows its bytes, and not where they came from."""
+    file = Path(f"{_stem(job)}.onnx")
+    return str(file) if file.is_file() else "MODEL.onnx"
+
+
+def _again(out: Path | None, data: Path | None, url: str | None) -> tuple[str, ...]:
+    """The options that `resume` needs to find the same job and directory again."""
+    known = {"--out": out, "--data": data, "--url": url}
+    return tuple(str(word) for name, value in known.items() if value is not None for word in (name, value))
 
 
 def _check_model(model: Path) -> None:

@@ -22,7 +22,8 @@ def print_winnings(body: dict[str, Any], directory: Path, model: str) -> None:
         stdout().print(table(rows, COLUMNS))
     for line in facts(body, report):
         stdout().print(line)
-    print_note(f"The schedules are in {directory}. Check them with stock TVM alone:")
+    print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
+    print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
     print_note(f"  python {directory / 'apply.py'} {model} --check")
 
 

@@ -1,6 +1,7 @@
 """The live view and the small readers of the command line."""
 
 import io
+import sys
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from mallorn.commands import progress
 from mallorn.commands.options import parse_input_shape, parse_options
-from mallorn.commands.output import cell, duration, latency, print_error
+from mallorn.commands.output import ago, cell, duration, latency, print_error, stdout, table
 from mallorn.commands.progress import Pace, follow, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.job import Job
@@ -88,7 +89,29 @@ def test_time_left_follows_from_the_trials_seen_so_far() -> None:
 
 
 def test_a_summary_leaves_out_what_is_not_known() -> None:
-    assert summary(body("queued")) == "queued  0/64 trials"
+    assert summary(body("tuning")) == "tuning  0/64 trials"
+
+
+def test_a_state_without_a_reason_says_what_it_is_busy_with() -> None:
+    assert summary(body("queued")) == "queued  0/64 trials  waits for a worker"
+    assert "times the whole model" in summary(body("finishing"))
+
+
+def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"job": "0123456789abcdef", "reason": "long words " * 12, "workload": "f" * 64}
+    columns = {"job": "JOB", "reason": "REASON", "workload": "WORKLOAD"}
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    stdout().print(table([row], columns))
+    assert len(sys.stdout.getvalue().splitlines()) == 2  # type: ignore[attr-defined]
+    narrow = Console(file=io.StringIO(), width=60)
+    narrow.print(table([row], columns))
+    assert "0123456789abcdef" in narrow.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" in narrow.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.3, "now"), (75.2, "1:15 ago")])
+def test_how_long_ago(seconds: float, text: str) -> None:
+    assert ago(seconds) == text
 
 
 @pytest.mark.parametrize(
