@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.fixtures.database",
     "tests.fixtures.fleet",
     "tests.fixtures.service",
+    "tests.fixtures.workshop",
 ]

@@ -1,0 +1,236 @@
+"""What a round leaves in the database, however it ends. Compiler and device are made up, the rest is real."""
+
+import pytest
+
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from mallorn.core.errors import NoDevice
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import RoundState
+from workers.children.errors import ChildCrashed
+from workers.commits import BATCH, Commits
+from workers.proposing import propose
+from workers.round_context import load_round
+from workers.stopping import STOP
+
+
+class Killed(BaseException):
+    """SIGKILL, as far as a process can play it on itself."""
+
+
+def after(count, action):
+    """Do something before the result that follows `count` others."""
+    seen = []
+
+    def before(slot):
+        if len(seen) == count:
+            action()
+        seen.append(slot)
+
+    return before
+
+
+def kill_in(workshop, round_id, measured, monkeypatch):
+    """Run a round in a worker that is killed after some measurements: nothing of it is left but its rows."""
+
+    def die():
+        patch.setattr(Commits, "flush", lambda _: None)  # the dead clean up nothing
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        workshop.bench.before = after(measured, die)
+        with pytest.raises(Killed):
+            workshop.run(round_id)
+    workshop.bench.before = lambda slot: None
+    take_back(workshop, round_id)
+
+
+def take_back(workshop, round_id):
+    """Let the lease run out, and reap."""
+    workshop.write(lambda session: Rounds(session).renew(round_id, workshop.round(round_id).attempt, -1))
+    workshop.write(lambda session: Rounds(session).expire())
+
+
+def proposals_of(workshop, round_id):
+    with workshop.database.session() as session:
+        context = load_round(session, round_id)
+    return propose(workshop.compiler, context)
+
+
+def test_a_round_measures_every_slot_once_and_closes(workshop):
+    round_id = workshop.next_round(workshop.job())
+    closed = workshop.run(round_id)
+    assert closed is not None
+    assert [row.slot for row in workshop.rows(round_id=round_id)] == list(range(8))
+    assert set(workshop.bench.executions.values()) == {1}
+    assert workshop.round(round_id).state == RoundState.DONE
+
+
+@pytest.mark.parametrize("search", ["random", "evolutionary"])
+def test_after_a_kill_the_same_is_proposed_and_only_missing_slots_are_measured(workshop, monkeypatch, search):
+    job = workshop.job(("w0",), search=search)
+    workshop.run(workshop.next_round(job))  # so that there is a history
+    round_id = workshop.next_round(job)
+    before = workshop.bench.executions.copy()
+    kill_in(workshop, round_id, measured=6, monkeypatch=monkeypatch)
+    first, _ = proposals_of(workshop, round_id)
+    committed = workshop.rows(round_id=round_id)
+    assert len(committed) == BATCH
+
+    assert workshop.run(round_id) is not None
+    again, _ = proposals_of(workshop, round_id)
+    assert again == first
+    assert [row.decisions for row in workshop.rows(round_id=round_id)][:BATCH] == [
+        row.decisions for row in committed
+    ]
+    fresh = workshop.bench.executions - before
+    kept = {slot.candidate.key for slot in first if slot.slot in {row.slot for row in committed}}
+    assert all(count == 1 for (_, key), count in fresh.items() if key in kept)
+    assert sum(count - 1 for count in fresh.values()) == 6 - BATCH
+
+
+def test_results_are_committed_before_many_are_pending(workshop):
+    round_id = workshop.next_round(workshop.job(round_size=24, trials=64))
+    pending = []
+
+    def look(slot):
+        pending.append(len(workshop.bench.executions) - len(workshop.rows(round_id=round_id)))
+
+    workshop.bench.before = look
+    workshop.run(round_id)
+    assert max(pending) <= BATCH
+
+
+def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+
+    workshop.bench.before = after(6, lambda: take_back(workshop, round_id))
+    assert workshop.run(round_id) is None
+    assert len(workshop.rows(round_id=round_id)) == BATCH
+    assert workshop.bench.closed == 1, "the measurer was left at work"
+    assert workshop.round(round_id).state == RoundState.QUEUED
+
+
+def test_a_cancelled_round_stops(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+
+    def cancel():
+        workshop.write(lambda session: (Jobs(session).cancel(job, "ada"), Rounds(session).cancel_open(job)))
+
+    workshop.bench.before = after(1, cancel)
+    assert workshop.run(round_id) is None
+    assert workshop.rows(round_id=round_id) == []
+    assert workshop.round(round_id).state == RoundState.CANCELLED
+
+
+def refuse(error):
+    def raise_it():
+        raise error
+
+    return raise_it
+
+
+def test_without_a_device_the_round_is_handed_back_and_the_job_says_why(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    for _ in range(5):
+        workshop.bench.before = after(0, refuse(NoDevice()))
+        assert workshop.run(round_id) is None
+    assert workshop.round(round_id).state == RoundState.QUEUED
+    assert workshop.round(round_id).losses == 0
+    assert "mallorn device" in workshop.reason(job)
+
+    workshop.bench.before = lambda slot: None
+    assert workshop.run(round_id) is not None
+    assert workshop.reason(job) == ""
+
+
+def test_a_device_that_leaves_in_the_middle_keeps_what_it_measured(workshop):
+    round_id = workshop.next_round(workshop.job())
+    workshop.bench.before = after(6, refuse(NoDevice()))
+    workshop.run(round_id)
+    assert len(workshop.rows(round_id=round_id)) == 6
+    workshop.bench.before = lambda slot: None
+    workshop.run(round_id)
+    assert set(workshop.bench.executions.values()) == {1}
+
+
+def test_waiting_does_not_overwrite_why_a_job_is_paused(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+
+    def pause():
+        workshop.write(lambda session: Jobs(session).pause(job, "ada"))
+        raise NoDevice
+
+    workshop.bench.before = after(0, pause)
+    workshop.run(round_id)
+    assert workshop.reason(job) == "paused by its owner"
+
+
+def test_a_stopping_worker_commits_what_it_has_and_hands_the_round_back(workshop, monkeypatch):
+    round_id = workshop.next_round(workshop.job())
+    monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
+    workshop.bench.before = after(5, STOP.ask)
+    assert workshop.run(round_id) is None
+    assert len(workshop.rows(round_id=round_id)) == 5, (
+        "the result that came while stopping may be a victim of it"
+    )
+    handed_back = workshop.round(round_id)
+    assert (handed_back.state, handed_back.losses) == (RoundState.QUEUED, 0)
+    monkeypatch.undo()
+
+
+def test_a_workload_that_kills_the_compiler_is_given_up_after_three_times(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    workshop.maker.error = ChildCrashed("compiler died of SIGSEGV")
+    for _ in range(3):
+        assert workshop.run(round_id) is None
+    assert workshop.round(round_id).state == RoundState.POISON
+    assert "SIGSEGV" in workshop.round(round_id).error
+
+
+def stored_model(workshop, seed):
+    from costmodels.random import RandomModel
+
+    model = RandomModel()
+    model._seed = seed
+    new = NewCostModel("operator:matmul", workshop.target_id, "random", 0, 8, {}, model.save())
+    return workshop.write(lambda session: CostModels(session).add(new)).id
+
+
+def test_the_first_claim_settles_the_model_and_later_attempts_use_it(workshop):
+    job = workshop.job(("w0",), search="evolutionary")
+    workshop.run(workshop.next_round(job))  # so that it is more than the defaults
+    round_id = workshop.next_round(job)
+    first = stored_model(workshop, seed=1)
+    workshop.bench.before = after(0, refuse(NoDevice()))
+    workshop.run(round_id)
+    assert workshop.round(round_id).cost_model_id == first
+    stored_model(workshop, seed=2)
+    workshop.bench.before = lambda slot: None
+    workshop.run(round_id)
+    assert workshop.round(round_id).cost_model_id == first
+    predicted = [row.predicted for row in workshop.rows(round_id=round_id)]
+    assert predicted == [proposal.predicted for proposal in proposals_of(workshop, round_id)[1]]
+    assert any(predicted), "the model was not asked"
+
+
+def test_a_round_sees_only_what_compares_with_its_own_times(workshop):
+    workshop.bench.outcomes = {0: Outcome.BUILD_ERROR}
+    workshop.work(workshop.job(("w0",), trials=8))
+    other = workshop.job(("w0",), trials=8, evaluator={"number": 5})
+    round_id = workshop.next_round(other)
+    with workshop.database.session() as session:
+        history = load_round(session, round_id).history
+    assert {trial.outcome for trial in history} == {Outcome.BUILD_ERROR}, "a build error is one everywhere"
+
+
+def test_a_job_with_the_same_context_measures_nothing_again(workshop):
+    workshop.work(workshop.job(("w0",), trials=16))
+    workshop.work(workshop.job(("w0",), trials=16, seed=0))
+    assert set(workshop.bench.executions.values()) == {1}
