@@ -54,6 +54,8 @@ class Client:
         if not file.is_file():
             raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
         size_bytes = file.stat().st_size
+        if not size_bytes:
+            raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
         content = _chunks(file, size_bytes, progress)
         return dict(self.connection.put("/models", content, size_bytes, name=file.name))
 

@@ -80,9 +80,10 @@ class Job:
     def raise_for_state(self) -> None:
         """Raise JobFailed if the last known state is failed or cancelled."""
         if self.body["state"] in (JobState.FAILED, JobState.CANCELLED):
+            what, _, next_step = self.body["reason"].partition("\n")
             raise JobFailed(
-                f"job {self.id} {self.body['state']}: {self.body['reason'] or 'no reason was recorded'}",
-                hint=f"mallorn show {self.id}",
+                f"job {self.id} {self.body['state']}: {what or 'no reason was recorded'}",
+                hint=next_step or f"mallorn show {self.id}",
             )
 
     def events(self, after: int = 0) -> Iterator[Event]:

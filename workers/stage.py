@@ -104,7 +104,7 @@ def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
 
 def _give_back(claimed: Stage, error: MallornError | None = None) -> None:
     """Free the stage, with a word to the job when it waits for something: the sweeper sends it again."""
-    words = f"{error.message} {error.hint}".strip() if error else ""
+    words = f"{error.message}\n{error.hint}".strip() if error else ""
     log.warning("%s of job %s is given back: %s", claimed.state, claimed.job.id, words or "this worker stops")
     with claimed.runtime.database.transaction() as session:
         if Stages(session).release_stage(claimed.job.id, claimed.attempt) and words:
@@ -119,7 +119,7 @@ def _say(claimed: Stage, words: str) -> None:
 def _fail(claimed: Stage, error: MallornError) -> None:
     log.warning("%s of job %s failed: %s", claimed.state, claimed.job.id, error)
     why = {"error": error.code, "detail": error.message, "hint": error.hint}
-    reason = f"{error.message} {error.hint}".strip()
+    reason = f"{error.message}\n{error.hint}".strip()
     with claimed.runtime.database.transaction() as session:
         if Jobs(session).move(
             claimed.job.id, [claimed.state], JobState.FAILED, reason, attempt=claimed.attempt

@@ -13,6 +13,7 @@ from mallorn.commands.output import (
     ago,
     client,
     duration,
+    first_line,
     print_json,
     print_note,
     print_rows,
@@ -105,13 +106,8 @@ def records(
         found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(found, limit))
     if not as_json:
-        rows = [{**row, "error": _first_line(row["error"])} for row in rows]
+        rows = [{**row, "error": first_line(row["error"] or "")[:ERROR_SHOWN] or None} for row in rows]
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
-
-
-def _first_line(error: str | None) -> str | None:
-    """Enough of a compiler's error for a table; --json has the rest."""
-    return error.strip().partition("\n")[0][:ERROR_SHOWN] if error else None
 
 
 def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:

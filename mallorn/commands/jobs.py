@@ -14,6 +14,7 @@ from mallorn.commands.output import (
     UrlOption,
     client,
     duration,
+    first_line,
     latency,
     print_json,
     print_note,
@@ -113,6 +114,7 @@ def _job_row(body: dict[str, Any]) -> dict[str, Any]:
     return {
         **body,
         "trials": f"{progress['trials']}/{body['trials']}",
+        "reason": first_line(body["reason"]),
         "latency": latency(_measured_us(body) or progress["estimated_us"]),
         "age": duration(time.time() - body["created_at"]),
     }

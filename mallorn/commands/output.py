@@ -110,6 +110,11 @@ def cell(value: Any) -> str:
     return str(value)
 
 
+def first_line(text: str) -> str:
+    """What happened; what to do about it, or a compiler's whole story, follows on the other lines."""
+    return text.strip().partition("\n")[0]
+
+
 def duration(seconds: float) -> str:
     """`75.2` as `1:15`, from an hour on `1:01:15`."""
     minutes, rest = divmod(int(seconds), 60)

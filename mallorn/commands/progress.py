@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from mallorn.commands.jobs import TASK_COLUMNS
-from mallorn.commands.output import duration, latency, table
+from mallorn.commands.output import duration, first_line, latency, table
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.job import Job
@@ -127,7 +127,7 @@ class Pace:
 
 def words(body: dict[str, Any]) -> str:
     """What a job waits for or is busy with."""
-    return str(body["reason"]) or DOING.get(body["state"], "")
+    return first_line(body["reason"]) or DOING.get(body["state"], "")
 
 
 def summary(body: dict[str, Any]) -> str:

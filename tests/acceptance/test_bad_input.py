@@ -1,0 +1,168 @@
+"""Bad input, typed against the whole service: every refusal says what happened and what to type next."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.fixtures.command_line import assert_refused, mallorn
+from tests.fixtures.service import Service, wait_for
+
+Type = Callable[..., CompletedProcess[str]]
+OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
+
+
+@pytest.fixture
+def typed(service: Service, tmp_path: Path) -> Type:
+    """Types a command in an empty directory, as a user would whose MALLORN_URL is set."""
+    return lambda *words: mallorn(*words, cwd=tmp_path, MALLORN_URL=service.client.connection.url)
+
+
+def network(*nodes: Any, weight: Any = None, kind: int = TensorProto.FLOAT, **inputs: list[Any]) -> bytes:
+    """A model with these nodes from its inputs to `y`."""
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info("y", kind, ["rows", "columns"])],
+        [weight] if weight is not None else [],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def dense(weight: Any, rows: int | str) -> bytes:
+    product = helper.make_node("MatMul", ["x", "w"], ["h"])
+    return network(product, helper.make_node("Relu", ["h"], ["y"]), weight=weight, x=[rows, 16])
+
+
+def inside_weight() -> Any:
+    import numpy as np
+
+    return numpy_helper.from_array(np.ones((16, 8), "float32"), "w")
+
+
+def outside_weight() -> Any:
+    weight = TensorProto(
+        name="w", data_type=TensorProto.FLOAT, dims=[16, 8], data_location=TensorProto.EXTERNAL
+    )
+    location = weight.external_data.add()
+    location.key, location.value = "location", "/etc/passwd"
+    return weight
+
+
+NOT_A_MODEL = {
+    "truncated": (lambda: dense(inside_weight(), 4)[:200], "not an ONNX model, or the file was cut short"),
+    "text": (lambda: b"hello, this is a letter", "not an ONNX model, or the file was cut short"),
+    "zip": (lambda: b"PK\x03\x04" + bytes(60), "this is a zip archive"),
+    "pytorch": (lambda: b"\x80\x02}q\x00.", "this is a pickle"),
+    "tvmscript": (lambda: b"from tvm.script import ir as I\n", "this is Python or TVMScript text"),
+    "json": (lambda: b'{"root": 1, "nodes": []}', "this is JSON"),
+    "external": (lambda: dense(outside_weight(), 4), "tensor 'w' keeps its data in another file"),
+    "operator": (
+        lambda: network(
+            helper.make_node("StringNormalizer", ["x"], ["y"]), kind=TensorProto.STRING, x=[1, 4]
+        ),
+        "TVM cannot import these operators: StringNormalizer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_MODEL)
+def test_what_is_no_usable_model_fails_its_job_in_words(typed: Type, tmp_path: Path, name: str) -> None:
+    content, said = NOT_A_MODEL[name]
+    (tmp_path / "model.onnx").write_bytes(content())
+    result = typed("tune", "model.onnx", "--trials", "2")
+    assert_refused(result, "failed", said)
+    assert not list(tmp_path.glob("model-tuned/*"))
+
+
+def test_free_dimensions_are_named_with_how_to_bind_them(typed: Type, tmp_path: Path) -> None:
+    (tmp_path / "free.onnx").write_bytes(dense(inside_weight(), "batch"))
+    assert_refused(typed("tune", "free.onnx", "--trials", "2"), "batch", "--input-shape x:")
+    bound = typed("tune", "free.onnx", "--trials", "2", "--input-shape", "x:4,16", "--json")
+    assert bound.returncode == 0, bound.stderr
+    job = json.loads(bound.stdout)
+    assert job["options"]["input_shapes"] == {"x": [4, 16]}
+    assert job["report"]["found"] == job["report"]["of"] > 0
+
+
+REFUSED = {
+    "empty": (("submit", "empty.onnx"), "'empty.onnx' is empty"),
+    "unknown target key": (("submit", "MODEL", "--target", '{"kind":"llvm","cores":2}'), "'cores'"),
+    "no num-cores": (("submit", "MODEL", "--target", '{"kind":"llvm"}'), "num-cores"),
+    "unknown job": (("show", "nope"), "there is no job nope"),
+    "unknown searcher": (("tune", "MODEL", "--search", "astrology"), "known: evolutionary, random"),
+    "unknown option": (("submit", "MODEL", "-o", "astrology=1"), "known: build_timeout_sec, cost_model"),
+    "no directory": (("compile", "MODEL", "--schedules", "nowhere", "-o", "m.so"), "no directory 'nowhere'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_asked_for_is_refused(typed: Type, networks: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.onnx").touch()
+    words, said = REFUSED[name]
+    model = str(networks / "tiny.onnx")
+    assert_refused(typed(*(model if word == "MODEL" else word for word in words)), said)
+
+
+def test_trials_below_one_are_a_usage_error(typed: Type, networks: Path) -> None:
+    result = typed("tune", str(networks / "tiny.onnx"), "--trials", "0")
+    assert result.returncode == 2
+    assert "--trials" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_job_without_a_device_says_what_it_waits_for_and_can_be_cancelled(
+    typed: Type, service: Service, networks: Path
+) -> None:
+    job_id = typed("submit", str(networks / "tiny.onnx"), "--target", OTHER_TARGET).stdout.strip()
+    wait_for(lambda: "waits for a device" in service.client.job(job_id).body["reason"])
+    shown = typed("show", job_id).stdout
+    assert "x86-64" in shown
+    assert "mallorn device" in shown
+    assert typed("cancel", job_id).returncode == 0
+    assert service.client.job(job_id).body["state"] == "cancelled"
+    assert_refused(typed("watch", job_id), "cancelled by its owner")
+
+
+@pytest.fixture(scope="module")
+def tuned(service: Service, networks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The schedules of the small network."""
+    job = service.client.tune(networks / "tiny.onnx", trials=4)
+    job.wait(300)
+    return job.schedules(tmp_path_factory.mktemp("tuned"))
+
+
+@pytest.fixture
+def spoilt(tuned: Path, tmp_path: Path) -> Path:
+    """A copy of them to be spoilt."""
+    return Path(shutil.copytree(tuned, tmp_path / "spoilt"))
+
+
+def test_schedules_of_another_target_are_refused(typed: Type, networks: Path, spoilt: Path) -> None:
+    words = ("--schedules", str(spoilt), "--target", OTHER_TARGET, "-o", "m.so")
+    assert_refused(typed("compile", str(networks / "tiny.onnx"), *words), "are for target", "not for")
+
+
+def test_a_torn_log_is_named_and_its_good_lines_are_used(
+    typed: Type, networks: Path, spoilt: Path, tmp_path: Path
+) -> None:
+    log = spoilt / "database_tuning_record.json"
+    whole = log.read_text().splitlines()
+    log.write_text("\n".join([*whole[:-1], whole[-1][:40]]))
+    result = typed("compile", str(networks / "tiny.onnx"), "--schedules", str(spoilt), "-o", "m.so")
+    assert result.returncode == 0, result.stderr
+    assert f"database_tuning_record.json, line {len(whole)} cannot be used" in result.stderr
+    assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
+    assert (tmp_path / "m.so").exists()
+
+
+def test_a_data_directory_in_use_names_its_holder_and_how_to_reach_it(service: Service) -> None:
+    result = mallorn("up", "--port", "0", "--data", str(service.data.path))
+    assert_refused(result, f"pid {service.process.pid}", f"MALLORN_URL={service.client.connection.url}")
