@@ -1,0 +1,248 @@
+"""Planning, sweeping and reaping against real rows."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import update
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.leases import Leases
+from db.repositories.progress import progress
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import Tasks
+from db.tables import Device, Job, Round
+from mallorn.core import queues
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState, RoundState
+from services.control import planning
+from services.control.planning import plan_job
+from services.control.reaping import reap
+from services.control.sweeping import STALE_SEC, sweep
+
+
+def kinds(workshop, job):
+    return [event.kind for event in workshop.read(lambda session: Events(session).after(job, 0, 1000))]
+
+
+def age_messages(workshop, seconds):
+    """Let everything that was sent have been sent long ago."""
+    workshop.write(lambda session: session.execute(update(Round).values(sent_at=Round.sent_at - seconds)))
+    aged = {"stage_sent_at": Job.stage_sent_at - seconds, "created_at": Job.created_at - seconds}
+    workshop.write(lambda session: session.execute(update(Job).values(aged)))
+
+
+def lose_lease(workshop, round_id):
+    workshop.write(lambda session: Rounds(session).claim(round_id, "w", -1))
+    return reap(workshop.database)
+
+
+def spent(workshop, job):
+    return workshop.read(lambda session: progress(session, Jobs(session).get(job, None)))
+
+
+def retired(workshop, job):
+    return [task.retired for task in workshop.read(lambda session: Tasks(session).list(job))]
+
+
+def test_without_a_device_a_job_says_what_it_waits_for_and_goes_on_when_one_comes(workshop):
+    job = workshop.job()
+    workshop.write(lambda session: session.execute(update(Device).values(last_seen=0)))
+    assert workshop.plan(job) == []
+    assert "mallorn device" in workshop.reason(job)
+    workshop.see_device()
+    assert workshop.plan(job) != []
+    assert workshop.reason(job) == ""
+
+
+def test_one_planner_at_a_time(workshop):
+    job = workshop.job()
+    token = workshop.write(lambda session: Leases(session).acquire(f"plan:{job}", "other", 60))
+    assert plan_job(workshop.database, job, "me") is None
+    workshop.write(lambda session: Leases(session).release(f"plan:{job}", token))
+    assert plan_job(workshop.database, job, "me")
+
+
+def test_a_planner_that_died_holds_nobody_up_for_long(workshop):
+    job = workshop.job()
+    workshop.write(lambda session: Leases(session).acquire(f"plan:{job}", "dead", -1))
+    assert plan_job(workshop.database, job, "me")
+
+
+def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypatch):
+    monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
+    monkeypatch.setattr(planning, "_slots", lambda _session: 8)
+    job = workshop.job([f"w{i}" for i in range(6)], trials=20)
+    start = threading.Barrier(4)
+
+    def race(holder):
+        start.wait()
+        return plan_job(workshop.database, job, str(holder))
+
+    with ThreadPoolExecutor(4) as pool:
+        plans = list(pool.map(race, range(4)))
+    assert spent(workshop, job).in_flight == 20
+    sent = [message for plan in plans for message in plan or [] if message[0] == queues.RUN_ROUND]
+    assert len(sent) == len(set(sent)) == 5
+
+
+def test_a_round_whose_message_got_lost_is_sent_again_once_in_a_while(workshop):
+    round_id = workshop.next_round(workshop.job(("w0",)))
+    message = (queues.RUN_ROUND, round_id)
+    assert message not in sweep(workshop.database)
+    age_messages(workshop, STALE_SEC + 1)
+    assert message in sweep(workshop.database)
+    assert message not in sweep(workshop.database)
+
+
+@pytest.mark.parametrize(
+    ("state", "task"),
+    [
+        (JobState.QUEUED, queues.IMPORT_MODEL),
+        (JobState.IMPORTING, queues.IMPORT_MODEL),
+        (JobState.FINISHING, queues.FINISH_JOB),
+    ],
+)
+def test_a_stage_whose_message_got_lost_is_sent_again_once_in_a_while(workshop, state, task):
+    job = workshop.job()
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], state))
+    assert sweep(workshop.database) == []
+    age_messages(workshop, STALE_SEC + 1)
+    assert sweep(workshop.database) == [(task, job)]
+    assert sweep(workshop.database) == []
+
+
+def test_every_tuning_job_is_looked_at_by_the_sweeper(workshop):
+    jobs = [workshop.job(("w0",)), workshop.job(("w1",))]
+    workshop.write(lambda session: Jobs(session).pause(jobs[0], "ada"))
+    assert sweep(workshop.database) == [(queues.PLAN, jobs[1])]
+
+
+def test_a_dead_workers_round_returns_and_its_job_hears_of_it(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    assert lose_lease(workshop, round_id) == [(queues.RUN_ROUND, round_id)]
+    assert kinds(workshop, job)[-1] == "round_returned"
+    assert workshop.run(round_id) is not None
+
+
+def test_the_third_loss_poisons_a_round_and_the_job_is_planned_anew(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    lose_lease(workshop, round_id)
+    lose_lease(workshop, round_id)
+    assert lose_lease(workshop, round_id) == [(queues.PLAN, job)]
+    assert kinds(workshop, job)[-1] == "round_poisoned"
+
+
+def test_a_job_whose_every_round_is_poison_ends_all_the_same(workshop):
+    job = workshop.job(("w0",))
+    for _ in range(3):
+        round_id = workshop.next_round(job)
+        for _ in range(3):
+            lose_lease(workshop, round_id)
+    assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
+    assert "lost every worker" in retired(workshop, job)[0]
+
+
+def test_a_task_that_is_known_to_be_good_is_given_up_too_when_it_kills_workers(workshop):
+    workshop.work(workshop.job(("w0",), trials=8))
+    job = workshop.job(("w0",))
+    for _ in range(3):
+        round_id = workshop.next_round(job)
+        for _ in range(3):
+            lose_lease(workshop, round_id)
+    assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
+
+
+def test_a_task_whose_every_candidate_fails_is_retired(workshop):
+    workshop.bench.outcomes = dict.fromkeys(range(64), Outcome.RUN_ERROR)
+    job = workshop.job(("w0",), trials=1000)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert "no valid result" in retired(workshop, job)[0]
+    assert spent(workshop, job).spent < 100
+
+
+def test_a_space_that_is_exhausted_ends_the_job(workshop):
+    workshop.use_space(2, 2, 1)
+    job = workshop.job(("w0",), trials=1000)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert "nothing left to try" in retired(workshop, job)[0]
+
+
+def test_a_model_without_tasks_goes_straight_to_its_finish(workshop):
+    job = workshop.job(())
+    assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
+
+
+def test_a_task_that_costs_nothing_is_tuned_like_any_other(workshop):
+    job = workshop.job(("w0",), trials=8, flops=0.0)
+    workshop.work(job)
+    assert spent(workshop, job).spent == 8
+
+
+def test_when_the_time_is_over_rounds_that_nobody_began_are_not_waited_for(workshop):
+    job = workshop.job(minutes=60)
+    queued = workshop.next_round(job)
+    workshop.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 7200)))
+    assert (queues.FINISH_JOB, job) in workshop.plan(job)
+    assert workshop.round(queued).state == RoundState.CANCELLED
+    assert "time budget" in workshop.reason(job)
+
+
+def test_a_round_that_runs_when_the_time_is_over_is_waited_for(workshop):
+    job = workshop.job(("w0",), minutes=60)
+    running = workshop.next_round(job)
+    workshop.write(lambda session: Rounds(session).claim(running, "w", 60))
+    workshop.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 7200)))
+    assert workshop.plan(job) == []
+    assert workshop.state(job) == JobState.TUNING
+
+
+def test_trials_asked_for_after_the_export_have_no_deadline(workshop):
+    job = workshop.job(("w0",), trials=8, minutes=60)
+    workshop.work(job)
+    workshop.write(lambda session: Jobs(session).record(job, export_uri="somewhere"))
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.FINISHING], JobState.DONE))
+    workshop.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 7200)))
+    workshop.write(lambda session: Jobs(session).resume(job, "ada", 8))
+    workshop.work(job)
+    assert spent(workshop, job).spent == 16
+
+
+def test_a_paused_job_keeps_nobody_from_its_workload(workshop):
+    paused, other = workshop.job(("w0",)), workshop.job(("w0",))
+    queued = workshop.next_round(paused)
+    assert workshop.plan(other) == []
+    workshop.write(lambda session: Jobs(session).pause(paused, "ada"))
+    sweep(workshop.database)
+    assert workshop.round(queued).state == RoundState.CANCELLED
+    assert workshop.plan(other) != []
+
+
+def test_a_resumed_job_waits_while_another_measures_its_workload_and_then_goes_on(workshop):
+    done = workshop.job(("w0",), trials=8)
+    workshop.work(done)
+    workshop.write(lambda session: Jobs(session).move(done, [JobState.FINISHING], JobState.DONE))
+    holder = workshop.next_round(workshop.job(("w0",)))
+    workshop.write(lambda session: Jobs(session).resume(done, "ada", 8))
+    assert workshop.plan(done) == []
+    assert workshop.state(done) == JobState.TUNING
+    workshop.run(holder)
+    workshop.work(done)
+    assert spent(workshop, done).spent == 16
+
+
+@pytest.mark.parametrize("stage", [JobState.IMPORTING, JobState.FINISHING])
+def test_the_third_worker_lost_in_a_stage_fails_the_job_and_says_so(workshop, stage):
+    job = workshop.job()
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], stage))
+    for _ in range(3):
+        workshop.write(lambda session: Jobs(session).claim_stage(job, stage, "w", -1))
+        reap(workshop.database)
+    assert workshop.state(job) == JobState.FAILED
+    assert kinds(workshop, job)[-1] == "failed"
+    assert sweep(workshop.database) == []
