@@ -1,6 +1,7 @@
 """Planning, sweeping and reaping against real rows."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -70,10 +71,23 @@ def test_a_planner_that_died_holds_nobody_up_for_long(workshop):
     assert plan_job(workshop.database, job, "me")
 
 
+def slow(decide):
+    """A planner that thinks for a while: whoever may read the state meanwhile does."""
+
+    def decide_late(view):
+        time.sleep(0.1)
+        return decide(view)
+
+    return decide_late
+
+
 def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypatch):
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     monkeypatch.setattr(planning, "_slots", lambda _session: 8)
+    monkeypatch.setattr(planning, "plan", slow(planning.plan))
     job = workshop.job([f"w{i}" for i in range(6)], trials=20)
+    tasks = workshop.read(lambda session: Tasks(session).list(job))
+    workshop.write(lambda session: Tasks(session).set_families({task.id: "f" for task in tasks}))
     start = threading.Barrier(4)
 
     def race(holder):

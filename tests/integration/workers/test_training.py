@@ -1,0 +1,120 @@
+"""When a cost model is refit, and that it learns from the very rows it will be asked about."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from costmodels.random import RandomModel
+from db.repositories.cost_models import CostModels
+from mallorn.core.outcomes import Outcome
+from workers.proposing import propose
+from workers.round_context import load_round
+from workers.training import FIRST_ROWS, train
+from workers.tvm.space import TvmSpace, load_sketches
+
+FAMILY = "operator:matmul"
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What the model is taught: features and labels of each fit."""
+    lessons = []
+
+    def fit(self, features, labels, groups, *, seed):
+        lessons.append((features, labels, groups))
+        self._seed = seed
+
+    monkeypatch.setattr(RandomModel, "fit", fit)
+    return lessons
+
+
+def a_round(workshop, job):
+    round_id = workshop.next_round(job)
+    workshop.run(round_id)
+    return workshop.round(round_id)
+
+
+def versions(workshop):
+    head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "random"))
+    return head.version if head else 0
+
+
+def test_a_model_is_refit_only_when_its_data_has_grown(workshop):
+    job = workshop.job(("w0",), trials=400)
+    task = a_round(workshop, job).task_id
+    train(workshop, job, task)
+    train(workshop, job, task)
+    assert versions(workshop) == 1
+    history = []
+    for _ in range(8):
+        a_round(workshop, job)
+        train(workshop, job, task)
+        history.append(versions(workshop))
+    assert history[0] == 2, "8 rows more than 8"
+    assert history[-1] < 9, "8 rows more than 64 are not a fifth"
+
+
+def test_a_handful_of_rows_is_not_worth_a_model(workshop):
+    job = workshop.job(("w0",), round_size=FIRST_ROWS - 1)
+    train(workshop, job, a_round(workshop, job).task_id)
+    assert versions(workshop) == 0
+
+
+def test_training_sees_the_features_that_proposing_asks_about(workshop, seen):
+    job = workshop.job(("w0",))
+    done = a_round(workshop, job)
+    train(workshop, job, done.task_id)
+    with workshop.database.session() as session:
+        context = load_round(session, done.id)
+    slots, _ = propose(workshop.compiler, context)
+    sketches = load_sketches(workshop.compiler, context.program, context.target)
+    space = TvmSpace(sketches, context.program, context.target, context.descriptors, workshop.compiler)
+    asked = space.features([slot.candidate for slot in slots])
+    np.testing.assert_array_equal(seen[0][0], asked)
+
+
+def test_workloads_of_a_family_teach_one_model_and_are_compared_each_with_itself(workshop, seen):
+    job = workshop.job(("w0", "w1"))
+    closed = [workshop.run(round_id) for _, round_id in workshop.plan(job)]
+    assert len({end.task_id for end in closed}) == 2
+    train(workshop, job, closed[0].task_id)
+    features, labels, groups = seen[0]
+    assert len(features) == 16
+    assert sorted(np.unique(groups, return_counts=True)[1]) == [8, 8]
+    assert all(labels[groups == group].max() == 0 for group in set(groups)), (
+        "each group has a best of its own"
+    )
+
+
+def test_failures_are_taught_too(workshop, seen):
+    workshop.bench.outcomes = {0: Outcome.RUN_ERROR}
+    job = workshop.job(("w0",))
+    train(workshop, job, a_round(workshop, job).task_id)
+    labels = seen[0][1]
+    assert len(labels) == 8
+    assert labels.argmin() == 0
+
+
+def test_a_family_of_failures_alone_can_be_trained_on(workshop):
+    workshop.bench.outcomes = dict.fromkeys(range(64), Outcome.BUILD_ERROR)
+    job = workshop.job(("w0",), cost_model="xgboost")
+    train(workshop, job, a_round(workshop, job).task_id)
+    head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "xgboost"))
+    assert head.version == 1
+
+
+def test_the_next_round_is_proposed_by_the_model_that_saw_this_one(workshop):
+    job = workshop.job(("w0",), search="evolutionary")
+    train(workshop, job, a_round(workshop, job).task_id)
+    following = a_round(workshop, job)
+    head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "random"))
+    assert following.cost_model_id == head.id
+
+
+def test_trainers_that_race_leave_versions_in_order(workshop):
+    job = workshop.job(("w0",))
+    task = a_round(workshop, job).task_id
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: train(workshop, job, task), range(3)))
+    assert 1 <= versions(workshop) <= 3
