@@ -1,0 +1,131 @@
+"""What an import leaves in the database. The process that reads the model is made up."""
+
+import pytest
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.tasks import Tasks
+from mallorn.core.errors import InvalidModel, Unavailable
+from mallorn.core.states import JobState
+from workers.importing import import_job
+from workers.stopping import Stopping
+
+
+def found(*keys):
+    """What the importer reports of a model with these workloads."""
+    tasks = [
+        {
+            "key": key,
+            "name": f"fused_{key}",
+            "weight": 2,
+            "op": "matmul",
+            "structure": "s0",
+            "flops": 1e6,
+            "tir": "{}",
+            "args": {"args": []},
+            "extents": [64, 64, 64],
+        }
+        for key in keys
+    ]
+    return {"tasks": tasks, "tvm_version": "0.27.0", "inputs": [], "input_ranges": {}}
+
+
+@pytest.fixture
+def job(workshop):
+    """A job whose model waits for its import."""
+    job = workshop.job(())
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    workshop.store_model()
+    return job
+
+
+def tasks_of(workshop, job):
+    return workshop.read(lambda session: Tasks(session).list(job))
+
+
+def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
+    workshop.graph_answers["extract"] = found("w0", "w1")
+    assert import_job(workshop, job)
+    assert [(task.name, task.weight) for task in tasks_of(workshop, job)] == [
+        ("fused_w0", 2),
+        ("fused_w1", 2),
+    ]
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert (stored.state, stored.reason) == (JobState.TUNING, "")
+    assert stored.graph["recipe"]["name"] == "tuned"
+    assert "tasks" not in stored.graph
+
+
+def test_a_second_import_of_a_job_adds_nothing_twice(workshop, job):
+    workshop.graph_answers["extract"] = found("w0", "w1")
+    import_job(workshop, job)
+    first = [task.id for task in tasks_of(workshop, job)]
+    assert not import_job(workshop, job), "a job that tunes already is not imported"
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.IMPORTING))
+    assert import_job(workshop, job)
+    assert [task.id for task in tasks_of(workshop, job)] == first
+
+
+def test_an_import_recognises_what_the_dataset_knows(workshop, job):
+    workshop.work(workshop.job(("w0",), trials=8))
+    workshop.graph_answers["extract"] = found("w0", "w1")
+    import_job(workshop, job)
+    assert [task.known_at_start for task in tasks_of(workshop, job)] == [8, 0]
+
+
+def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):
+    workshop.graph_answers["extract"] = InvalidModel("dimension n is free", hint="--input-shape x:1,3")
+    assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert workshop.reason(job).split("\n") == ["dimension n is free", "--input-shape x:1,3"]
+    event = workshop.read(lambda session: Events(session).newest(job, "failed"))
+    assert event.payload == {
+        "error": "InvalidModel",
+        "detail": "dimension n is free",
+        "hint": "--input-shape x:1,3",
+    }
+
+
+def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job):
+    workshop.graph_answers["extract"] = Unavailable("the store does not answer")
+    for _ in range(5):
+        assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.IMPORTING
+    assert workshop.reason(job) == "the store does not answer"
+    workshop.graph_answers["extract"] = found("w0")
+    assert import_job(workshop, job)
+    assert workshop.reason(job) == ""
+
+
+def test_a_stopping_worker_leaves_the_import_to_another(workshop, job):
+    workshop.graph_answers["extract"] = Stopping()
+    assert not import_job(workshop, job)
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert (stored.state, stored.stage_worker, stored.stage_losses) == (JobState.IMPORTING, None, 0)
+    workshop.graph_answers["extract"] = found("w0")
+    assert import_job(workshop, job)
+
+
+def test_a_fault_of_ours_is_shown_and_leaves_the_lease_to_run_out(workshop, job):
+    workshop.graph_answers["extract"] = KeyError("surprise")
+    with pytest.raises(KeyError):
+        import_job(workshop, job)
+    assert "surprise" in workshop.reason(job)
+    assert workshop.state(job) == JobState.IMPORTING
+    assert not import_job(workshop, job), "the lease is still held"
+
+
+@pytest.mark.parametrize("act", ["pause", "cancel"])
+@pytest.mark.parametrize("answer", ["tasks", "an error"])
+def test_a_job_that_is_stopped_while_its_model_is_read_stays_stopped(workshop, job, act, answer):
+    def steer(**_params):
+        workshop.write(lambda session: getattr(Jobs(session), act)(job, "ada"))
+        if answer == "an error":
+            raise InvalidModel("too late to matter")
+        return found("w0")
+
+    workshop.graph_answers["extract"] = steer
+    assert import_job(workshop, job) is False
+    assert workshop.state(job) == {"pause": JobState.PAUSED, "cancel": JobState.CANCELLED}[act]
+    assert tasks_of(workshop, job) == []
+    assert "owner" in workshop.reason(job)
