@@ -10,10 +10,11 @@ class MallornError(Exception):
     """Something went wrong inside Mallorn."""
 
     status_code: ClassVar[int] = 500
+    usual_hint: ClassVar[str] = ""
 
     def __init__(self, message: str | None = None, *, hint: str = "") -> None:
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
-        self.hint = hint
+        self.hint = hint or self.usual_hint
         super().__init__(self.message)
 
     @property
@@ -61,6 +62,7 @@ class StorageFull(MallornError):
     """The disk that holds the data directory is full; free some room, then resume."""
 
     status_code = 507
+    usual_hint = "df -h   (then: mallorn resume JOB)"
 
 
 class LeaseLost(MallornError):

@@ -1,9 +1,10 @@
 """Looks at jobs."""
 
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from mallorn.core.states import JobState
+from services.coordinator.disk import full_disk_words
 from services.coordinator.jobs.schemas import JobOut, RoundOut, TaskOut
 from services.coordinator.jobs.views import job_out, round_out, task_out
 from services.coordinator.paging import ListOut, PageOut
@@ -21,7 +22,10 @@ def list_jobs(
 
 def get_job(parts: Parts, owner: str, job_id: str) -> JobOut:
     with parts.database.session() as session:
-        return job_out(session, Jobs(session).get(job_id, owner))
+        job = job_out(session, Jobs(session).get(job_id, owner))
+    if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
+        return job.model_copy(update={"reason": words})
+    return job
 
 
 def list_tasks(parts: Parts, owner: str, job_id: str) -> ListOut[TaskOut]:

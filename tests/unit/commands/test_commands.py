@@ -159,6 +159,16 @@ def test_show_prints_the_figures_of_a_done_job(mallorn: Type, owned: OwnedRows) 
     assert "25.0" in shown
 
 
+def test_a_job_on_a_full_disk_says_so(
+    mallorn: Type, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "disk" not in mallorn("show", owned.job_id).stdout
+    monkeypatch.setattr("services.coordinator.disk.LEAST_BYTES", 2**62)
+    assert "is full; free some room" in mallorn("show", owned.job_id).stdout
+    end(owned, JobState.DONE)
+    assert "disk" not in mallorn("show", owned.job_id).stdout
+
+
 def test_tasks_are_a_table(mallorn: Type, owned: OwnedRows) -> None:
     measure(owned)
     table = mallorn("tasks", owned.job_id).stdout

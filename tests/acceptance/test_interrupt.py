@@ -1,0 +1,83 @@
+"""Ctrl-C in the middle of `mallorn tune`, with a service of its own: it says how to go on, and that works."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from db.repositories.records import Record, Records
+from db.session import Database
+from mallorn.commands.datadir import DataDir
+from tests.fixtures.command_line import clean_environment, mallorn, typed
+from tests.fixtures.service import LEASE_SEC, executions, log_key, wait_for
+
+TRIALS, MORE = 24, 4
+SHORT_LEASE = {"MALLORN_LEASE_SEC": str(LEASE_SEC)}
+
+
+def ran(data: DataDir) -> int:
+    return len(executions(data)) if (data.logs / "executions.log").exists() else 0
+
+
+def committed(data: DataDir) -> list[Record]:
+    """The trials that the database holds, with no service running."""
+    database = Database(f"sqlite:///{data.path / 'mallorn.db'}")
+    try:
+        with database.session() as session:
+            page = Records(session).page(None, limit=500)
+    finally:
+        database.dispose()
+    return [record for record in page.items if record.kind == "trial"]
+
+
+def names_of(records: list[Record]) -> set[str]:
+    return {
+        log_key({"workload": record.workload, "sketch": record.sketch, "decisions": record.decisions})
+        for record in records
+        if record.outcome == "ok"
+    }
+
+
+@pytest.fixture
+def interrupted(networks: Path, tmp_path: Path) -> str:
+    """What a `tune` said that got Ctrl-C after some trials; it has ended."""
+    words = ("tune", str(networks / "tiny.onnx"), "--trials", str(TRIALS), "--data", "data", "--out", "won")
+    with subprocess.Popen(
+        typed(*words),
+        env=clean_environment(**SHORT_LEASE),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(lambda: ran(DataDir(tmp_path / "data")) >= 6 or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert printed == ""
+    assert "Traceback" not in said
+    return said
+
+
+def test_what_ctrl_c_stopped_goes_on_as_it_says_and_measures_nothing_again(
+    interrupted: str, tmp_path: Path
+) -> None:
+    data = DataDir(tmp_path / "data")
+    wait_for(lambda: not data.is_locked())
+    before = committed(data)
+    assert 0 < len(before) < TRIALS
+    (command,) = re.findall(r"Go on with   mallorn (.*)", interrupted)
+    resumed = mallorn(*shlex.split(command), "--trials", f"+{MORE}", "--json", cwd=tmp_path, **SHORT_LEASE)
+    assert resumed.returncode == 0, resumed.stderr
+
+    job = json.loads(resumed.stdout)
+    assert job["progress"]["trials"] == job["trials"] == TRIALS + MORE
+    assert job["report"]["found"] == job["report"]["of"] > 0
+    assert (tmp_path / "won" / "manifest.json").exists()
+    assert len(committed(data)) == TRIALS + MORE
+    log = executions(data)
+    assert {log[name] for name in names_of(before)} == {1}, "a committed measurement was repeated"
