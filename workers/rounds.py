@@ -121,7 +121,7 @@ def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[st
 
 def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornError | None = None) -> None:
     """Put the round back, with a word to its job when it waits for something: the sweeper sends it again."""
-    words = f"{error.message} {error.hint}".strip() if error else ""
+    words = f"{error.message}\n{error.hint}".strip() if error else ""
     log.warning("round %s goes back to the queue: %s", round_id, words or "this worker stops")
     with runtime.database.transaction() as session:
         if Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=words) and words:

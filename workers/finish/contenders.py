@@ -1,12 +1,14 @@
 """Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sqlalchemy.orm import Session
+
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
-from db.repositories.trials import StoredTrial, Trials
+from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
 from workers.measure.base import Program, Slot
@@ -17,6 +19,7 @@ from workers.stored import sketch_of
 from workers.tvm.space import TvmSpace, load_sketches
 
 TOP: Final = 3
+Entry = tuple[Candidate, Sketch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,48 +34,50 @@ class Contest:
 
 def contests(claimed: Stage) -> list[Contest]:
     """One contest for every task of the job."""
-    job = claimed.job
     with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).list(job.id)
+        tasks = Tasks(session).list(claimed.job.id)
         workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
-        best = {
-            task.id: Trials(session).best(task.workload_id, job.target_id, TOP, job.context_id)
-            for task in tasks
-        }
-        keys = {trial.sketch for trials in best.values() for trial in trials}
-        sketches = {row.key: sketch_of(row) for row in Sketches(session).get_many(keys)}
-    return [_contest(claimed, task, workloads[task.workload_id], best[task.id], sketches) for task in tasks]
+        measured = [_measured(session, claimed, task, TOP) for task in tasks]
+    return [
+        _contest(claimed, task, workloads[task.workload_id], fastest)
+        for task, fastest in zip(tasks, measured, strict=True)
+    ]
 
 
 def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
-    """The defaults that the lost contest did not hold; None when there are no others."""
+    """The next fastest and the defaults, without those that lost already; None when there are no others."""
     known = {slot.candidate for slot in lost.slots}
+    with claimed.runtime.database.session() as session:
+        fastest = _measured(session, claimed, lost.task, TOP + len(known))
     defaults = _defaults(claimed, lost.program, descriptors_of(lost.workload))
-    others = [default for default in defaults if default[0] not in known][:TOP]
-    return replace(lost, slots=_number(others)) if others else None
+    others = [dict(_others(entries, known)[:TOP]) for entries in (fastest, defaults)]
+    both = others[0] | others[1]
+    return replace(lost, slots=_number(list(both.items()))) if both else None
 
 
-def _contest(
-    claimed: Stage,
-    task: Task,
-    workload: Workload,
-    best: Sequence[StoredTrial],
-    sketches: dict[str, Sketch],
-) -> Contest:
+def _others(entries: Sequence[Entry], known: Collection[Candidate]) -> Sequence[Entry]:
+    return [entry for entry in entries if entry[0] not in known]
+
+
+def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Sequence[Entry]:
+    job = claimed.job
+    best = Trials(session).best(task.workload_id, job.target_id, count, job.context_id)
+    found = Sketches(session).get_many({row.sketch for row in best})
+    sketches = {row.key: sketch_of(row) for row in found}
+    return [(Candidate(row.sketch, row.decisions), sketches[row.sketch]) for row in best]
+
+
+def _contest(claimed: Stage, task: Task, workload: Workload, fastest: Sequence[Entry]) -> Contest:
     program = program_of(workload)
-    candidates = [(Candidate(row.sketch, row.decisions), sketches[row.sketch]) for row in best]
-    if not candidates:
-        candidates = _defaults(claimed, program, descriptors_of(workload))[:TOP]
+    candidates = fastest or _defaults(claimed, program, descriptors_of(workload))[:TOP]
     return Contest(task, workload, program, _number(candidates))
 
 
-def _number(candidates: Sequence[tuple[Candidate, Sketch]]) -> tuple[Slot, ...]:
+def _number(candidates: Sequence[Entry]) -> tuple[Slot, ...]:
     return tuple(Slot(number, *candidate) for number, candidate in enumerate(candidates))
 
 
-def _defaults(
-    claimed: Stage, program: Program, descriptors: tuple[float, ...]
-) -> list[tuple[Candidate, Sketch]]:
+def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) -> Sequence[Entry]:
     compiler = claimed.runtime.compiler
     sketches = load_sketches(compiler, program, claimed.target)
     space = TvmSpace(sketches, program, claimed.target, descriptors, compiler)

@@ -1,0 +1,290 @@
+"""From the last round to the export: who wins, and what is recorded. TVM's processes are made up."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.repositories.schedules import Schedules, full_trace_of
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from mallorn.core.errors import NoDevice
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState
+from tests.fixtures.workshop import MadeUpMeasurer
+from workers.children.errors import ChildFailed
+from workers.finish.job import finish
+from workers.finish.verify import Verdict
+from workers.stopping import Stopping
+
+
+class MadeUpVerifier:
+    """Says what a test wants of each candidate; whatever it is not told of computes the right thing."""
+
+    def __init__(self):
+        self.wrong = set()
+        self.asked = []
+
+    def verify(self, program, slot):
+        self.asked.append((program.key, slot.candidate))
+        if slot.candidate in self.wrong or "all" in self.wrong:
+            return Verdict(False, 1.0, "[]", "relative error 1, allowed 0.001")
+        trace = json.dumps([slot.sketch.key, slot.candidate.decisions])
+        return Verdict(True, 1e-7, trace)
+
+
+@pytest.fixture
+def check(monkeypatch):
+    verifier = MadeUpVerifier()
+
+    @contextmanager
+    def made_up(_runtime, _target):
+        yield verifier
+
+    monkeypatch.setattr("workers.finish.job.verifier", made_up)
+    monkeypatch.setattr("workers.finish.job.TvmMeasurer", MadeUpMeasurer)
+    return verifier
+
+
+@pytest.fixture
+def exported(workshop, check):
+    """What was handed to the process that writes the logs."""
+    written = []
+
+    def write_database(directory, target, records):
+        Path(directory).mkdir()
+        written.extend(records)
+        return {"skipped": []}
+
+    compiled = {"found": 2, "of": 2, "missing": []}
+    workshop.graph_answers |= {
+        "write_database": write_database,
+        "compile_model": compiled,
+        "compile_default": {},
+        "make_inputs": {},
+    }
+    workshop.fleet.devices = lambda _target=None: []
+    workshop.store_model()
+    return written
+
+
+def tuned(workshop, workloads=("w0", "w1"), trials=32, **options):
+    """A job that has spent its budget."""
+    job = workshop.job(workloads, trials=trials, **options)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    return job
+
+
+def untuned(workshop, workloads=("w0",)):
+    """A job that comes to its finish without a measurement."""
+    job = workshop.job(workloads)
+    workshop.plan(job)
+    workshop.write(lambda session: Rounds(session).cancel_open(job))
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.FINISHING))
+    return job
+
+
+def best(workshop, job, count=1):
+    """The fastest candidates of the job's first task, as the dataset sees them."""
+    first = workshop.read(lambda session: Tasks(session).list(job))[0]
+    context = workshop.read(lambda session: Jobs(session).get(job, None).context_id)
+    query = first.workload_id, workshop.target_id, count, context
+    return workshop.read(lambda session: Trials(session).best(*query))
+
+
+def promoted(workshop, job):
+    return [schedule for _, schedule in workshop.read(lambda session: Schedules(session).for_job(job))]
+
+
+def report(workshop, job):
+    return workshop.read(lambda session: Jobs(session).get(job, None).report)
+
+
+def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, exported):
+    job = tuned(workshop)
+    fastest = best(workshop, job)[0]
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert len(exported) == 2
+    assert json.loads(exported[0]["trace"]) == [fastest.sketch, list(fastest.decisions)]
+    assert len(promoted(workshop, job)) == 2
+    assert report(workshop, job)["without_schedule"] == []
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert sorted(path.name for path in Path(stored.export_uri).iterdir()) == [
+        "apply.py",
+        "manifest.json",
+        "report.json",
+    ]
+
+
+def test_a_done_job_says_why_its_tuning_ended(workshop, exported):
+    job = tuned(workshop)
+    finish(workshop, job)
+    assert workshop.reason(job) == "the budget of 32 trials is spent"
+
+
+def test_repeats_of_the_finish_cost_no_trials(workshop, exported):
+    job = tuned(workshop)
+    finish(workshop, job)
+    assert report(workshop, job)["trials"] == 32
+    assert len(workshop.rows(kind="finish")) == 6
+
+
+def test_a_winner_that_computes_wrong_is_recorded_and_the_next_one_wins(workshop, exported, check):
+    job = tuned(workshop, ("w0",))
+    first, second = best(workshop, job, 2)
+    check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
+    finish(workshop, job)
+    assert json.loads(exported[0]["trace"]) == [second.sketch, list(second.decisions)]
+    (refuted,) = workshop.rows(kind="finish", outcome="wrong_result")
+    assert "relative error 1" in refuted.error
+    assert refuted.latency_us is None
+    (schedule,) = promoted(workshop, job)
+    assert json.loads(full_trace_of(schedule)) == [second.sketch, list(second.decisions)]
+
+
+def candidates(workshop):
+    """Everything the device ever ran."""
+    return list(workshop.bench.ran)
+
+
+def key(trial):
+    return trial.sketch, trial.decisions
+
+
+def test_what_computes_wrong_never_becomes_best_again(workshop, exported, check):
+    job = tuned(workshop, ("w0",))
+    first, second = best(workshop, job, 2)
+    check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
+    finish(workshop, job)
+    assert key(best(workshop, job)[0]) == key(second)
+    (task,) = workshop.read(lambda session: Tasks(session).summaries(job))
+    assert task.best_us == second.latency_us
+
+    workshop.write(lambda session: Jobs(session).resume(job, "ada", 8))
+    workshop.work(job)
+    check.wrong.clear()  # even if the next check were blind
+    finish(workshop, job)
+    assert first.decisions not in [json.loads(record["trace"])[1] for record in exported[1:]]
+
+
+def test_a_task_without_a_measurement_gets_a_default(workshop, exported):
+    job = untuned(workshop)
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert len(exported) == 1
+    assert {row.outcome for row in workshop.rows(kind="finish")} == {Outcome.OK}
+
+
+def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_their_chance(
+    workshop, exported, check
+):
+    job = tuned(workshop, ("w0",))
+    fastest = best(workshop, job, 4)
+    check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) in map(key, fastest[:3])}
+    finish(workshop, job)
+    assert json.loads(exported[0]["trace"])[1] == list(fastest[3].decisions)
+    assert len(workshop.rows(kind="finish", outcome="wrong_result")) == 3
+
+
+def test_a_task_that_nothing_computes_is_named_in_the_report(workshop, exported, check):
+    job = tuned(workshop, ("w0",))
+    check.wrong.add("all")
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert exported == []
+    assert report(workshop, job)["without_schedule"] == ["w0"]
+
+
+def test_what_fails_in_one_of_the_passes_does_not_win_and_leaves_a_row(workshop, exported):
+    job = tuned(workshop, ("w0",))
+    workshop.bench.outcomes = {0: Outcome.RUN_ERROR}
+    second = best(workshop, job, 2)[1]
+    finish(workshop, job)
+    assert json.loads(exported[0]["trace"])[1] == list(second.decisions)
+    assert [row.slot for row in workshop.rows(kind="finish", outcome="run_error")] == [0]
+
+
+def test_a_finish_without_a_device_waits_in_words_and_goes_on(workshop, exported):
+    job = tuned(workshop)
+
+    def refuse(_slot):
+        raise NoDevice
+
+    workshop.bench.before = refuse
+    for _ in range(4):
+        finish(workshop, job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert "mallorn device" in workshop.reason(job)
+    workshop.bench.before = lambda slot: None
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert workshop.reason(job) == "the budget of 32 trials is spent"
+
+
+def test_a_stopping_worker_leaves_the_finish_to_another(workshop, exported):
+    job = tuned(workshop)
+    workshop.graph_answers["compile_model"] = Stopping()
+    finish(workshop, job)
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert (stored.state, stored.stage_worker, stored.stage_losses) == (JobState.FINISHING, None, 0)
+    workshop.graph_answers["compile_model"] = {"found": 2, "of": 2, "missing": []}
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+
+
+def test_a_model_that_does_not_compile_fails_the_job_in_words(workshop, exported):
+    job = tuned(workshop)
+    workshop.graph_answers["compile_model"] = ChildFailed("InternalError", "no lowering for this")
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert "no lowering for this" in workshop.reason(job)
+
+
+def test_a_job_cancelled_while_it_finishes_stays_cancelled(workshop, exported):
+    job = tuned(workshop)
+
+    def cancel(**_params):
+        workshop.write(lambda session: Jobs(session).cancel(job, "ada"))
+        return {"found": 2, "of": 2, "missing": []}
+
+    workshop.graph_answers["compile_model"] = cancel
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.CANCELLED
+    assert report(workshop, job) is None
+    last = workshop.read(lambda session: Events(session).newest(job, "done"))
+    assert last is None
+
+
+def test_a_model_without_tasks_is_finished_too(workshop, exported):
+    job = workshop.job(())
+    workshop.plan(job)
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+
+
+def test_a_worker_that_lost_the_finish_stores_nothing(workshop, exported, check):
+    job = tuned(workshop, ("w0",))
+    claim = {"state": JobState.FINISHING, "worker": "other", "lease_sec": 60}
+
+    def taken(slot):
+        workshop.write(lambda session: Jobs(session).renew_stage(job, attempt(), -1))
+        workshop.write(lambda session: Jobs(session).claim_stage(job, *claim.values()))
+        workshop.bench.before = lambda slot: None
+
+    def attempt():
+        return workshop.read(lambda session: Jobs(session).get(job, None).attempts)
+
+    workshop.bench.before = taken
+    finish(workshop, job)
+    assert workshop.rows(kind="finish") == []
+    assert exported == []
+    assert workshop.state(job) == JobState.FINISHING
+    newest = workshop.read(lambda session: Measurements(session).newest_id(1, workshop.target_id))
+    assert newest == max(row.id for row in workshop.rows(kind="trial"))
