@@ -6,7 +6,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mallorn.commands.options import parse_options
+from mallorn.commands.options import (
+    JobOption,
+    MinutesOption,
+    SeedOption,
+    ShapeOption,
+    TargetOption,
+    TrialsOption,
+    parse_options,
+)
 from mallorn.commands.output import (
     JobArgument,
     JsonOption,
@@ -26,6 +34,7 @@ from mallorn.commands.upload import upload_with_bar
 from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
 from mallorn.commands.winnings import latency_rows
 from mallorn.core.states import JobState
+from mallorn.core.targets import LOCAL
 
 JOB_COLUMNS: Final = {
     "id": "JOB",
@@ -53,26 +62,14 @@ def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
-    target: Annotated[
-        str, typer.Option(help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
-    ] = "local",
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to try.")] = 200,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every choice.")] = 0,
+    target: TargetOption = LOCAL,
+    trials: TrialsOption = 200,
+    minutes: MinutesOption = None,
+    seed: SeedOption = 0,
     name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="A job option, as search=random or evaluator.repeat=3; repeatable.",
-        ),
-    ] = None,
-    input_shape: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable.")
-    ] = None,
+    option: JobOption = None,
+    input_shape: ShapeOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,

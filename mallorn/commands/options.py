@@ -1,11 +1,33 @@
-"""Reads job options as they are typed."""
+"""What a job is asked for on the command line, and how its options are read."""
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY
+
+TargetOption = Annotated[
+    str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
+]
+TrialsOption = Annotated[int, typer.Option("--trials", min=1, help="Candidates to try.")]
+MinutesOption = Annotated[float | None, typer.Option("--minutes", min=0, help="Stop after so many minutes.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
+JobOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="Any job option, as search=random or evaluator.repeat=3; repeatable.",
+    ),
+]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option("--input-shape", metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable."),
+]
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, Any]:

@@ -8,7 +8,16 @@ import typer
 from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.commands.finish import Ending, prepare_directory
 from mallorn.commands.interrupts import interruptible
-from mallorn.commands.options import known, parse_options
+from mallorn.commands.options import (
+    JobOption,
+    MinutesOption,
+    SeedOption,
+    ShapeOption,
+    TargetOption,
+    TrialsOption,
+    known,
+    parse_options,
+)
 from mallorn.commands.output import JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
 from mallorn.core.errors import InvalidModel
@@ -27,12 +36,10 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show MetaS
 
 def tune(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
-    target: Annotated[
-        str, typer.Option(help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
-    ] = LOCAL,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to try.")] = 200,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every choice.")] = 0,
+    target: TargetOption = LOCAL,
+    trials: TrialsOption = 200,
+    minutes: MinutesOption = None,
+    seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Graph passes: `tuned`, or `plain` for stock compile_relax.")
@@ -43,18 +50,8 @@ def tune(
         str | None, typer.Option(help=f"What decides which task is next: {known('policy')}.")
     ] = None,
     round_size: Annotated[int | None, typer.Option(min=1, max=64, help="Candidates a round.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="Any other job option, as evaluator.repeat=3; repeatable.",
-        ),
-    ] = None,
-    input_shape: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable.")
-    ] = None,
+    option: JobOption = None,
+    input_shape: ShapeOption = None,
     data: DataOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
