@@ -1,0 +1,233 @@
+"""Whatever happens in whatever order, jobs end, no slot is stored twice and no budget is exceeded."""
+
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sqlalchemy import select, update
+
+from db.codec import unpack_decisions
+from db.repositories.jobs import Jobs
+from db.repositories.progress import progress
+from db.repositories.rounds import Rounds
+from db.session import Database
+from db.tables import Job, Measurement, Round, Sketch, Workload
+from mallorn.core import queues
+from mallorn.core.errors import Conflict, NoDevice
+from mallorn.core.names import REGISTRY
+from mallorn.core.states import JobState, RoundState
+from services.control.reaping import reap
+from services.control.sweeping import STALE_SEC, sweep
+from tests.fixtures.workshop import Workshop
+from workers.commits import Commits
+from workers.search.space import Candidate
+
+TRIALS = 12
+STEPS_TO_THE_END = 60
+
+
+class Killed(BaseException):
+    """SIGKILL."""
+
+
+class JobLife(RuleBasedStateMachine):
+    """Two jobs that want one workload, a broker that loses messages, and workers that die."""
+
+    template: Path
+
+    @initialize()
+    def start(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="mallorn-life-"))
+        shutil.copyfile(self.template, self.folder / "mallorn.db")
+        self.database = Database(f"sqlite:///{self.folder / 'mallorn.db'}")
+        self.workshop = Workshop(self.database, self.folder)
+        self.workshop.use_space(16, 16, 16)
+        options = {"round_size": 5, "measurer": "made-up"}
+        self.jobs = [
+            self.workshop.job(("w0", "w1"), trials=TRIALS, **options),
+            self.workshop.job(("w0",), trials=TRIALS, seed=1, **options),
+        ]
+        self.budgets = dict.fromkeys(self.jobs, TRIALS)
+        self.broker = []
+        self.kept = {}  # how often a candidate had run when it was first seen committed
+
+    def teardown(self):
+        if hasattr(self, "jobs"):
+            self.end_all()
+            self.check_the_end()
+            self.database.dispose()
+            shutil.rmtree(self.folder)
+
+    @rule(number=st.integers(0, 1))
+    def plan(self, number):
+        self.broker += self.workshop.plan(self.jobs[number])
+
+    @rule()
+    def sweep_and_reap(self):
+        self.age()
+        self.broker += sweep(self.database)
+        self.broker += reap(self.database)
+
+    @precondition(lambda self: self.broker)
+    @rule(data=st.data())
+    def a_message_is_lost(self, data):
+        self.broker.pop(data.draw(st.integers(0, len(self.broker) - 1)))
+
+    @precondition(lambda self: self.broker)
+    @rule(data=st.data(), twice=st.booleans())
+    def a_message_arrives(self, data, twice):
+        at = data.draw(st.integers(0, len(self.broker) - 1))
+        self.serve(self.broker[at] if twice else self.broker.pop(at))
+
+    @precondition(lambda self: self.open_rounds())
+    @rule(data=st.data(), after=st.integers(0, 5))
+    def a_worker_dies_in_a_round(self, data, after):
+        round_id = data.draw(st.sampled_from(self.open_rounds()))
+        self.disturb(after, Killed)
+        with pytest.MonkeyPatch.context() as patch:
+            self.on_kill = lambda: patch.setattr(Commits, "flush", lambda _: None)
+            with suppress(Killed):
+                self.workshop.run(round_id)
+        self.calm()
+        expired = update(Round).where(Round.state == RoundState.LEASED).values(lease_until=0.0)
+        self.workshop.write(lambda session: session.execute(expired))
+
+    @precondition(lambda self: self.open_rounds())
+    @rule(data=st.data(), after=st.integers(0, 5))
+    def the_device_leaves_in_a_round(self, data, after):
+        round_id = data.draw(st.sampled_from(self.open_rounds()))
+        self.disturb(after, NoDevice)
+        self.workshop.run(round_id)
+        self.calm()
+
+    @rule(number=st.integers(0, 1), act=st.sampled_from(["pause", "resume"]))
+    def an_owner_steers(self, number, act):
+        with suppress(Conflict):
+            self.workshop.write(lambda session: getattr(Jobs(session), act)(self.jobs[number], "ada"))
+
+    @rule(number=st.integers(0, 1))
+    def an_owner_asks_for_more(self, number):
+        job = self.jobs[number]
+        if self.workshop.state(job) == JobState.DONE and self.budgets[job] < 3 * TRIALS:
+            self.workshop.write(lambda session: Jobs(session).resume(job, "ada", 6))
+            self.budgets[job] += 6
+
+    @invariant()
+    def no_budget_is_exceeded(self):
+        for job, budget in getattr(self, "budgets", {}).items():
+            now = self.progress(job)
+            assert now.spent + now.in_flight <= budget
+
+    @invariant()
+    def no_slot_and_no_candidate_is_stored_twice(self):
+        rows = self.workshop.rows(kind="trial") if hasattr(self, "jobs") else []
+        assert len({(row.round_id, row.slot) for row in rows}) == len(rows)
+        assert len({(row.workload_id, row.sketch_id, row.decisions) for row in rows}) == len(rows)
+
+    @invariant()
+    def nothing_that_is_committed_runs_again(self):
+        if not hasattr(self, "jobs"):
+            return
+        ran = self.workshop.bench.executions
+        for name in self.committed() - self.kept.keys():
+            self.kept[name] = ran[name]
+        assert all(ran[name] == count for name, count in self.kept.items())
+
+    @invariant()
+    def a_workload_is_tuned_by_one_round_at_a_time(self):
+        is_open = self.workshop.read(lambda s: Rounds(s).in_flight()) if hasattr(self, "jobs") else []
+        assert len({row.workload_id for row in is_open}) == len(is_open)
+
+    def serve(self, message):
+        name, argument = message
+        if name == queues.RUN_ROUND:
+            self.workshop.run(argument)
+        elif name == queues.PLAN:
+            self.broker += self.workshop.plan(argument)
+        elif name == queues.FINISH_JOB:  # the finish itself has tests of its own
+            self.workshop.write(lambda s: Jobs(s).move(argument, [JobState.FINISHING], JobState.DONE))
+
+    def disturb(self, after, error):
+        seen = []
+
+        def before(_slot):
+            if len(seen) == after:
+                if error is Killed:
+                    self.on_kill()
+                raise error
+            seen.append(1)
+
+        self.workshop.bench.before = before
+
+    def calm(self):
+        self.workshop.bench.before = lambda slot: None
+
+    def age(self):
+        """A while goes by in which nobody sends anything."""
+        old = {"sent_at": Round.sent_at - STALE_SEC - 1}
+        self.workshop.write(lambda session: session.execute(update(Round).values(old)))
+        old = {"created_at": Job.created_at - STALE_SEC - 1, "stage_sent_at": 0.0}
+        self.workshop.write(lambda session: session.execute(update(Job).values(old)))
+
+    def open_rounds(self):
+        return [row.id for row in self.workshop.read(lambda session: Rounds(session).in_flight())]
+
+    def committed(self):
+        """What is stored, by the names under which the device knows it."""
+        query = select(Workload.key, Sketch.key, Measurement.decisions)
+        query = query.join(Workload, Workload.id == Measurement.workload_id)
+        query = query.join(Sketch, Sketch.id == Measurement.sketch_id)
+        found = self.workshop.read(lambda session: session.execute(query).all())
+        return {(key, Candidate(sketch, unpack_decisions(packed)).key) for key, sketch, packed in found}
+
+    def progress(self, job):
+        return self.workshop.read(lambda session: progress(session, Jobs(session).get(job, None)))
+
+    def end_all(self):
+        """Nothing goes wrong any more: resume what is paused, and let the sweeper alone drive."""
+        self.broker.clear()
+        for job in self.jobs:
+            if self.workshop.state(job) == JobState.PAUSED:
+                self.workshop.write(lambda session, job=job: Jobs(session).resume(job, "ada"))
+        for _ in range(STEPS_TO_THE_END):
+            self.sweep_and_reap()
+            messages, self.broker = self.broker, []
+            for message in messages:
+                self.serve(message)
+            if all(self.workshop.state(job) == JobState.DONE for job in self.jobs):
+                return
+
+    def check_the_end(self):
+        for job in self.jobs:
+            assert self.workshop.state(job) == JobState.DONE
+            now = self.progress(job)
+            assert now.in_flight == 0
+            assert now.spent <= self.budgets[job]
+            if not self.poisoned(job):
+                assert now.spent == self.budgets[job], "nothing was lost"
+
+    def poisoned(self, job):
+        rounds = self.workshop.read(lambda session: Rounds(session).list(job, limit=100).items)
+        return any(row.state == RoundState.POISON for row in rounds)
+
+
+def test_every_job_ends_and_nothing_is_measured_twice_or_beyond_its_budget(
+    sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(REGISTRY["measurer"], "made-up", "tests.fixtures.workshop:MadeUpMeasurer")
+    JobLife.template = sqlite_template
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    JobLife.TestCase.settings = settings(
+        max_examples=12,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=slow,
+        database=None,
+        phases=[Phase.generate],  # shrinking would replay real databases for minutes
+    )
+    JobLife.TestCase().runTest()
