@@ -1,0 +1,64 @@
+"""What a worker's process loads, and that every name a user may choose leads somewhere."""
+
+import subprocess
+import sys
+
+import pytest
+
+from costmodels.base import CostModel
+from mallorn.core import queues
+from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.options import JobOptions
+from services.planner.policy import Policy
+from workers.measure.base import Measurer
+from workers.measure.stopping import StoppingRule
+from workers.search.base import Searcher
+from workers.search.sampler import BatchSampler
+from workers.tvm.recipes import Recipe
+
+CLASSES = {
+    "search": Searcher,
+    "sampler": BatchSampler,
+    "cost_model": CostModel,
+    "stopping": StoppingRule,
+    "measurer": Measurer,
+    "policy": Policy,
+}
+NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
+
+
+@pytest.mark.parametrize(
+    "module", ["workers.tasks", "workers.finish.job", "workers.measure.tvm", "workers.measure.replay"]
+)
+def test_a_workers_own_process_loads_no_tvm(module: str) -> None:
+    program = f"import sys, {module}; sys.exit('tvm' in sys.modules or 'tvm_ffi' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize(("seam", "name"), NAMES)
+def test_a_registered_name_is_what_its_seam_says(seam: str, name: str) -> None:
+    found = resolve(seam, name)
+    if seam in CLASSES:
+        assert issubclass(found, CLASSES[seam])
+        assert not found.__abstractmethods__, "it leaves something of its contract undone"
+    elif seam == "recipe":
+        assert isinstance(found, Recipe) or callable(found)
+    else:
+        assert isinstance(found("matmul", "s0"), str), "families map an operator and a structure to a name"
+
+
+def test_every_seam_is_known_here() -> None:
+    assert set(REGISTRY) == {*CLASSES, "recipe", "families"}
+
+
+def test_a_job_that_chooses_nothing_gets_registered_names() -> None:
+    options = JobOptions().model_dump()
+    assert all(options[seam] in REGISTRY[seam] for seam in REGISTRY)
+
+
+def test_every_task_is_served_from_a_queue_that_somebody_listens_to() -> None:
+    from services.control.tasks import app as control
+    from workers.tasks import app as workers
+
+    assert set(queues.ROUTES) <= {*control.tasks, *workers.tasks}
+    assert {route["queue"] for route in queues.ROUTES.values()} == {queues.CONTROL, *queues.WORKER_QUEUES}
