@@ -39,7 +39,9 @@ class MadeUpVerifier:
 
 
 @pytest.fixture
-def check(monkeypatch):
+def check(workshop, monkeypatch):
+    # So close together that each has a chance to win.
+    workshop.bench.times = lambda latency_us: 10.0 + latency_us / 1e3
     verifier = MadeUpVerifier()
 
     @contextmanager
