@@ -19,6 +19,8 @@ from workers.stored import sketch_of
 from workers.tvm.space import TvmSpace, load_sketches
 
 TOP: Final = 3
+# Rivals slower than this beside the fastest have no chance: no noise that we have seen explains as much.
+WITHIN: Final = 1.15
 Entry = tuple[Candidate, Sketch]
 
 
@@ -62,6 +64,7 @@ def _others(entries: Sequence[Entry], known: Collection[Candidate]) -> Sequence[
 def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Sequence[Entry]:
     job = claimed.job
     best = Trials(session).best(task.workload_id, job.target_id, count, job.context_id)
+    best = [row for row in best if (row.latency_us or 0) <= WITHIN * (best[0].latency_us or 0)]
     found = Sketches(session).get_many({row.sketch for row in best})
     sketches = {row.key: sketch_of(row) for row in found}
     return [(Candidate(row.sketch, row.decisions), sketches[row.sketch]) for row in best]
