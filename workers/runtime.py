@@ -58,10 +58,12 @@ class Runtime:
         self.compiler.start()
 
     def graphs(self, threads: int) -> Child:
-        """A new process for a whole model, which TVM may run on `threads` threads."""
+        """A new process for whole models, which TVM may run on `threads` threads; it is starting already."""
         env = {"TVM_NUM_THREADS": str(threads)}
         memory = self.settings.child_memory_bytes
-        return Child("workers.tvm.graphs", env=env, memory_bytes=memory, name="graphs")
+        child = Child("workers.tvm.graphs", env=env, memory_bytes=memory, name="graphs")
+        child.start()
+        return child
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from db.clock import now
 from db.repositories.base import Repository
@@ -30,15 +30,9 @@ class Devices(Repository):
     def seen(self, device: SeenDevice) -> int:
         """It answers now: write or refresh its row and return the id."""
         fresh = asdict(device) | {"last_seen": now()}
-        insert = self.insert(Device).values(**fresh, busy_with="")
+        insert = self.insert(Device).values(**fresh)
         upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh)
         return self.session.execute(upsert.returning(Device.id)).scalar_one()
-
-    def busy(self, device_id: int, busy_with: str) -> None:
-        """Say what it measures; empty: nothing."""
-        self.changed(
-            update(Device).where(Device.id == device_id).values(busy_with=busy_with, last_seen=now())
-        )
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """By name; `fresh_sec` leaves out those that were silent for longer."""

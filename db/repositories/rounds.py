@@ -115,7 +115,9 @@ class Rounds(Repository):
         """End a round; False when it is no longer ours. Closing as QUEUED hands it back for another try."""
         self._lock_job_of(round_id)
         values: dict[str, Any] = {"state": state, "stats": stats, "error": error, "lease_until": None}
-        values |= {"worker": None} if state is RoundState.QUEUED else {"finished_at": now()}
+        # Handed back: the next sweep sends it, without waiting for its last message to grow old.
+        handed_back = {"worker": None, "sent_at": 0.0}
+        values |= handed_back if state is RoundState.QUEUED else {"finished_at": now()}
         return self.changed(update(Round).where(*held(round_id, attempt)).values(values)) == 1
 
     def expire(self, max_losses: int = MAX_LOSSES) -> ExpiredRounds:

@@ -41,7 +41,8 @@ class Stages(Repository):
     def release_stage(self, job_id: str, attempt: int) -> bool:
         """Give the stage back unfinished, for another worker to take."""
         mine = Job.id == job_id, Job.attempts == attempt, Job.stage_lease_until.is_not(None)
-        return self.changed(update(Job).where(*mine).values(stage_lease_until=None, stage_worker=None)) == 1
+        freed = {"stage_lease_until": None, "stage_worker": None, "stage_sent_at": 0.0}
+        return self.changed(update(Job).where(*mine).values(freed)) == 1
 
     def waiting_stages(self, older_than_sec: float) -> Sequence[Job]:
         """Jobs that wait for a worker to import or finish them, whose last message went out long ago."""

@@ -19,7 +19,6 @@ class Device(Base):
     threads: Mapped[int]
     tvm_version: Mapped[str]
     info: Mapped[Json]
-    busy_with: Mapped[str] = mapped_column(default="")
     last_seen: Mapped[Timestamp]
 
 

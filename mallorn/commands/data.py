@@ -122,7 +122,7 @@ def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOpti
 def _device_state(device: dict[str, Any]) -> str:
     if not device["online"]:
         return "silent"
-    return "measuring" if device["info"].get("busy") else "idle"
+    return "measuring" if device["busy"] else "idle"
 
 
 def workers(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:

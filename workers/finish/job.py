@@ -10,6 +10,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState
+from workers.children.child import Child
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import upload, write_export
 from workers.finish.verify import Verifier, verifier
@@ -33,11 +34,11 @@ def finish(runtime: Runtime, job_id: str) -> None:
 def _finish(claimed: Stage) -> None:
     started = time.monotonic()
     why = _why_tuning_ended(claimed)
-    winners, losers = _decide_all(claimed, why)
     with (
         TemporaryDirectory(prefix="mallorn-finish-") as scratch,
         claimed.runtime.graphs(claimed.target.num_cores) as graphs,
     ):
+        winners, losers = _decide_all(claimed, why, graphs)
         directory = Path(scratch) / "export"
         write_export(claimed, winners, graphs, directory)
         files = Files(claimed.model_file(Path(scratch)), directory, Path(scratch))
@@ -48,18 +49,19 @@ def _finish(claimed: Stage) -> None:
         _store(claimed, why, report, upload(claimed, directory))
 
 
-def _decide_all(claimed: Stage, why: str) -> tuple[list[Winner], list[Contest]]:
+def _decide_all(claimed: Stage, why: str, graphs: Child) -> tuple[list[Winner], list[Contest]]:
     measurer = TvmMeasurer.from_tools(claimed.runtime.tools)
     winners: list[Winner] = []
     losers: list[Contest] = []
-    with verifier(claimed.runtime, claimed.target) as check:
-        for contest in contests(claimed):
+    with verifier(claimed.runtime, claimed.target, graphs) as check:
+        held = contests(claimed)
+        for number, contest in enumerate(held, 1):
             winner = _decide(claimed, contest, measurer, check)
             if winner is None:
                 losers.append(contest)
             else:
                 winners.append(winner)
-            _say(claimed, why)  # whatever it waited for is there
+            _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
     return winners, losers
 
 
@@ -76,8 +78,11 @@ def _why_tuning_ended(claimed: Stage) -> str:
     return str(news.payload["why"]) if news is not None else ""
 
 
-def _say(claimed: Stage, words: str) -> None:
+def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -> None:
+    latency_us = winner.latency_us if winner else None
+    payload = {"task": contest.task.index, "name": contest.task.name, "latency_us": latency_us}
     with claimed.runtime.database.transaction() as session:
+        Events(session).append(claimed.job.id, "checked", payload)
         Jobs(session).say(claimed.job.id, words)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.errors import ChildError
@@ -22,12 +23,16 @@ RUN_TIMEOUT_SEC: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The numeric check of one candidate; `words` say what is wrong with it."""
+    """The numeric check of one candidate: WRONG_RESULT is for good, other failures are those of the check."""
 
-    ok: bool
-    max_error: float
-    trace: str
+    outcome: Outcome
+    trace: str = ""
+    max_error: float = float("inf")
     words: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.outcome.failed
 
 
 class Verifier:
@@ -43,33 +48,36 @@ class Verifier:
         self._references: dict[str, dict[str, Any]] = {}
 
     def verify(self, program: Program, slot: Slot) -> Verdict:
-        """Check one candidate; what crashes or hangs in the check has failed it."""
-        trace = self._compiler.call(
-            "full_trace",
-            BUILD_TIMEOUT_SEC,
-            tir=program.tir,
-            target=self._target.text,
-            trace=slot.sketch.trace,
-            decisions=list(slot.candidate.decisions),
-        )
-        if trace is None:
-            return Verdict(False, float("inf"), "", "it can no longer be rebuilt")
-        reference = self._reference(program)
+        """Check one candidate. Raises Unavailable when the device is lost meanwhile."""
         try:
-            answer = self._run(program, trace, slot)
+            reference = self._reference(program)
         except ChildError as error:
-            return Verdict(False, float("inf"), trace, error.message)
+            return Verdict(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
+        try:
+            trace = self._build(program, slot)
+        except ChildError as error:
+            return Verdict(Outcome.BUILD_ERROR, words=error.message)
+        if trace is None:
+            return Verdict(Outcome.BUILD_ERROR, words="it can no longer be rebuilt")
+        try:
+            answer = self._run(program, slot)
+        except ChildError as error:
+            return Verdict(Outcome.RUN_ERROR, trace, words=error.message)
         if answer["outputs"] is None:
-            return Verdict(False, float("inf"), trace, answer["error"])
-        compared = self._graphs.call(
+            return Verdict(Outcome(answer["outcome"]), trace, words=answer["error"])
+        return self._compare(program, trace, answer["outputs"], reference)
+
+    def _compare(self, program: Program, trace: str, outputs: str, reference: dict[str, Any]) -> Verdict:
+        found = self._graphs.call(
             "compare",
             RUN_TIMEOUT_SEC,
-            outputs_npz=answer["outputs"],
+            outputs_npz=outputs,
             expected_npz=str(self._file(program, "expected")),
             **reference,
         )
-        words = f"relative error {compared['max_error']:.2g}, allowed {compared['tolerance']:.2g}"
-        return Verdict(compared["ok"], compared["max_error"], trace, words)
+        words = f"relative error {found['max_error']:.2g}, allowed {found['tolerance']:.2g}"
+        outcome = Outcome.OK if found["ok"] else Outcome.WRONG_RESULT
+        return Verdict(outcome, trace, found["max_error"], words)
 
     def _reference(self, program: Program) -> dict[str, Any]:
         if program.key not in self._references:
@@ -84,16 +92,18 @@ class Verifier:
             )
         return self._references[program.key]
 
-    def _run(self, program: Program, trace: str, slot: Slot) -> dict[str, Any]:
-        library = str(self._file(program, "library").with_suffix(".so"))
-        self._graphs.call(
-            "build_whole",
-            BUILD_TIMEOUT_SEC,
-            tir=program.tir,
-            trace=trace,
-            target=self._target.text,
-            out_so=library,
-        )
+    def _build(self, program: Program, slot: Slot) -> str | None:
+        """The candidate's full trace, and its library for the check; None when it is invalid by now."""
+        common = {"tir": program.tir, "target": self._target.text}
+        decisions = list(slot.candidate.decisions)
+        sketch = {"trace": slot.sketch.trace, "decisions": decisions}
+        trace: str | None = self._compiler.call("full_trace", BUILD_TIMEOUT_SEC, **common, **sketch)
+        if trace is not None:
+            library = str(self._library(program))
+            self._graphs.call("build_whole", BUILD_TIMEOUT_SEC, **common, trace=trace, out_so=library)
+        return trace
+
+    def _run(self, program: Program, slot: Slot) -> dict[str, Any]:
         device = {"tracker": self._tracker, "target": self._target.text}
         # Taken beforehand: waiting for a busy device must not count against the candidate.
         self._runner.call("identity", DEVICE_WAIT_SEC + GRACE_SEC, **device, wait_sec=DEVICE_WAIT_SEC)
@@ -101,7 +111,7 @@ class Verifier:
             "run_outputs",
             RUN_TIMEOUT_SEC + GRACE_SEC,
             **device,
-            artifact=library,
+            artifact=str(self._library(program)),
             inputs=str(self._file(program, "inputs")),
             outputs=str(self._file(program, "outputs")),
             candidate_key=f"{program.key[:16]}/{slot.candidate.key}/check",
@@ -109,17 +119,17 @@ class Verifier:
         )
         return answer
 
+    def _library(self, program: Program) -> Path:
+        return self._file(program, "library").with_suffix(".so")
+
     def _file(self, program: Program, what: str) -> Path:
         return self._folder / f"{program.key[:16]}-{what}.npz"
 
 
 @contextmanager
-def verifier(runtime: Runtime, target: Target) -> Iterator[Verifier]:
-    """A verifier with its own process for reference programs."""
-    with (
-        TemporaryDirectory(prefix="mallorn-verify-") as folder,
-        runtime.graphs(target.num_cores) as graphs,
-    ):
+def verifier(runtime: Runtime, target: Target, graphs: Child) -> Iterator[Verifier]:
+    """A verifier that gives its device back at the end."""
+    with TemporaryDirectory(prefix="mallorn-verify-") as folder:
         try:
             yield Verifier(runtime, target, graphs, Path(folder))
         finally:

@@ -13,6 +13,7 @@ from workers.stage import Stage
 
 COMPILE_TIMEOUT_SEC: Final = 1800.0
 RUN_TIMEOUT_SEC: Final = 600.0
+ENGINES: Final = ("untuned", "tuned", "onnxruntime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,14 @@ class Files:
 
 def judge(claimed: Stage, graphs: Child, files: Files) -> dict[str, Any]:
     """The model's part of the report; says why where the model cannot run on this worker's host."""
-    compiled = _compile(claimed, graphs, files)
-    report: dict[str, Any] = {
-        "found": compiled["found"],
-        "of": compiled["of"],
-        "missing": compiled["missing"],
-    }
-    if not _device_is_here(claimed):
-        return report | {"not_timed": "the device is on another host than this worker"}
     with ExitStack() as stack:
-        engines = _start(claimed, stack, files)
-        return report | _compare(graphs, engines, files)
+        here = _device_is_here(claimed)
+        engines = _start(claimed, stack) if here else {}
+        compiled = _compile(claimed, graphs, files)
+        report = {name: compiled[name] for name in ("found", "of", "missing")}
+        if not here:
+            return report | {"not_timed": "the device is on another host than this worker"}
+        return report | _compare(graphs, _load(engines, claimed, files), files)
 
 
 def _compile(claimed: Stage, graphs: Child, files: Files) -> dict[str, Any]:
@@ -85,35 +83,38 @@ def _device_is_here(claimed: Stage) -> bool:
     return claimed.target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
-def _start(claimed: Stage, stack: ExitStack, files: Files) -> dict[str, Child]:
-    """One process an engine; each idles while another runs, because onnxruntime's threads spin."""
-    threads = claimed.target.num_cores
-    env = {"TVM_NUM_THREADS": str(threads)}
-    engines: dict[str, Child] = {}
-    for name in ("untuned", "tuned", "onnxruntime"):
-        child = stack.enter_context(Child("workers.tvm.engines", env=env, name=f"{name} engine"))
-        if _load(child, name, claimed, files):
-            engines[name] = child
+def _start(claimed: Stage, stack: ExitStack) -> dict[str, Child]:
+    """One process an engine, starting while the model is compiled."""
+    env = {"TVM_NUM_THREADS": str(claimed.target.num_cores)}
+    engines = {
+        name: stack.enter_context(Child("workers.tvm.engines", env=env, name=f"{name} engine"))
+        for name in ENGINES
+    }
+    for child in engines.values():
+        child.start()
     return engines
 
 
-def _load(child: Child, name: str, claimed: Stage, files: Files) -> bool:
-    inputs = str(files.inputs)
+def _load(engines: dict[str, Child], claimed: Stage, files: Files) -> dict[str, Child]:
+    """The engines that hold the model; all load at once, before any is timed."""
+    for name, child in engines.items():
+        method, params = _loading(name, claimed, files)
+        child.send(method, **params, inputs_npz=str(files.inputs))
+    return {name: child for name, child in engines.items() if _loaded(child)}
+
+
+def _loading(name: str, claimed: Stage, files: Files) -> tuple[str, dict[str, Any]]:
     if name == "onnxruntime":
-        try:
-            child.call(
-                "load_onnxruntime",
-                RUN_TIMEOUT_SEC,
-                model_path=str(files.model),
-                inputs_npz=inputs,
-                threads=claimed.target.num_cores,
-            )
-        except Unavailable:  # an optional comparison: the report simply has one engine less
-            return False
-        return True
+        return "load_onnxruntime", {"model_path": str(files.model), "threads": claimed.target.num_cores}
     library = files.tuned if name == "tuned" else files.untuned
-    target = claimed.target.text
-    child.call("load_library", RUN_TIMEOUT_SEC, library=str(library), target=target, inputs_npz=inputs)
+    return "load_library", {"library": str(library), "target": claimed.target.text}
+
+
+def _loaded(child: Child) -> bool:
+    try:
+        child.receive(RUN_TIMEOUT_SEC)
+    except Unavailable:  # onnxruntime is an optional comparison: the report simply has one engine less
+        return False
     return True
 
 

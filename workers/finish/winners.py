@@ -141,5 +141,5 @@ def _end(entry: _Entry, verdict: Verdict | None) -> tuple[Outcome, str]:
     if entry.failure is not None:
         return entry.failure.outcome, entry.failure.error[-ERROR_CHARS:]
     if verdict is not None and not verdict.ok:
-        return Outcome.WRONG_RESULT, verdict.words[-ERROR_CHARS:]
+        return verdict.outcome, verdict.words[-ERROR_CHARS:]
     return Outcome.OK, ""

@@ -172,7 +172,6 @@ def _devices() -> None:
         sa.Column("threads", sa.Integer(), nullable=False),
         sa.Column("tvm_version", sa.String(), nullable=False),
         sa.Column("info", JSON, nullable=False),
-        sa.Column("busy_with", sa.String(), nullable=False),
         sa.Column("last_seen", sa.Float(53), nullable=False),
         sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_devices_target_id"),
         sa.PrimaryKeyConstraint("id", name="pk_devices"),

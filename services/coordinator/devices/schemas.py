@@ -20,7 +20,7 @@ class DeviceOut(BaseModel):
     threads: int
     tvm_version: str
     info: dict[str, Any]
-    busy_with: str
+    busy: Annotated[bool, Field(description="A session holds it right now.")]
     last_seen: float
     seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
     online: bool
@@ -37,7 +37,7 @@ class DeviceOut(BaseModel):
             threads=device.threads,
             tvm_version=device.tvm_version,
             info=device.info,
-            busy_with=device.busy_with,
+            busy=bool(device.info.get("busy")),
             last_seen=device.last_seen,
             seen_sec=round(seen_sec, 3),
             online=seen_sec < ONLINE_SEC,

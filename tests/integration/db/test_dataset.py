@@ -140,10 +140,9 @@ def test_only_the_fastest_schedule_of_a_workload_is_among_the_best(rows):
 def test_a_device_that_answers_again_is_the_same_device(rows):
     seen = SeenDevice("d", rows.target_id, "h", "host", 2, "0.27.0")
     first = rows.write(lambda session: Devices(session).seen(seen))
-    rows.write(lambda session: Devices(session).busy(first, "round 1"))
     assert rows.write(lambda session: Devices(session).seen(seen)) == first
     [device] = rows.read(lambda session: Devices(session).list(fresh_sec=60, target_id=rows.target_id))
-    assert device.busy_with == "round 1"
+    assert device.id == first
     assert rows.read(lambda session: Devices(session).list(fresh_sec=-1)) == []
 
 

@@ -33,9 +33,9 @@ class MadeUpVerifier:
     def verify(self, program, slot):
         self.asked.append((program.key, slot.candidate))
         if slot.candidate in self.wrong or "all" in self.wrong:
-            return Verdict(False, 1.0, "[]", "relative error 1, allowed 0.001")
+            return Verdict(Outcome.WRONG_RESULT, "[]", 1.0, "relative error 1, allowed 0.001")
         trace = json.dumps([slot.sketch.key, slot.candidate.decisions])
-        return Verdict(True, 1e-7, trace)
+        return Verdict(Outcome.OK, trace, 1e-7)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def check(workshop, monkeypatch):
     verifier = MadeUpVerifier()
 
     @contextmanager
-    def made_up(_runtime, _target):
+    def made_up(_runtime, _target, _graphs):
         yield verifier
 
     monkeypatch.setattr("workers.finish.job.verifier", made_up)
