@@ -97,7 +97,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
     args = [tvm.runtime.tensor(value, device) for value in inputs]
     result = vm["main"](*args)
     outputs = [result] if hasattr(result, "numpy") else list(result)
-    timing = vm.time_evaluator("main", device, number=10, repeat=5)(*args)
+    timing = vm.time_evaluator("main", device, number=3, repeat=7, min_repeat_ms=100)(*args)
     return [output.numpy() for output in outputs], timing.median * 1e3
 
 
