@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.engine_race import race
@@ -114,8 +113,3 @@ def compare_latency(
         )
         times = race(engines, passes=9)
     return {name: timing | hits.get(name, {}) for name, timing in times.items()}
-
-
-def default_options() -> dict[str, Any]:
-    """What a job is tuned with when nobody says otherwise."""
-    return JobOptions().model_dump()
