@@ -13,6 +13,7 @@ from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.children.serve import serve
+from workers.measure.lasting import take_timing
 from workers.measure.stopping import StoppingRule, take_times
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 DEVICE_WAIT_SEC = 120.0
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH = {"number": 1, "repeat": 1, "min_repeat_ms": 5}
-MARGIN = 1.15
-MOST_RUNS = 1_000_000
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
@@ -48,24 +47,17 @@ def measure(
     tensors = device.random_args(args)
 
     def work(library: Any) -> list[float]:
+        def time_runs(number: int) -> float:
+            (mean_sec,) = device.timer(library, entry, number=number, repeat=1, min_repeat_ms=0)(*tensors)
+            return mean_sec
+
         def time_once(options: EvaluatorOptions) -> list[float]:
-            seconds = device.timer(library, entry, **long_enough(options, rough_sec))(*tensors)
-            return [value * 1e6 for value in seconds]
+            return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
 
         rough_sec = min(device.timer(library, entry, **ROUGH)(*tensors))
-
         return take_times(rule, EvaluatorOptions(**evaluator), time_once)
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work, "run_us")
-
-
-def long_enough(options: EvaluatorOptions, rough_sec: float) -> dict[str, int]:
-    """The evaluator's arguments with a number of runs that lasts `min_repeat_ms` at the first go.
-
-    TVM starts with `number` and, when that was too short, does the whole timing again.
-    """
-    enough = int(options.min_repeat_ms / 1e3 * MARGIN / max(rough_sec, 1e-9)) + 1
-    return options.model_dump() | {"number": max(options.number, min(enough, MOST_RUNS))}
 
 
 def run_outputs(

@@ -68,7 +68,8 @@ def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
     first = jobs.list("ada", limit=3)
     rest = jobs.list("ada", cursor=first.cursor, limit=3)
     listed = [*first.items, *rest.items]
-    assert {job.id for job in listed} == mine and len(listed) == len(mine)
+    assert {job.id for job in listed} == mine
+    assert len(listed) == len(mine)
     born = [job.created_at for job in listed]  # SQLite's clock counts in milliseconds: some are twins
     assert born == sorted(born, reverse=True)
     assert len(jobs.list(None).items) == 6
