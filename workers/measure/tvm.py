@@ -21,6 +21,8 @@ from workers.measure.timing import Timing
 BUILD_POLL_SEC = 0.5
 # How long a device on another host may stand idle before we notice that a library is ready, or it is.
 OVERLAP_POLL_SEC = 0.005
+# A rival this much slower than the fastest of one pass does not take part in the next.
+FAR_BEHIND = 1.05
 
 
 class TvmMeasurer(Measurer):
@@ -53,7 +55,8 @@ class TvmMeasurer(Measurer):
     def compare(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
     ) -> list[Result]:
-        """Build every slot once and time them in turn, `passes` times over; several results a slot."""
+        """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
+        fails has fewer results."""
         self._devices(target)  # else nothing is built
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
@@ -106,9 +109,19 @@ def in_turn(builds: Builds, timing: Timing, passes: int) -> list[Result]:
     ends: list[Built | Result] = []
     while builds.unfinished:
         ends += builds.poll(BUILD_POLL_SEC)
-    ready = [end for end in ends if isinstance(end, Built)]
-    failed = [end for end in ends if isinstance(end, Result)]
-    return failed + [timing.measure(built) for _ in range(passes) for built in ready]
+    results = [end for end in ends if isinstance(end, Result)]
+    rivals = [end for end in ends if isinstance(end, Built)]
+    for _ in range(passes):
+        latest = [timing.measure(rival) for rival in rivals]
+        results += latest
+        rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
+    return results
+
+
+def _close(result: Result, latest: Sequence[Result]) -> bool:
+    """Whether a rival may still win: it is not far behind the fastest of the pass, and has not failed."""
+    fastest_us = min((min(other.run_us) for other in latest if other.run_us), default=0.0)
+    return bool(result.run_us) and min(result.run_us) <= fastest_us * FAR_BEHIND
 
 
 def overlap(builds: Builds, timing: Timing) -> Iterator[Result]:

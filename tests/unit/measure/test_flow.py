@@ -8,7 +8,7 @@ from mallorn.core.outcomes import Outcome
 from workers.measure.base import Result, Slot
 from workers.measure.builds import Builds, Built
 from workers.measure.timing import Timing
-from workers.measure.tvm import alternate, overlap
+from workers.measure.tvm import alternate, in_turn, overlap
 from workers.search.space import Candidate, Sketch
 
 FAILED = Result(9, Outcome.BUILD_ERROR, error="refused")
@@ -24,6 +24,7 @@ class Scripted:
 
     def __init__(self, *batches: list[Built | Result]) -> None:
         self.events: list[str] = []
+        self.latency_us: dict[int, float | None] = {}
         self._batches = deque(batches)
         self._timed: Built | None = None
         self._looks = 0
@@ -55,7 +56,10 @@ class Scripted:
 
     def measure(self, candidate: Built) -> Result:
         self.events.append(f"measure {candidate.slot.slot}")
-        return Result(candidate.slot.slot, Outcome.OK, (1.0,))
+        latency_us = self.latency_us.get(candidate.slot.slot, 1.0)
+        if latency_us is None:
+            return Result(candidate.slot.slot, Outcome.RUN_ERROR)
+        return Result(candidate.slot.slot, Outcome.OK, (latency_us,))
 
 
 class ScriptedDevice:
@@ -113,3 +117,23 @@ def test_a_device_elsewhere_measures_one_at_a_time_while_others_build() -> None:
     results = list(overlap(builds, timing))
     assert sorted(result.slot for result in results) == [0, 1, 2, 9]
     assert script.events == ["begin 0", "begin 1", "begin 2"]
+
+
+def test_rivals_are_timed_in_turn_after_all_are_built() -> None:
+    script, builds, timing = sides([built(0)], [built(1), FAILED])
+    results = in_turn(builds, timing, passes=2)
+    assert script.events == ["measure 0", "measure 1"] * 2
+    assert [result.slot for result in results] == [9, 0, 1, 0, 1]
+
+
+def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
+    script, builds, timing = sides([built(0), built(1), built(2), built(3)])
+    script.latency_us = {0: 100.0, 1: 104.0, 2: 106.0, 3: None}
+    in_turn(builds, timing, passes=3)
+    assert script.events == [f"measure {slot}" for slot in (0, 1, 2, 3, 0, 1, 0, 1)]
+
+
+def test_a_contest_that_nobody_survives_ends() -> None:
+    script, builds, timing = sides([built(0)])
+    script.latency_us = {0: None}
+    assert [result.outcome for result in in_turn(builds, timing, passes=3)] == [Outcome.RUN_ERROR]
