@@ -11,7 +11,7 @@ from db.session import read_clock
 from db.tables import Device, Job
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
-from services.planner.values import JobView, TaskView
+from services.planner.values import JobView, Point, TaskView
 
 # What the finish takes, set aside from a budget in minutes: measured again, compiled, checked, timed.
 FINISH_SEC = 15.0
@@ -63,7 +63,8 @@ def _task_view(task: TaskSummary) -> TaskView:
         in_flight=task.in_flight,
         blocked=task.blocked,
         rounds=len(closed),
-        curve_us=tuple(_curve(task.known_us, closed)),
+        points=tuple(_points(task, closed)),
+        known_us=task.known_us,
         failed_rounds=_barren(closed),
         lost_rounds=_lost(closed),
         exhausted=any(result.state == RoundState.DONE and result.trials < result.size for result in closed),
@@ -71,16 +72,11 @@ def _task_view(task: TaskSummary) -> TaskView:
     )
 
 
-def _curve(known_us: float | None, closed: list[RoundResult]) -> Iterator[float]:
-    """Best latency known after each round; what the dataset knew before counts as a round already made."""
-    best = known_us
-    if best is not None:
-        yield best
+def _points(task: TaskSummary, closed: list[RoundResult]) -> Iterator[Point]:
+    trials = task.known_at_start
     for result in closed:
-        if result.best_us is not None:
-            best = min(result.best_us, best or result.best_us)
-        if best is not None:
-            yield best
+        trials += result.trials
+        yield Point(trials, result.best_us)
 
 
 def _barren(closed: list[RoundResult]) -> int:

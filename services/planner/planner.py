@@ -8,6 +8,7 @@ from services.planner.policy import Choice, Policy
 from services.planner.values import JobView, Plan, PlannedRound, TaskView
 
 SMALLEST_ROUND: Final = 4
+ROUND_SIZE: Final = 16
 HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is retired
 # The first pass takes at most this share of the budget, so that the policy has something to steer.
 FIRST_PASS_SHARE: Final = 0.5
@@ -47,10 +48,11 @@ def _first_pass(tasks: list[TaskView]) -> Choice:
 
 
 def _round_size(job: JobView, *, first: bool) -> int:
+    size = job.round_size or ROUND_SIZE
     if not first:
-        return job.round_size
+        return size
     share = int(job.trials * FIRST_PASS_SHARE / max(1, len(job.tasks)))
-    return max(SMALLEST_ROUND, min(job.round_size, share))
+    return max(SMALLEST_ROUND, min(size, share))
 
 
 def _affordable(job: JobView) -> int:

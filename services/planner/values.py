@@ -2,7 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One closed round of a workload on a target, whichever job paid for it."""
+
+    trials: int  # measured on this workload before and in this round
+    best_us: float | None  # of this round's own candidates; None when none was valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +28,23 @@ class TaskView:
     in_flight: int  # candidates of its open rounds
     blocked: bool  # its workload has an open round, of this job or of another
     rounds: int  # closed rounds, this job
-    curve_us: tuple[float, ...]  # best latency known after each closed round; warm knowledge comes first
+    points: tuple[Point, ...] = ()  # in the order the rounds closed; what other jobs measured counts
+    known_us: float | None = None  # the best that the dataset knows from before those points
+    seconds_per_trial: float | None = None  # as its own rounds took
     failed_rounds: int = 0  # closed rounds since the last valid result
     lost_rounds: int = 0  # the newest rounds in a row that were given up for losing their workers
     exhausted: bool = False  # its searcher found nothing left to propose
-    retired: str = ""
+    retired: str = ""  # why the planner gave it no more rounds when it last looked
+
+    @property
+    def curve_us(self) -> tuple[float, ...]:
+        """The best latency known after each round; what was known before counts as a round already made."""
+        known = [self.known_us, *(point.best_us for point in self.points)]
+        return tuple(accumulate((best for best in known if best is not None), min))
 
     @property
     def best_us(self) -> float | None:
-        return self.curve_us[-1] if self.curve_us else None
+        return min((best for best in (self.known_us, *(p.best_us for p in self.points)) if best), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +54,14 @@ class JobView:
     id: str
     seed: int
     policy: str
-    round_size: int
+    round_size: int | None  # None: the planner's choice
     trials: int  # the budget
     tasks: tuple[TaskView, ...]
     rounds_planned: int  # all rounds ever planned: numbers the next one
     slots: int  # how many rounds may be open at once
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
     seconds_per_trial: float | None  # as seen so far
+    task_trials: int | None = None  # the budget of every task alone
 
     @property
     def spent(self) -> int:
@@ -63,6 +81,7 @@ class PlannedRound:
     size: int
     seed: int
     reason: Mapping[str, Any] = field(default_factory=dict)
+    searcher: str | None = None  # None: the job's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +90,4 @@ class Plan:
 
     rounds: tuple[PlannedRound, ...] = ()
     finished: str = ""  # in words; empty while there is something left to do
-    retired: Mapping[int, str] = field(default_factory=dict)  # tasks that get no more rounds, with the reason
+    retired: Mapping[int, str] = field(default_factory=dict)  # what changed: why no more rounds, or "" again

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mallorn.core.names import REGISTRY
 from services.planner.planner import HOPELESS_ROUNDS, SMALLEST_ROUND, plan
-from services.planner.values import JobView, Plan, TaskView
+from services.planner.values import JobView, Plan, Point, TaskView
 
 POLICIES = sorted(REGISTRY["policy"])
 
@@ -25,7 +25,6 @@ def task(index: int = 0, **known: object) -> TaskView:
         in_flight=0,
         blocked=False,
         rounds=0,
-        curve_us=(),
     )
     return replace(fresh, **known)  # type: ignore[arg-type]
 
@@ -54,7 +53,7 @@ def apply(view: JobView, step: Plan, latency_us: float) -> JobView:
             t,
             trials=t.trials + sizes[t.id],
             rounds=t.rounds + 1,
-            curve_us=(*t.curve_us, min(latency_us, t.best_us or latency_us)),
+            points=(*t.points, Point(t.trials + sizes[t.id], latency_us)),
         )
         if t.id in sizes
         else t
@@ -99,7 +98,7 @@ def test_a_budget_is_spent_to_the_last_trial_and_never_exceeded(
 @pytest.mark.parametrize("policy", POLICIES)
 @given(shapes=tasks_strategy, order=st.randoms(use_true_random=False))
 def test_the_order_of_the_tasks_changes_nothing(policy, shapes, order) -> None:
-    tasks = [task(i, curve_us=(100.0 * (i + 1),), rounds=1, **shape) for i, shape in enumerate(shapes)]
+    tasks = [task(i, known_us=100.0 * (i + 1), rounds=1, **shape) for i, shape in enumerate(shapes)]
     shuffled = tasks.copy()
     order.shuffle(shuffled)
     assert plan(job(*tasks, policy=policy)).rounds == plan(job(*shuffled, policy=policy)).rounds
@@ -121,7 +120,7 @@ def test_a_small_budget_still_reaches_many_tasks() -> None:
 
 
 def test_warm_knowledge_counts_as_a_visit() -> None:
-    known = task(0, curve_us=(5.0,), flops=1e12)
+    known = task(0, known_us=5.0, flops=1e12)
     step = plan(job(known, task(1), slots=1))
     assert step.rounds[0].task_id == 101
 
@@ -132,15 +131,15 @@ def test_a_workload_with_an_open_round_gets_no_second_one() -> None:
 
 
 def test_gradient_prefers_the_larger_weighted_latency() -> None:
-    small = task(0, curve_us=(10.0,), rounds=1, trials=16)
-    large = task(1, curve_us=(10.0,), rounds=1, trials=16, weight=9)
+    small = task(0, known_us=10.0, rounds=1, trials=16)
+    large = task(1, known_us=10.0, rounds=1, trials=16, weight=9)
     step = plan(job(small, large, slots=1))
     assert step.rounds[0].task_id == large.id
     assert "9 x 10.0 us" in step.rounds[0].reason["why"]
 
 
 def test_a_task_whose_rounds_all_fail_is_tried_again_and_then_retired() -> None:
-    failing = task(0, rounds=1, failed_rounds=1, trials=16, curve_us=())
+    failing = task(0, rounds=1, failed_rounds=1, trials=16)
     assert plan(job(failing, slots=1)).rounds[0].task_id == failing.id
     hopeless = replace(failing, failed_rounds=HOPELESS_ROUNDS, rounds=HOPELESS_ROUNDS)
     step = plan(job(hopeless, slots=1))
@@ -150,7 +149,7 @@ def test_a_task_whose_rounds_all_fail_is_tried_again_and_then_retired() -> None:
 
 
 def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
-    small = task(0, exhausted=True, curve_us=(5.0,), rounds=1, trials=1)
+    small = task(0, exhausted=True, known_us=5.0, rounds=1, trials=1)
     step = plan(job(small, task(1), slots=2))
     assert [round_.task_id for round_ in step.rounds] == [101]
     assert step.retired == {small.id: "its space has nothing left to try after 1 trials"}
@@ -158,7 +157,7 @@ def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
 
 
 def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:
-    known = task(0, curve_us=(5.0,), rounds=1, trials=16)
+    known = task(0, known_us=5.0, rounds=1, trials=16)
     step = plan(job(known, seconds_left=4.0, seconds_per_trial=0.5))
     assert step.rounds[0].size == 8
     assert plan(job(known, seconds_left=0.2, seconds_per_trial=0.5)).finished == "the time budget is spent"
