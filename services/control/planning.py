@@ -15,9 +15,9 @@ from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Job
 from mallorn.core import queues
-from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
+from services.control.grouping import group
 from services.control.views import job_view, measuring_context
 from services.planner.planner import plan
 from services.planner.values import JobView, Plan, PlannedRound
@@ -59,18 +59,10 @@ def _plan(session: Session, job_id: str) -> list[Message]:
     if job.state != JobState.TUNING:
         return []
     step = _Step(session, job, JobOptions.model_validate(job.options))
-    _group(step)
+    group(session, job, step.options)
     if job.context_id is None and not _enter_context(step):
         return []
     return _write(step, plan(_view(step)))
-
-
-def _group(step: _Step) -> None:
-    """Give every new task its family."""
-    tasks = Tasks(step.session)
-    group = resolve("families", step.options.families)
-    new = [task for task in tasks.summaries(step.job.id) if not task.family]
-    tasks.set_families({task.id: group(task.op, task.structure) for task in new})
 
 
 def _enter_context(step: _Step) -> bool:
