@@ -46,6 +46,7 @@ class TaskSummary:
     name: str
     weight: int
     family: str
+    family_why: str
     known_at_start: int
     retired: str
     workload_id: int
@@ -78,7 +79,7 @@ class Tasks(Repository):
     def add_many(self, job_id: str, tasks: Sequence[NewTask]) -> None:
         """Write a job's tasks; a second import of the job finds the same ones and changes nothing."""
         if tasks:
-            rows = [{"job_id": job_id, "retired": "", **asdict(task)} for task in tasks]
+            rows = [{"job_id": job_id, "retired": "", "family_why": "", "family_since": 0, **asdict(task)} for task in tasks]
             self.session.execute(self.insert(Task).values(rows).on_conflict_do_nothing())
 
     def get(self, task_id: int) -> Task:
@@ -88,11 +89,6 @@ class Tasks(Repository):
     def list(self, job_id: str) -> Sequence[Task]:
         """In the order of the model."""
         return self.session.scalars(select(Task).where(Task.job_id == job_id).order_by(Task.index)).all()
-
-    def set_families(self, families: Mapping[int, str]) -> None:
-        """Store the planner's grouping: family by task id."""
-        for task_id, family in sorted(families.items()):
-            self.changed(update(Task).where(Task.id == task_id).values(family=family))
 
     def retire(self, reasons: Mapping[int, str]) -> None:
         """No more rounds for these tasks: reason by task id."""
@@ -152,6 +148,7 @@ def _summary(
         name=task.name,
         weight=task.weight,
         family=task.family,
+        family_why=task.family_why,
         known_at_start=task.known_at_start,
         retired=task.retired,
         workload_id=workload.id,

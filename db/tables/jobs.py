@@ -78,6 +78,8 @@ class Task(Base):
     weight: Mapped[int]
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
     family: Mapped[str] = mapped_column(default="")  # given by the planner's grouping when tuning starts
+    family_why: Mapped[str] = mapped_column(default="")  # in words
+    family_since: Mapped[int] = mapped_column(BigId, default=0)  # only later rounds speak for or against it
     known_at_start: Mapped[int] = mapped_column(default=0)  # measurements the dataset had before this job
     retired: Mapped[str] = mapped_column(default="")  # why no more rounds are planned, in words
 
@@ -93,6 +95,7 @@ class Round(Base):
     __table_args__ = (
         UniqueConstraint("job_id", "index"),
         Index("ix_rounds_state", "state", "lease_until"),
+        Index("ix_rounds_workload", "workload_id", "target_id"),
         # One round in flight per workload and target: proposals then see all that is known.
         Index(
             "uq_rounds_in_flight",

@@ -15,7 +15,11 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "xgboost": "costmodels.xgb:XGBoost",
         "random": "costmodels.random:RandomModel",
     },
-    "stopping": {"fixed": "workers.measure.stopping:Fixed"},
+    "stopping": {
+        "fixed": "workers.measure.stopping:Fixed",
+        "adaptive": "workers.measure.stopping.adaptive:Adaptive",
+        "racing": "workers.measure.stopping.racing:Racing",
+    },
     "measurer": {
         "tvm": "workers.measure.tvm:TvmMeasurer",
         "replay": "workers.measure.replay:ReplayMeasurer",
@@ -24,7 +28,12 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "gradient": "services.planner.gradient:Gradient",
         "round-robin": "services.planner.round_robin:RoundRobin",
     },
-    "families": {"operator": "services.planner.families:by_operator"},
+    "families": {
+        "dynamic": "services.planner.families.dynamic:Dynamic",
+        "none": "services.planner.families.none:NoFamilies",
+        "operator": "services.planner.families.operator:ByOperator",
+        "structure": "services.planner.families.structure:ByStructure",
+    },
     "recipe": {
         "tuned": "workers.tvm.recipes:TUNED",
         "plain": "workers.tvm.recipes:PLAIN",

@@ -1,16 +1,83 @@
-"""Gives the tasks of a job their families."""
+"""Gives the tasks of a job their families, and moves them where the evidence says so."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
+from db.repositories.events import Events
+from db.repositories.families import Families as StoredFamilies
+from db.repositories.families import RankedRound, Seat
 from db.repositories.tasks import Tasks
 from db.tables import Job
+from mallorn.core import queues
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
+from services.planner.families.base import Families, Member, Ranking
+
+Evidence = Mapping[int, Sequence[RankedRound]]  # by workload
+Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments
 
 
-def group(session: Session, job: Job, options: JobOptions) -> None:
-    """Give every new task its family."""
-    tasks = Tasks(session)
-    grouping = resolve("families", options.families)
-    new = [task for task in tasks.summaries(job.id) if not task.family]
-    tasks.set_families({task.id: grouping(task.op, task.structure) for task in new})
+def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
+    """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
+    stored = StoredFamilies(session)
+    grouping: Families = resolve("families", options.families)()
+    if not grouping.revises and not stored.has_unplaced(job.id):
+        return []
+    old = stored.seats(job.id, job.target_id, options.families)
+    members = _members(old, _evidence(stored, old, job.target_id) if grouping.revises else {})
+    new = _decide(grouping, old, members)
+    moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
+    for was, seat in moved:
+        stored.move(job.target_id, was, seat)
+    stored.seat(job.id, new)
+    return _announce(session, job, moved)
+
+
+def _evidence(stored: StoredFamilies, seats: Sequence[Seat], target_id: int) -> Evidence:
+    return stored.ranked([seat.workload_id for seat in seats if seat.family], target_id)
+
+
+def _members(seats: Sequence[Seat], rounds: Evidence) -> list[Member]:
+    return [_member(seat, rounds.get(seat.workload_id, ())) for seat in seats]
+
+
+def _member(seat: Seat, rounds: Sequence[RankedRound]) -> Member:
+    rankings = tuple(_ranking(row) for row in rounds if row.id > seat.since)
+    return Member(seat.workload_id, seat.key, seat.op, seat.structure, seat.family, seat.why, rankings)
+
+
+def _ranking(row: RankedRound) -> Ranking:
+    return Ranking(row.id, row.family, row.stats.get("rank_own"), row.stats.get("rank_others", {}))
+
+
+def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member]) -> list[Seat]:
+    """Where everyone is now; who moves begins with no evidence, as the rounds so far were judged already."""
+    places = grouping.group(members)
+    judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
+    new = [replace(seat, family=places[seat.workload_id].family) for seat in old]
+    return [
+        seat
+        if seat.family == was.family
+        else replace(seat, why=places[seat.workload_id].why, since=max(was.since, judged))
+        for was, seat in zip(old, new, strict=True)
+    ]
+
+
+def _announce(session: Session, job: Job, moved: Sequence[tuple[Seat, Seat]]) -> list[Message]:
+    """Tell the job, and have a changed family's model trained before its next round is proposed."""
+    tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
+    train: dict[str, Message] = {}
+    for was, seat in moved:
+        if (task := tasks.get(seat.workload_id)) is not None:
+            payload = {
+                "task": task.index,
+                "name": task.name,
+                "from": was.family,
+                "to": seat.family,
+                "why": seat.why,
+            }
+            Events(session).append(job.id, "family_changed", payload)
+            train.setdefault(seat.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
+    return list(train.values())

@@ -242,6 +242,8 @@ def _tasks() -> None:
         sa.Column("weight", sa.Integer(), nullable=False),
         sa.Column("workload_id", BIG_ID, nullable=False),
         sa.Column("family", sa.String(), nullable=False),
+        sa.Column("family_why", sa.String(), nullable=False),
+        sa.Column("family_since", BIG_ID, nullable=False),
         sa.Column("known_at_start", sa.Integer(), nullable=False),
         sa.Column("retired", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_tasks_job_id"),
@@ -288,6 +290,7 @@ def _rounds() -> None:
         sa.UniqueConstraint("job_id", "index", name="uq_rounds_job_id_index"),
     )
     op.create_index("ix_rounds_state", "rounds", ["state", "lease_until"])
+    op.create_index("ix_rounds_workload", "rounds", ["workload_id", "target_id"])
     op.create_index(
         "uq_rounds_in_flight",
         "rounds",

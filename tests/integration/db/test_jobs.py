@@ -185,11 +185,7 @@ def _as_new(task):
     return NewTask(task.index, task.name, task.weight, task.workload_id, task.family)
 
 
-def test_families_and_retirement_are_the_planners_words(rows):
+def test_retirement_is_the_planners_word(rows):
     ids = [task.id for task in summaries(rows)]
-    rows.write(lambda session: Tasks(session).set_families({ids[0]: "dense"}))
     rows.write(lambda session: Tasks(session).retire({ids[1]: "hopeless"}))
-    assert [(task.family, task.retired) for task in summaries(rows)] == [
-        ("dense", ""),
-        ("matmul", "hopeless"),
-    ]
+    assert [task.retired for task in summaries(rows)] == ["", "hopeless"]

@@ -1,0 +1,104 @@
+"""Families: where workloads of a target are placed, why, and how models ranked their rounds since."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Select, func, or_, select, update
+
+from db.repositories.base import Repository
+from db.tables import CostModel, Job, Round, Task, Workload
+from mallorn.core.states import RoundState
+
+RANKED_ROUNDS: Final = 8  # the newest of a workload that are read
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A workload's place on a target; `family` is empty while it has none."""
+
+    workload_id: int
+    key: str
+    op: str
+    structure: str
+    family: str = ""
+    why: str = ""
+    since: int = 0  # the newest round that was judged when it came to its family
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRound:
+    """A closed round, the family whose model proposed it, and what its worker noted."""
+
+    id: int
+    family: str
+    stats: Mapping[str, Any]
+
+
+class Families(Repository):
+    """The places of workloads, which all jobs of a target with the same grouping share."""
+
+    def has_unplaced(self, job_id: str) -> bool:
+        """Whether some task of a job has no family yet."""
+        unplaced = select(Task.id).where(Task.job_id == job_id, Task.family == "").limit(1)
+        return self.session.scalar(unplaced) is not None
+
+    def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[Seat]:
+        """Of a job's workloads and of all that share a family or an operator with them, by workload."""
+        own = select(Task.workload_id).where(Task.job_id == job_id)
+        ops = select(Workload.op).where(Workload.id.in_(own))
+        families = select(Task.family).where(Task.job_id == job_id, Task.family != "")
+        # The task that was written last speaks for its workload; all of them are moved together.
+        newest = (
+            select(func.max(Task.id))
+            .join(Job, Job.id == Task.job_id)
+            .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True))
+            .group_by(Task.workload_id)
+        )
+        near = or_(Workload.op.in_(ops), Task.family.in_(families))
+        columns = Task.family, Task.family_why, Task.family_since
+        placed = _seats(*columns).join(Task, Task.workload_id == Workload.id)
+        found = {row[0]: Seat(*row) for row in self.session.execute(placed.where(Task.id.in_(newest), near))}
+        for row in self.session.execute(_seats().where(Workload.id.in_(own))):
+            found.setdefault(row[0], Seat(*row))
+        return [found[workload_id] for workload_id in sorted(found)]
+
+    def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
+        """The newest rounds of each workload that a model proposed, oldest first."""
+        same = Round.workload_id.in_(workload_ids), Round.target_id == target_id
+        place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
+        columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
+        closed = (
+            select(*columns, place.label("place")).where(*same, Round.state == RoundState.DONE).subquery()
+        )
+        query = (
+            select(closed.c.workload_id, closed.c.id, CostModel.family, closed.c.stats)
+            .join(CostModel, CostModel.id == closed.c.cost_model_id)
+            .where(closed.c.place <= RANKED_ROUNDS)
+            .order_by(closed.c.id)
+        )
+        found = defaultdict[int, list[RankedRound]](list)
+        for workload_id, round_id, family, stats in self.session.execute(query):
+            found[workload_id].append(RankedRound(round_id, family, stats or {}))
+        return found
+
+    def seat(self, job_id: str, seats: Iterable[Seat]) -> None:
+        """Give a job's new tasks their places."""
+        for seat in sorted(seats, key=lambda seat: seat.workload_id):
+            new = Task.job_id == job_id, Task.workload_id == seat.workload_id, Task.family == ""
+            self.changed(update(Task).where(*new).values(_place(seat)))
+
+    def move(self, target_id: int, old: Seat, new: Seat) -> None:
+        """Move a workload of a target to another family, in every job that has it in the old one."""
+        jobs = select(Job.id).where(Job.target_id == target_id)
+        same = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
+        self.changed(update(Task).where(*same).values(_place(new)))
+
+
+def _seats(*columns: Any) -> Select[*tuple[Any, ...]]:
+    return select(Workload.id, Workload.key, Workload.op, Workload.structure, *columns)
+
+
+def _place(seat: Seat) -> dict[str, Any]:
+    return {"family": seat.family, "family_why": seat.why, "family_since": seat.since}

@@ -1,0 +1,1 @@
+"""Families: which workloads of a target share measurements and a cost model."""

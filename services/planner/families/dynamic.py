@@ -1,0 +1,61 @@
+"""The grouping `dynamic`: starts with operators, then follows how well models rank fresh batches."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from services.planner.families.base import Families, Member, Placement
+from services.planner.families.merging import merges
+from services.planner.families.splitting import operator_family, splits
+
+REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (splits, merges)
+
+
+class Dynamic(Families):
+    """Splits off what its family's model ranks badly, and merges families whose models know each other's.
+
+    Nothing flaps: a split and a merge ask for clearly different shares, each twice in a row, and whoever
+    moves starts with no evidence. So a call ends: a member leaves once, and merges run out of families.
+    """
+
+    revises = True
+
+    def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
+        # By key, not by id: the same workloads get the same answer in every database.
+        members = sorted(members, key=lambda member: member.key)
+        members = _apply(members, _first_places(members))
+        while moved := next(filter(None, (revise(members) for revise in REVISIONS)), None):
+            members = _apply(members, moved)
+        return {member.id: Placement(member.family, member.why) for member in members}
+
+
+def _apply(members: Sequence[Member], moved: Mapping[int, Placement]) -> Sequence[Member]:
+    return [
+        replace(member, family=to.family, why=to.why, rankings=()) if (to := moved.get(member.id)) else member
+        for member in members
+    ]
+
+
+def _first_places(members: Sequence[Member]) -> Mapping[int, Placement]:
+    placed = [member for member in members if member.family]
+    return {member.id: _first_place(member, placed) for member in members if not member.family}
+
+
+def _first_place(member: Member, placed: Sequence[Member]) -> Placement:
+    """Where the dataset has its like: of the same structure first, then of the same operator."""
+    operator = [other for other in placed if other.op == member.op]
+    alike = [other.family for other in operator if other.structure == member.structure]
+    if alike:
+        return Placement(_most(alike), f"joins workloads of its operator, {member.op}, and of its structure")
+    start = operator_family(member.op)
+    # What was split off is a matter of its structure; a family of another operator has merged with ours.
+    whole = [other.family for other in operator if not other.family.startswith(f"{start}/")]
+    if whole:
+        return Placement(_most(whole), f"joins workloads of its operator, {member.op}")
+    return Placement(start, f"starts with its operator, {member.op}")
+
+
+def _most(names: Sequence[str]) -> str:
+    counts = Counter(names)
+    return min(counts, key=lambda name: (-counts[name], name))
