@@ -79,7 +79,8 @@ class Tasks(Repository):
     def add_many(self, job_id: str, tasks: Sequence[NewTask]) -> None:
         """Write a job's tasks; a second import of the job finds the same ones and changes nothing."""
         if tasks:
-            rows = [{"job_id": job_id, "retired": "", "family_why": "", "family_since": 0, **asdict(task)} for task in tasks]
+            fresh = {"job_id": job_id, "retired": "", "family_why": "", "family_since": 0}
+            rows = [fresh | asdict(task) for task in tasks]
             self.session.execute(self.insert(Task).values(rows).on_conflict_do_nothing())
 
     def get(self, task_id: int) -> Task:
