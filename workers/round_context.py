@@ -17,6 +17,7 @@ from db.repositories.workloads import Workloads, tir_of
 from db.tables import Round, Workload
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.measure.base import Program
 from workers.search.base import Trial
@@ -37,6 +38,12 @@ class RoundContext:
     history: tuple[Trial, ...]
     model: CostModel | None
     done_slots: frozenset[int]
+
+    @property
+    def best_us(self) -> float | None:
+        """The fastest that the round may look at."""
+        times = (trial.latency_us for trial in self.history if trial.outcome is Outcome.OK)
+        return min((time for time in times if time is not None), default=None)
 
 
 def load_round(session: Session, round_id: int) -> RoundContext:
@@ -75,7 +82,13 @@ def descriptors_of(workload: Workload) -> tuple[float, ...]:
 def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[Trial, ...]:
     """Rows of the job's measuring context; what never reached a device belongs to every context."""
     return tuple(
-        Trial(Candidate(row.sketch, row.decisions), row.outcome, row.latency_us)
+        Trial(
+            Candidate(row.sketch, row.decisions),
+            row.outcome,
+            row.latency_us,
+            origin=row.origin,
+            build_ms=row.build_ms,
+        )
         for row in stored
         if row.context_id in (None, context_id)
     )

@@ -88,7 +88,8 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)
         measurer: Measurer = resolve("measurer", context.options.measurer).from_tools(runtime.tools)
-        with closing(measurer.measure(context.program, context.target, missing, context.options)) as results:
+        results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
+        with closing(results):
             _commit(results, commits, lease)
     stats = {
         "propose_sec": round(proposed - started, 3),

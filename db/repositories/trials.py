@@ -29,6 +29,8 @@ class StoredTrial:
     latency_us: float | None
     context_id: int | None
     kind: MeasurementKind
+    origin: str
+    build_ms: float | None
 
 
 class Trials(Repository):
@@ -93,6 +95,8 @@ def _trials() -> Select[*tuple[Any, ...]]:
         Measurement.latency_us,
         Measurement.context_id,
         Measurement.kind,
+        Measurement.origin,
+        Measurement.build_ms,
     ).join(Sketch, Sketch.id == Measurement.sketch_id)
 
 
@@ -107,7 +111,7 @@ def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
 
 
 def _trial(row: Row[*tuple[Any, ...]]) -> StoredTrial:
-    number, workload_id, sketch, decisions, outcome, latency_us, context_id, kind = row
+    number, workload_id, sketch, decisions, outcome, latency_us, context_id, kind, origin, build_ms = row
     return StoredTrial(
         number,
         workload_id,
@@ -117,4 +121,6 @@ def _trial(row: Row[*tuple[Any, ...]]) -> StoredTrial:
         latency_us,
         context_id,
         MeasurementKind(kind),
+        origin,
+        build_ms,
     )

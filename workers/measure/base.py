@@ -75,6 +75,8 @@ class Measurer(ABC):
     - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a Result.
     - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
     - Closing the generator early stops the work and leaves no process of this round running a candidate.
+    - `best_us` is the fastest of the task in this measuring context, as far as the round knows it: who is far
+      behind need not be timed to the last digit.
     - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
     """
 
@@ -85,6 +87,11 @@ class Measurer(ABC):
 
     @abstractmethod
     def measure(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[Slot],
+        options: JobOptions,
+        best_us: float | None = None,
     ) -> Generator[Result, None, None]:
         """Measure every slot once."""

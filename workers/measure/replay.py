@@ -35,6 +35,7 @@ class ReplayMeasurer(Measurer):
         target: Target,
         slots: Sequence[Slot],
         options: JobOptions,
+        best_us: float | None = None,
     ) -> Generator[Result, None, None]:
         """Answer every slot, in order."""
         for slot in slots:

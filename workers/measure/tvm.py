@@ -16,6 +16,7 @@ from workers.children.pool import ChildPool
 from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Device, Fleet
+from workers.measure.patience import run_timeout_sec
 from workers.measure.timing import Timing
 
 BUILD_POLL_SEC = 0.5
@@ -39,13 +40,18 @@ class TvmMeasurer(Measurer):
         self._runner = runner
 
     def measure(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[Slot],
+        options: JobOptions,
+        best_us: float | None = None,
     ) -> Generator[Result, None, None]:
         """Measure every slot once, as soon as it is built."""
         beside = share_cores(self._devices(target), target)
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
-            timing = self._timing(program, target, options)
+            timing = self._timing(program, target, options, best_us)
             try:
                 yield from alternate(builds, timing) if beside else overlap(builds, timing)
             finally:
@@ -79,10 +85,22 @@ class TvmMeasurer(Measurer):
         subject = {"tir": program.tir, "target": target.text}
         return Builds(self._builders, slots, subject, folder, options.build_timeout_sec)
 
-    def _timing(self, program: Program, target: Target, options: JobOptions, purpose: str = "") -> Timing:
+    def _timing(
+        self,
+        program: Program,
+        target: Target,
+        options: JobOptions,
+        best_us: float | None = None,
+        purpose: str = "",
+    ) -> Timing:
         device = {"tracker": self._settings.tracker, "target": target.text}
-        request = {"evaluator": options.evaluator.model_dump(), "stopping": options.stopping}
-        return Timing(self._runner, device, request, program, options.run_timeout_sec, purpose)
+        request = {
+            "evaluator": options.evaluator.model_dump(),
+            "stopping": options.stopping,
+            "best_us": best_us,
+        }
+        timeout_sec = run_timeout_sec(program, options, best_us)
+        return Timing(self._runner, device, request, program, timeout_sec, purpose)
 
 
 def share_cores(devices: Sequence[Device], target: Target) -> bool:

@@ -18,6 +18,8 @@ class Trial:
     candidate: Candidate
     outcome: Outcome
     latency_us: float | None
+    origin: str = ""  # whose idea it was: searcher, or searcher:means
+    build_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def measure(
     candidate_key: str,
     timeout_sec: float,
     entry: str = "main",
+    best_us: float | None = None,
 ) -> dict[str, Any]:
     """Time a library: its outcome, run times, wall time and error."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
@@ -55,7 +56,7 @@ def measure(
             return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
 
         rough_sec = min(device.timer(library, entry, **ROUGH)(*tensors))
-        return take_times(rule, EvaluatorOptions(**evaluator), time_once)
+        return take_times(rule, EvaluatorOptions(**evaluator), time_once, best_us)
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work, "run_us")
 

@@ -12,25 +12,27 @@ class StoppingRule(ABC):
     Contract
     - `next_timing` is a pure function of its arguments; it ends with None after finitely many timings.
     - The first answer, to no run times at all, is never None.
+    - `best_us` is the fastest of the task in the same measuring context, as far as the round may know it.
+    - A candidate that may be faster than that, or any where it is None, is timed for at least as long and
+      with at least as many runs as the evaluator asks for: a rule saves on those that lose.
+    - It never asks for more than the evaluator does, but for one timing's rounding.
     """
 
     @abstractmethod
-    def next_timing(self, evaluator: EvaluatorOptions, run_us: Sequence[float]) -> EvaluatorOptions | None:
+    def next_timing(
+        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
+    ) -> EvaluatorOptions | None:
         """How to take the next timing; None when those at hand will do."""
 
 
-class Fixed(StoppingRule):
-    """What stock MetaSchedule does: one timing, exactly as the job asks for it."""
-
-    def next_timing(self, evaluator: EvaluatorOptions, run_us: Sequence[float]) -> EvaluatorOptions | None:
-        return None if run_us else evaluator
-
-
 def take_times(
-    rule: StoppingRule, evaluator: EvaluatorOptions, time_once: Callable[[EvaluatorOptions], Sequence[float]]
+    rule: StoppingRule,
+    evaluator: EvaluatorOptions,
+    time_once: Callable[[EvaluatorOptions], Sequence[float]],
+    best_us: float | None = None,
 ) -> list[float]:
     """Time a candidate until the rule has enough; the run times in microseconds."""
     run_us: list[float] = []
-    while (timing := rule.next_timing(evaluator, run_us)) is not None:
+    while (timing := rule.next_timing(evaluator, run_us, best_us)) is not None:
         run_us.extend(time_once(timing))
     return run_us

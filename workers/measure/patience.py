@@ -1,0 +1,42 @@
+"""How long a candidate may stay on a device: scaled to what it computes and to the task's best."""
+
+from collections.abc import Mapping
+from math import exp, prod
+from typing import Any, Final
+
+from costmodels.base import FAILED_LABEL
+from mallorn.core.options import JobOptions
+from workers.measure.base import Program
+
+# Upload, loading, a slow network: what is not the candidate's own time.
+OVERHEAD_SEC: Final = 2.0
+# Slower than this, a candidate teaches a cost model as much as one that failed.
+HOPELESS: Final = exp(-FAILED_LABEL)
+# What the slowest sane kernel does, unscheduled on one slow core; moving an element counts as an operation.
+SLOWEST_OPS_PER_US: Final = 100.0
+# Unmeasured runs: a rough idea is two, and each timing begins with one. Busy hosts take their share.
+EXTRA_RUNS: Final = 4
+SLACK: Final = 2.0
+
+
+def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
+    """The job's own limit, or less where a candidate that takes that long has lost long before."""
+    evaluator = options.evaluator
+    run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
+    runs = evaluator.number * evaluator.repeat + EXTRA_RUNS
+    timing_sec = SLACK * evaluator.repeat * evaluator.min_repeat_ms / 1e3
+    return min(options.run_timeout_sec, OVERHEAD_SEC + timing_sec + runs * run_us / 1e6)
+
+
+def work(program: Program) -> float:
+    """Operations of a program, at least one for every element of its arguments."""
+    return program.flops + sum(map(_elements, _args(program.args)))
+
+
+def _args(args: Mapping[str, Any]) -> list[Any]:
+    return list(args.get("args", []))
+
+
+def _elements(arg: Any) -> float:
+    _, _, shape = arg
+    return float(prod(shape))
