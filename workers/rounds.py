@@ -21,6 +21,7 @@ from workers.commits import ERROR_CHARS, Commits
 from workers.lease import Lease
 from workers.measure.base import Measurer, Result
 from workers.proposing import propose
+from workers.ranking import rank
 from workers.round_context import RoundContext, load_round
 from workers.runtime import Runtime
 from workers.stopping import Stopping
@@ -96,7 +97,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         "measure_sec": round(time.monotonic() - proposed, 3),
         "candidates": len(missing),
     }
-    _close(runtime, context, attempt, stats)
+    _close(runtime, context, attempt, stats | rank(runtime.database, context))
     return Closed(context.row.job_id, context.row.task_id)
 
 

@@ -101,7 +101,8 @@ class TaskOut(BaseModel):
     failures: int
     state: Annotated[str, Field(description="`measuring`, `waiting`, `retired` or `done`.")]
     reason: Annotated[str, Field(description="Why no more rounds are planned, in words.")]
-    family: str
+    family: Annotated[str, Field(description="With which tasks it shares a cost model.")]
+    family_why: Annotated[str, Field(description="Why it is in that family, in words.")]
     workload: Annotated[str, Field(description="The workload's key.")]
 
 

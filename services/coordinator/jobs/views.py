@@ -68,6 +68,7 @@ def task_out(task: TaskSummary, job_state: JobState) -> TaskOut:
         state=_task_state(task, job_state),
         reason=task.retired,
         family=task.family,
+        family_why=task.family_why,
         workload=task.workload_key,
     )
 
