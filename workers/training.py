@@ -61,8 +61,11 @@ def _line(session: Session, job_id: str, task_id: int) -> _Line:
 
 def _due(session: Session, line: _Line) -> bool:
     seen, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
-    fresh = Trials(session).family_growth(line.family, line.target_id, after=seen)
-    return fresh >= max(FIRST_ROWS, GROWTH * rows)
+    trials = Trials(session)
+    fresh = trials.family_growth(line.family, line.target_id, after=seen)
+    total = trials.family_growth(line.family, line.target_id)
+    # Members that came or went brought old rows along or took them away.
+    return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
 def _fit(line: _Line, rows: Sequence[StoredTrial], features: Matrix) -> NewCostModel:

@@ -27,7 +27,7 @@ class Batches(Repository):
     """Reads what rounds measured, by round."""
 
     def timed(self, round_id: int) -> Sequence[Timed]:
-        """The valid candidates of a round, whichever attempt committed them, in the order of its proposals."""
+        """The valid candidates of a round, whichever attempt committed them, in their order."""
         columns = Measurement.latency_us, Measurement.context_id, Measurement.predicted
         valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.outcome == Outcome.OK
         query = (

@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, func, select
 from db.codec import unpack_decisions
 from db.repositories.base import Repository
 from db.repositories.best import eligible
-from db.tables import Measurement, Sketch, Task
+from db.tables import Job, Measurement, Sketch, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
@@ -51,7 +51,7 @@ class Trials(Repository):
         upto: int | None = None,
         limit: int | None = None,
     ) -> Sequence[StoredTrial]:
-        """Rows of all workloads that some job put into this family, oldest first, from row `after` on."""
+        """Rows of all workloads that are in this family on the target, oldest first, from row `after` on."""
         query = _trials().where(*_of_family(family, target_id, after)).order_by(Measurement.id).limit(limit)
         return self._read(query if upto is None else query.where(Measurement.id <= upto))
 
@@ -101,7 +101,9 @@ def _trials() -> Select[*tuple[Any, ...]]:
 
 
 def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
-    members = select(Task.workload_id).where(Task.family == family)
+    # Each target has families of its own: a workload may be in this one on another target.
+    here = Task.family == family, Job.target_id == target_id
+    members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*here)
     return (
         Measurement.workload_id.in_(members),
         Measurement.target_id == target_id,
