@@ -1,0 +1,59 @@
+"""Records tuning curves for the planner's simulator: the real engine tunes every task of a model in turn.
+
+python -m benchmarks.record_curves MODEL.onnx ... [--rounds 10] [--seed 0 ...] [--out FILE.parquet]
+
+A cell is a model and a seed: one job on a fresh service of its own, round-robin, 16 candidates a round. A
+finished cell is stored at once; a second run makes only the cells that are missing or shorter than asked for.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from benchmarks.sim.curve_file import Cell, CurveFile
+from benchmarks.sim.recording import record
+from workers.tvm.detect import detect_target
+
+OUT: Final = Path("benchmarks/data/curves.parquet")
+
+
+def main() -> None:
+    args = _arguments()
+    file = CurveFile(args.out)
+    for model in args.models:
+        for seed in args.seed:
+            cell = Cell(model.stem, seed)
+            if _is_recorded(file, cell, args.rounds):
+                print(f"{cell.key}: recorded before", flush=True)
+            else:
+                _record(file, model, cell, args)
+    total = len(file.rounds())
+    print(f"rounds in {args.out}: {total}", flush=True)
+
+
+def _record(file: CurveFile, model: Path, cell: Cell, args: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(prefix="mallorn-curves-", ignore_cleanup_errors=True) as scratch:
+        rounds, facts = record(model, detect_target(), args.rounds, cell, Path(scratch), {})
+    file.add(cell, rounds, facts)
+    seconds = sum(row.seconds for row in rounds)
+    tasks = len({row.task for row in rounds})
+    print(f"{cell.key}: {tasks} tasks, {len(rounds)} rounds, {seconds:.0f} s", flush=True)
+
+
+def _is_recorded(file: CurveFile, cell: Cell, rounds: int) -> bool:
+    facts = file.facts().get(cell.key)
+    return facts is not None and int(facts["rounds"]) >= rounds
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--rounds", type=int, default=10, help="of 16 candidates, for each task")
+    parser.add_argument("--seed", type=int, nargs="+", default=[0])
+    parser.add_argument("--out", type=Path, default=OUT)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Recorded and synthetic tuning curves, and the planner played over them."""

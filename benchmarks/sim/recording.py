@@ -1,0 +1,131 @@
+"""Tunes a model once on a service of its own and reads back what every round brought."""
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from benchmarks.hosts import describe_host
+from benchmarks.sim.curve_file import Cell, RecordedRound
+from db.paging import Page
+from db.repositories.records import Record, Records
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import Tasks, TaskSummary
+from db.session import Database
+from db.tables import Round
+from mallorn.commands.connect import Connected, connected_stack, wait_for_device
+from mallorn.core.errors import MallornError
+from mallorn.core.states import JobState, MeasurementKind, RoundState
+from mallorn.core.targets import Target
+from mallorn.job import Job
+from workers.children.child import Child
+from workers.tvm.recipes import recipe_for, recipe_json
+
+ROUND_SIZE: Final = 16
+EXTRACT_SEC: Final = 3600.0
+POLL_SEC: Final = 0.2
+PAGE: Final = 1000
+Item = TypeVar("Item")
+BEFORE_THE_END: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
+
+
+class NotRecorded(MallornError):
+    """A job that was to be recorded did not get through its budget."""
+
+
+def record(
+    model: Path, target: Target, rounds: int, cell: Cell, folder: Path, options: dict[str, Any]
+) -> tuple[list[RecordedRound], dict[str, Any]]:
+    """Every task of a model tuned for `rounds` rounds on an empty dataset; and what it was measured on."""
+    options = {"policy": "round-robin", "round_size": ROUND_SIZE, **options}
+    trials = _count_tasks(model, target) * rounds * ROUND_SIZE
+    data = folder / "data"
+    with connected_stack(None, None, data) as stack:
+        wait_for_device(stack)
+        job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
+        _wait_until_tuned(stack, job)
+        chosen = job.body["options"]
+    database = Database(f"sqlite:///{data / 'mallorn.db'}")
+    found = read_rounds(database, job.id, cell)
+    database.dispose()
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    facts = {"rounds": rounds, "trials": trials, "options": chosen, "target": target.attrs}
+    return found, describe_host() | facts | {"model_sha256": digest}
+
+
+def read_rounds(database: Database, job_id: str, cell: Cell) -> list[RecordedRound]:
+    """The closed rounds of a job as its database has them, in the order they were planned."""
+    with database.session() as session:
+        tasks = {task.id: task for task in Tasks(session).summaries(job_id)}
+        rounds = sorted(
+            _all_pages(lambda cursor: Rounds(session).list(job_id, cursor, PAGE)), key=lambda row: row.index
+        )
+        records = Records(session)
+        rows = _all_pages(lambda cursor: records.page(None, job_id=job_id, cursor=cursor, limit=PAGE))
+        candidates = defaultdict[int, list[Record]](list)
+        for row in rows:
+            if row.round_id is not None and row.kind == MeasurementKind.TRIAL:
+                candidates[row.round_id].append(row)
+    done = [row for row in rounds if row.state == RoundState.DONE]
+    made = defaultdict[int, list[RecordedRound]](list)
+    return [_recorded(row, tasks[row.task_id], candidates[row.id], made[row.task_id], cell) for row in done]
+
+
+def _recorded(
+    row: Round, task: TaskSummary, records: list[Record], before: list[RecordedRound], cell: Cell
+) -> RecordedRound:
+    """One round; it joins those that were made of its task before."""
+    if row.started_at is None or row.finished_at is None:
+        raise NotRecorded(f"round {row.index} is done without times", hint="record this model again")
+    latencies = tuple(record.latency_us for record in sorted(records, key=lambda record: record.slot))
+    found = RecordedRound(
+        model=cell.model,
+        seed=cell.seed,
+        task=task.index,
+        name=task.name,
+        op=task.op,
+        structure=task.structure,
+        weight=task.weight,
+        flops=task.flops,
+        index=row.index,
+        round=len(before),
+        trials=sum(len(earlier.candidates_us) for earlier in before) + len(latencies),
+        size=row.size,
+        best_us=min((latency for latency in latencies if latency is not None), default=None),
+        failures=sum(latency is None for latency in latencies),
+        seconds=row.finished_at - row.started_at,
+        started_at=row.started_at,
+        candidates_us=latencies,
+    )
+    before.append(found)
+    return found
+
+
+def _wait_until_tuned(stack: Connected, job: Job) -> None:
+    """Return when the last round is closed. The finish is of no interest here: it is cancelled."""
+    while job.state in BEFORE_THE_END:
+        time.sleep(POLL_SEC)
+    if job.body["state"] not in (JobState.FINISHING, JobState.DONE):
+        where = stack.data.logs if stack.data else ""
+        reason = f"the job was {job.body['state']}: {job.body['reason']}"
+        raise NotRecorded(reason, hint=f"less {where}/worker.log")
+    if job.body["state"] == JobState.FINISHING:
+        job.cancel()
+
+
+def _count_tasks(model: Path, target: Target) -> int:
+    recipe = recipe_json(recipe_for("tuned", target))
+    with Child("workers.tvm.graphs") as graphs:
+        found = graphs.call("extract", EXTRACT_SEC, model_path=str(model), target=target.text, recipe=recipe)
+    return len(found["tasks"])
+
+
+def _all_pages(fetch: Callable[[str | None], Page[Item]]) -> Iterator[Item]:
+    cursor: str | None = None
+    while True:
+        page = fetch(cursor)
+        yield from page.items
+        if (cursor := page.cursor) is None:
+            return
