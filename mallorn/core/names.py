@@ -25,9 +25,13 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "replay": "workers.measure.replay:ReplayMeasurer",
     },
     "policy": {
+        "dynatune": "services.planner.dynatune:DynaTune",
+        "familyseer": "services.planner.familyseer:FamilySeer",
         "gradient": "services.planner.gradient:Gradient",
+        "random": "services.planner.random_choice:RandomChoice",
         "round-robin": "services.planner.round_robin:RoundRobin",
     },
+    "belief": {"power-law": "services.planner.power_law:PowerLaw"},
     "families": {
         "dynamic": "services.planner.families.dynamic:Dynamic",
         "none": "services.planner.families.none:NoFamilies",

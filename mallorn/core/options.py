@@ -25,10 +25,13 @@ class JobOptions(BaseModel):
     cost_model: str = "xgboost"
     sampler: str = "topk"
     stopping: str = "fixed"
-    policy: str = "gradient"
+    policy: str = "dynatune"
     families: str = "operator"
     measurer: str = "tvm"
-    round_size: Annotated[int, Field(ge=1, le=64)] = 16
+    #: candidates a round; None: 16 to 64, as the planner finds right
+    round_size: Annotated[int, Field(ge=1, le=64)] | None = None
+    #: the budget of every task alone; None: as much as the job's allows
+    task_trials: Annotated[int, Field(ge=1)] | None = None
     build_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 30.0
     run_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 10.0
     evaluator: EvaluatorOptions = EvaluatorOptions()

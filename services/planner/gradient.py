@@ -8,27 +8,30 @@ tasks, and warm knowledge counts as a round already made.
 from collections.abc import Sequence
 from typing import Final
 
-from services.planner.policy import Choice, Policy
+from services.planner.policy import Arm, Choice, Policy, unstarved
 from services.planner.values import TaskView
 
 BACKWARD_SHARE: Final = 0.2
 WINDOW_ROUNDS: Final = 3
 # What a task without a valid result is assumed to run at until one is known.
 ASSUMED_GFLOPS: Final = 1.0
-STARVATION_ROUNDS: Final = 40
 
 
 class Gradient(Policy):
     """Balances what recent rounds gained with what an optimist expects of the next."""
 
-    def choose(self, tasks: Sequence[TaskView], seed: int) -> Choice:
-        newest = max(task.rounds for task in tasks)
-        starving = [task for task in tasks if newest - task.rounds > STARVATION_ROUNDS]
-        task = max(starving or tasks, key=lambda task: (_score(task), -task.index))
-        return Choice(task, _score(task), _words(task), {"gradient_us": round(_score(task), 3)})
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+        task = steepest([arm.task for arm in unstarved(arms)])
+        return Choice(task, gradient_us(task), in_words(task), {"gradient_us": round(gradient_us(task), 3)})
 
 
-def _score(task: TaskView) -> float:
+def steepest(tasks: Sequence[TaskView]) -> TaskView:
+    """The task of the largest gradient, the first of equals."""
+    return max(tasks, key=lambda task: (gradient_us(task), -task.index))
+
+
+def gradient_us(task: TaskView) -> float:
+    """The weighted drop that one more round of a task is worth a bet of."""
     latency = _latency_us(task)
     rounds = max(1, len(task.curve_us))
     optimistic = latency / rounds
@@ -49,7 +52,8 @@ def _recent_gain(task: TaskView) -> float:
     return (task.curve_us[-1 - WINDOW_ROUNDS] - task.curve_us[-1]) / WINDOW_ROUNDS
 
 
-def _words(task: TaskView) -> str:
+def in_words(task: TaskView) -> str:
+    """What the gradient stands on."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"
     return (

@@ -4,105 +4,102 @@ from dataclasses import replace
 from typing import Final
 
 from mallorn.core.names import resolve
-from services.planner.policy import Choice, Policy
+from services.planner.belief import Belief, Forecast
+from services.planner.budgets import ROUND_SIZE, Ledger, first_size, round_size, seconds_per_trial
+from services.planner.first_pass import first_visit, searcher, total_us, unvisited
+from services.planner.policy import Arm, Policy
+from services.planner.reasons import reason
+from services.planner.resting import over, resting, why_all_rest
 from services.planner.values import JobView, Plan, PlannedRound, TaskView
 
-SMALLEST_ROUND: Final = 4
-ROUND_SIZE: Final = 16
-HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is retired
-# The first pass takes at most this share of the budget, so that the policy has something to steer.
-FIRST_PASS_SHARE: Final = 0.5
+BELIEF: Final = "power-law"
 
 
 def plan(job: JobView) -> Plan:
     """Fill the job's free round slots; say so when the budget is spent or nothing is left to tune."""
-    retired = {task.id: words for task in job.tasks if (words := _over(task))}
-    job = replace(job, tasks=tuple(_retire(task, retired) for task in job.tasks))
-    policy: Policy = resolve("policy", job.policy)()
-    rounds: list[PlannedRound] = []
-    while job.open_rounds < job.slots and (step := _next_round(job, policy)) is not None:
-        rounds.append(step)
-        job = _with_round(job, step)
-    finished = "" if rounds or job.open_rounds else _why_finished(job)
-    return Plan(tuple(rounds), finished, retired)
+    decision = _Decision(job)
+    rounds = decision.fill()
+    return Plan(tuple(rounds), decision.why_finished(), decision.changes())
 
 
-def _next_round(job: JobView, policy: Policy) -> PlannedRound | None:
-    eligible = [task for task in job.tasks if not task.blocked and not task.retired]
-    left = _affordable(job)
-    if not eligible or left < 1:
-        return None
-    seed = _round_seed(job)
-    untouched = [task for task in eligible if task.rounds == 0 and not task.curve_us]
-    choice = _first_pass(untouched) if untouched else policy.choose(eligible, seed)
-    size = min(_round_size(job, first=bool(untouched)), left)
-    reason = {"policy": "first-pass" if untouched else job.policy, "score": choice.score, "why": choice.why}
-    return PlannedRound(choice.task.id, job.rounds_planned, size, seed, reason | choice.details)
+class _Decision:
+    """One decision in the making: what was measured stands, what is planned is booked."""
+
+    def __init__(self, job: JobView) -> None:
+        self._job = job
+        self._policy: Policy = resolve("policy", job.policy)()
+        self._belief: Belief = resolve("belief", BELIEF)()
+        self._ledger = Ledger(job)
+        self._tasks = list(job.tasks)
+        self._forecasts = self._belief.forecast(job.tasks, job.round_size or ROUND_SIZE)
+        self._total_us = total_us(job.tasks, self._forecasts)
+        self._retired = [self._why_retired(task, self._forecasts[at]) for at, task in enumerate(job.tasks)]
+
+    def fill(self) -> list[PlannedRound]:
+        """Rounds for the free slots."""
+        rounds: list[PlannedRound] = []
+        while self._ledger.open_rounds < self._job.slots and (arms := self._arms()):
+            rounds.append(self._next_round(arms, self._job.rounds_planned + len(rounds)))
+        return rounds
+
+    def changes(self) -> dict[int, str]:
+        """Which tasks retire now and why; an empty text brings one back."""
+        now = zip(self._job.tasks, self._retired, strict=True)
+        return {task.id: words for task, words in now if bool(words) != bool(task.retired)}
+
+    def why_finished(self) -> str:
+        """Why tuning is over, once nothing is open; empty while it is not."""
+        job = self._job
+        if self._ledger.open_rounds:
+            return ""
+        if job.spent >= job.trials:
+            return f"the budget of {job.trials} trials is spent"
+        if all(self._retired):
+            return self._why_all_retired()
+        out_of_time = job.seconds_left is not None and not self._arms()
+        return "the time budget is spent" if out_of_time else ""
+
+    def _next_round(self, arms: dict[int, Arm], index: int) -> PlannedRound:
+        seed = _round_seed(self._job, index)
+        new = unvisited(arms.values(), self._total_us)
+        choice = first_visit(new) if new else self._policy.choose(list(arms.values()), self._tasks, seed)
+        at = next(at for at, arm in arms.items() if arm.task is choice.task)
+        size = min(first_size(self._job), arms[at].size) if new else choice.size or arms[at].size
+        self._book(at, size)
+        why = reason(choice, self._forecast(at, size), "first-pass" if new else self._job.policy)
+        return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
+
+    def _arms(self) -> dict[int, Arm]:
+        """The tasks that may be tuned now, by their place."""
+        free = [at for at, task in enumerate(self._tasks) if not task.blocked and not self._retired[at]]
+        arms = {at: self._arm(at, len(free)) for at in free}
+        return {at: arm for at, arm in arms.items() if arm.size > 0}
+
+    def _arm(self, at: int, free: int) -> Arm:
+        task = self._tasks[at]
+        size = min(round_size(self._job, task, free), self._ledger.allows(task))
+        return Arm(task, self._forecasts[at], size, size * seconds_per_trial(self._job, task))
+
+    def _book(self, at: int, size: int) -> None:
+        task = self._tasks[at]
+        self._ledger.book(task, size)
+        self._tasks[at] = replace(task, in_flight=size, blocked=True)
+
+    def _forecast(self, at: int, size: int) -> Forecast:
+        """For the round as large as it became."""
+        return self._belief.forecast(self._job.tasks, size)[at]
+
+    def _why_retired(self, task: TaskView, ahead: Forecast) -> str:
+        words = over(task, self._job.task_trials)
+        return words or (resting(task, ahead) if self._policy.rests else "")
+
+    def _why_all_retired(self) -> str:
+        rest = [at for at, task in enumerate(self._tasks) if not over(task, self._job.task_trials)]
+        if not rest:
+            return "no task is left to tune"
+        return why_all_rest([self._tasks[at] for at in rest], [self._forecasts[at] for at in rest])
 
 
-def _first_pass(tasks: list[TaskView]) -> Choice:
-    task = max(tasks, key=lambda task: (task.weight * task.flops, -task.index))
-    return Choice(
-        task, 0.0, "first visit, the heaviest tasks first", {"weighted_flops": task.weight * task.flops}
-    )
-
-
-def _round_size(job: JobView, *, first: bool) -> int:
-    size = job.round_size or ROUND_SIZE
-    if not first:
-        return size
-    share = int(job.trials * FIRST_PASS_SHARE / max(1, len(job.tasks)))
-    return max(SMALLEST_ROUND, min(size, share))
-
-
-def _affordable(job: JobView) -> int:
-    """How many more candidates the budgets allow, those in flight counted."""
-    left = job.trials - job.spent
-    if job.seconds_left is None:
-        return left
-    if job.seconds_left <= 0:
-        return 0
-    if job.seconds_per_trial is None:
-        return left
-    in_flight = sum(task.in_flight for task in job.tasks)
-    return min(left, int(job.seconds_left / job.seconds_per_trial) - in_flight)
-
-
-def _round_seed(job: JobView) -> int:
+def _round_seed(job: JobView, index: int) -> int:
     """Distinct for every round of a job and alike in every process."""
-    return (job.seed * 1_000_003 + job.rounds_planned * 7_919 + 1) % (2**31 - 1)
-
-
-def _with_round(job: JobView, step: PlannedRound) -> JobView:
-    tasks = tuple(
-        replace(task, in_flight=step.size, blocked=True) if task.id == step.task_id else task
-        for task in job.tasks
-    )
-    return replace(job, tasks=tasks, rounds_planned=job.rounds_planned + 1)
-
-
-def _over(task: TaskView) -> str:
-    """Why a task gets no more rounds; empty while it may."""
-    if task.retired:
-        return ""
-    if task.exhausted:
-        return f"its space has nothing left to try after {task.trials} trials"
-    if task.lost_rounds >= HOPELESS_ROUNDS:
-        return f"its last {task.lost_rounds} rounds lost every worker that took them"
-    if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
-        return f"no valid result in {task.trials} trials; its default schedule is kept"
-    return ""
-
-
-def _retire(task: TaskView, retired: dict[int, str]) -> TaskView:
-    return replace(task, retired=retired.get(task.id, task.retired))
-
-
-def _why_finished(job: JobView) -> str:
-    if job.spent >= job.trials:
-        return f"the budget of {job.trials} trials is spent"
-    if job.seconds_left is not None and _affordable(job) < 1:
-        return "the time budget is spent"
-    if all(task.retired for task in job.tasks):
-        return "no task is left to tune"
-    return ""
+    return (job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)

@@ -3,9 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Final
 
+from services.planner.belief import Forecast
 from services.planner.values import TaskView
+
+# A task this many rounds behind the most tuned one goes first, whatever its score.
+STARVATION_ROUNDS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A task that may be tuned now, with what its next round would take and is expected to bring."""
+
+    task: TaskView
+    forecast: Forecast
+    size: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +30,27 @@ class Choice:
     score: float
     why: str
     details: dict[str, Any] = field(default_factory=dict)
+    size: int | None = None  # None: the arm's
 
 
 class Policy(ABC):
     """Chooses among tasks that may be tuned now.
 
     Contract
-    - Pure: the same tasks and seed give the same choice; the order of `tasks` does not matter.
-    - Only a task of `tasks` is chosen; `tasks` is never empty.
+    - Pure: the same arms, tasks and seed give the same choice; their order does not matter.
+    - Only the task of an arm is chosen; there is at least one, no two with the same index.
     - No task is starved: with enough calls each one that stays eligible is chosen again.
     """
 
+    #: whether tasks rest, and the job ends early, when no gain is expected; baselines spend their budget
+    rests: ClassVar[bool] = True
+
     @abstractmethod
-    def choose(self, tasks: Sequence[TaskView], seed: int) -> Choice:
-        """The task that gets the next round."""
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+        """The task that gets the next round; `tasks` are all of the job, those that may not be chosen too."""
+
+
+def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
+    """The arms that fell far behind, if any; else all of them."""
+    newest = max(arm.task.rounds for arm in arms)
+    return [arm for arm in arms if newest - arm.task.rounds > STARVATION_ROUNDS] or arms

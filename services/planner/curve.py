@@ -1,0 +1,61 @@
+"""A task's rounds as observations of its learning curve.
+
+The best of a round's own batch is observed, not the best so far: that one often does not change at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import log
+from statistics import NormalDist
+from typing import Final
+
+from services.planner.values import Point
+
+STANDARD_SIZE: Final = 16  # the round that curves are about; others are converted by `draws_shift`
+WARM_TRIALS: Final = 64  # what a best known from elsewhere is assumed to have taken
+# How far the candidates of one batch spread, in log latency: what more draws in a round are worth.
+BATCH_SPREAD: Final = 0.06
+MEMO: Final = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The rounds of one task that brought a valid result. Equal only to itself, so that it hashes at once."""
+
+    before: tuple[float, ...]  # trials that a round could learn from
+    log_us: tuple[float, ...]  # its best, as a standard round would have found it
+    ahead: float  # trials that the next round can learn from
+
+
+def draws_shift(size: int) -> float:
+    """How much lower the expected best of `size` draws is than that of a standard round, in log latency."""
+    return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
+
+
+@lru_cache(maxsize=1024)
+def _draws(size: int) -> float:
+    """The expected minimum of so many standard normals, by Blom's approximation, as a positive number."""
+    return NormalDist().inv_cdf((size - 0.375) / (size + 0.25))
+
+
+@lru_cache(maxsize=MEMO)
+def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
+    """The rounds as observations; None while nothing valid is known."""
+    first = _first_trials(points, known_us)
+    seen = [(first, log(known_us))] if known_us else []
+    trials = (first, *(float(point.trials) for point in points))
+    for (before, after), point in zip(pairwise(trials), points, strict=True):
+        if point.best_us is not None:
+            seen.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
+    if not seen:
+        return None
+    return Curve(tuple(n for n, _ in seen), tuple(z for _, z in seen), trials[-1])
+
+
+def _first_trials(points: Sequence[Point], known_us: float | None) -> float:
+    """How much was measured before the first point; a first round's own size is not told."""
+    if known_us is None:
+        return 0.0
+    return float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)

@@ -1,0 +1,73 @@
+"""FamilySeer: Ansor's gradient, and a small foresee round for a sibling right after one of the best member.
+
+The shared cost model knows the most about a family just after one of its members was measured. Which foresee
+rounds are due follows from the rounds themselves: every full round past a member's first is owed a small one.
+All of them are counted as rounds; the release adds them to a history whose length it does not move on.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from services.planner.gradient import gradient_us, in_words, steepest
+from services.planner.policy import Arm, Choice, Policy, unstarved
+from services.planner.values import TaskView
+
+FORESEE_SHARE: Final = 4  # a foresee round is this part of a full one
+SMALLEST_FORESEE: Final = 4
+
+
+class FamilySeer(Policy):
+    """Spends a quarter of a round on what a family's model has just learned."""
+
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+        sizes = {arm.task.index: arm.size for arm in arms}
+        owed = _owed(tasks, max(sizes.values()))
+        siblings = [task for family in owed for task in family if task.index in sizes]
+        if not siblings:
+            task = steepest([arm.task for arm in unstarved(arms)])
+            return Choice(task, gradient_us(task), in_words(task))
+        task = steepest(siblings)
+        why = f"foresees with what its family's model just learned; {in_words(task)}"
+        return Choice(task, gradient_us(task), why, size=foresee_size(sizes[task.index]))
+
+
+def foresee_size(size: int) -> int:
+    """A quarter of a full round, but enough to tell something."""
+    return min(size, max(SMALLEST_FORESEE, size // FORESEE_SHARE))
+
+
+def _owed(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
+    """For every family that is owed a foresee round: its members, but the one that was just measured."""
+    families: dict[str, list[TaskView]] = defaultdict(list)
+    for task in sorted(tasks, key=lambda task: task.index):
+        families[task.family].append(task)
+    for members in families.values():
+        full = sum(_full_rounds(task, size) for task in members)
+        small = sum(_small_rounds(task, size) for task in members)
+        if len(members) > 1 and full > small and (measured := _just_measured(members, size)):
+            yield [task for task in members if task is not measured]
+
+
+def _sizes(task: TaskView) -> list[int]:
+    """The sizes of a task's rounds past its first."""
+    return [after.trials - before.trials for before, after in pairwise(task.points)]
+
+
+def _full_rounds(task: TaskView, size: int) -> int:
+    return sum(trials > foresee_size(size) for trials in _sizes(task))
+
+
+def _small_rounds(task: TaskView, size: int) -> int:
+    """Those in flight count, or two devices would foresee the same."""
+    in_flight = 0 < task.in_flight <= foresee_size(size) and bool(task.points)
+    return sum(trials <= foresee_size(size) for trials in _sizes(task)) + in_flight
+
+
+def _just_measured(members: Sequence[TaskView], size: int) -> TaskView | None:
+    """The member that had the best gradient before its newest round: the one that the gradient picked."""
+    tuned = [task for task in members if _sizes(task) and _sizes(task)[-1] > foresee_size(size)]
+    before = {task.index: gradient_us(replace(task, points=task.points[:-1])) for task in tuned}
+    return max(tuned, key=lambda task: (before[task.index], -task.index), default=None)

@@ -1,0 +1,44 @@
+"""The first pass: every task that matters is visited before the policy steers."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from services.planner.belief import Forecast
+from services.planner.policy import Arm, Choice
+from services.planner.reasons import figure, in_words, weighted_us
+from services.planner.values import TaskView
+
+# A task whose weighted latency is surely a smaller share of the job's gets no visit of its own.
+SHARE_THAT_MATTERS: Final = 0.002
+OTHER_SEARCHER: Final = "random"
+
+
+def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
+    """The job's weighted latency as far as one knows, the same whatever the order of the tasks."""
+    return sum(sorted(map(weighted_us, tasks, forecasts)))
+
+
+def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
+    """Tasks that matter without a valid result: the untouched ones, then those whose batches failed."""
+    without = [arm for arm in arms if arm.task.best_us is None]
+    matter = [arm for arm in without if _most_us(arm) >= SHARE_THAT_MATTERS * total]
+    return [arm for arm in matter if not arm.task.points] or matter
+
+
+def first_visit(arms: Sequence[Arm]) -> Choice:
+    """The heaviest of the unvisited tasks."""
+    arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
+    why = (
+        f"nothing valid in {arm.task.trials} trials" if arm.task.points else "first visit, the heaviest first"
+    )
+    details = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
+    return Choice(arm.task, 0.0, f"{why}: {in_words(arm)}", details)
+
+
+def searcher(task: TaskView) -> str | None:
+    """After a batch that failed entirely another searcher gets a try; None: the job's own."""
+    return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
+
+
+def _most_us(arm: Arm) -> float:
+    return arm.task.weight * arm.forecast.high_us

@@ -1,0 +1,79 @@
+"""What siblings tell about a task: priors shared inside a family, the task's own rounds left out.
+
+A figure is a mean over the family, shrunk towards one over the job, shrunk towards a reference. Priors are
+rounded to steps, so that a new round somewhere refits the few tasks for which the picture really changed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.planner.fit import REFERENCE, Array, CurvePrior, Fit
+
+SHRINKAGE: Final = 1.0  # a mean counts as so many well-known tasks against the next narrower group
+SMALLEST_DROP_SD: Final = 0.15
+DROP_STEP: Final = 0.1
+NOISE_STEP: Final = 0.2
+SHAPE_STEP: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Which family each task belongs to, as numbers."""
+
+    family: NDArray[np.int64]
+    count: int
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> "Groups":
+        numbers = {name: at for at, name in enumerate(sorted(set(names)))}
+        return cls(np.array([numbers[name] for name in names], dtype=np.int64), len(numbers))
+
+    def pool(self, value: Array, known: Array, reference: float, job_shrinkage: float = SHRINKAGE) -> Array:
+        """For each task the mean over the others, nearest relatives first."""
+        job = _mean(value * known, known, reference, job_shrinkage, np.zeros(len(value), dtype=np.int64), 1)
+        return _mean(value * known, known, job, SHRINKAGE, self.family, self.count)
+
+
+def _mean(
+    total: Array, known: Array, towards: Array | float, strength: float, group: NDArray[np.int64], count: int
+) -> Array:
+    others = np.bincount(group, total, count)[group] - total
+    weight = np.maximum(np.bincount(group, known, count)[group] - known, 0.0)
+    # Weights of a rounding error's size would divide one rounding error by another.
+    weight, others = np.where(weight < 1e-9, 0.0, weight), np.where(weight < 1e-9, 0.0, others)
+    result: Array = (strength * np.asarray(towards) + others) / np.maximum(strength + weight, 1e-12)
+    return result if strength > 0 else np.where(weight > 0, result, towards)
+
+
+def curve_priors(fits: Sequence[Fit | None], groups: Groups) -> list[CurvePrior]:
+    """The prior of each task's curve, from the curves of the others."""
+
+    def pool(value: Callable[[Fit], float], known: Callable[[Fit], float], reference: float) -> Array:
+        values = np.array([0.0 if fit is None else value(fit) for fit in fits])
+        return groups.pool(values, np.array([0.0 if fit is None else known(fit) for fit in fits]), reference)
+
+    drop = pool(lambda fit: fit.drop, lambda fit: fit.drop_known, REFERENCE.drop)
+    square = pool(
+        lambda fit: fit.drop**2, lambda fit: fit.drop_known, REFERENCE.drop**2 + REFERENCE.drop_sd**2
+    )
+    drop_sd = np.sqrt(np.maximum(square - drop**2, SMALLEST_DROP_SD**2))
+    noise = pool(lambda fit: fit.log_noise, lambda fit: fit.noise_known, float(np.log(REFERENCE.noise)))
+    knot = pool(lambda fit: fit.log_knot, lambda fit: fit.knot_known, REFERENCE.log_knot)
+    power = pool(lambda fit: fit.log_power, lambda fit: fit.power_known, REFERENCE.log_power)
+    columns = (
+        _stepped(drop, DROP_STEP),
+        np.maximum(_stepped(drop_sd, DROP_STEP), DROP_STEP),
+        np.exp(_stepped(noise, NOISE_STEP)),
+        _stepped(knot, SHAPE_STEP),
+        _stepped(power, SHAPE_STEP),
+    )
+    return [CurvePrior(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def _stepped(values: Array, step: float) -> Array:
+    result: Array = np.round(values / step) * step
+    return result

@@ -1,0 +1,18 @@
+"""Any task, by the throw of a dice: the floor under every policy."""
+
+from collections.abc import Sequence
+from random import Random
+
+from services.planner.policy import Arm, Choice, Policy
+from services.planner.values import TaskView
+
+
+class RandomChoice(Policy):
+    """Every task is equally likely."""
+
+    rests = False
+
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+        by_index = sorted((arm.task for arm in arms), key=lambda task: task.index)
+        task = Random(seed).choice(by_index)  # noqa: S311  (a choice, not a secret)
+        return Choice(task, 0.0, f"drawn among {len(arms)} tasks")

@@ -1,0 +1,54 @@
+"""What a decision stands on, in figures and in words, for the decision log."""
+
+from typing import Any
+
+from services.planner.belief import Forecast
+from services.planner.policy import Arm, Choice
+from services.planner.values import TaskView
+
+
+def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
+    """Why a round was planned and what was expected of it."""
+    return {
+        "policy": policy,
+        "score": choice.score,
+        "why": choice.why,
+        "best_us": choice.task.best_us,
+        "forecast": _figures(ahead, choice.task.best_us),
+        **choice.details,
+    }
+
+
+def in_words(arm: Arm) -> str:
+    """What is expected of an arm, and how surely."""
+    task, ahead = arm.task, arm.forecast
+    interval = f"(80 %: {_us(ahead.low_us)} to {_us(ahead.high_us)} us)"
+    if task.best_us is None:
+        return f"expects {_us(ahead.expected_us)} us x {task.weight} in {arm.seconds:.1f} s {interval}"
+    drop = f"expects {_us(ahead.gain_us)} us off {_us(task.best_us)} us x {task.weight}"
+    return f"{drop} in {arm.seconds:.1f} s {interval}"
+
+
+def weighted_us(task: TaskView, ahead: Forecast) -> float:
+    """What a task contributes to the model's latency, as far as one knows."""
+    return task.weight * (ahead.expected_us if task.best_us is None else task.best_us)
+
+
+def figure(value: float) -> float:
+    """As many digits as a reader of the log can use."""
+    return float(f"{value:.6g}")
+
+
+def _figures(ahead: Forecast, best_us: float | None) -> dict[str, float | None]:
+    figures = {
+        "expected_us": ahead.expected_us,
+        "low_us": ahead.low_us,
+        "high_us": ahead.high_us,
+        "gain_us": ahead.gain_us,
+        "promise": ahead.promise,
+    }
+    return {"best_us": best_us} | {name: figure(value) for name, value in figures.items()}
+
+
+def _us(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

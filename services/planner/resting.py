@@ -1,0 +1,43 @@
+"""When a task gets no more rounds: for good, or until the picture changes. Nothing is remembered for it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from services.planner.belief import Forecast
+from services.planner.outlook import NOISE
+from services.planner.values import TaskView
+
+HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is given up
+SMALLEST_PROMISE: Final = 0.02
+ROUNDS_TO_REST: Final = 4
+
+
+def over(task: TaskView, task_trials: int | None) -> str:
+    """Why a task gets no more rounds, whatever they might bring; empty while it may."""
+    if task.exhausted:
+        return f"its space has nothing left to try after {task.trials} trials"
+    if task_trials is not None and task.trials >= task_trials:
+        return f"its budget of {task_trials} trials is spent"
+    if task.lost_rounds >= HOPELESS_ROUNDS:
+        return f"its last {task.lost_rounds} rounds lost every worker that took them"
+    if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
+        return f"no valid result in {task.trials} trials; its default schedule is kept"
+    return ""
+
+
+def resting(task: TaskView, forecast: Forecast) -> str:
+    """Why nothing is expected of a task's next round; empty while something is."""
+    valid = sum(point.best_us is not None for point in task.points)
+    if valid < ROUNDS_TO_REST or forecast.promise >= SMALLEST_PROMISE:
+        return ""
+    chance = f"a {forecast.promise:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us in a round"
+    return f"rests: {chance}"
+
+
+def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
+    """That a job ends early, and the figure it ends for."""
+    best, name = max((ahead.promise, task.name) for task, ahead in zip(tasks, forecasts, strict=True))
+    return (
+        f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "
+        f"to get {NOISE:.0%} faster in its next one"
+    )
