@@ -7,8 +7,10 @@ from fastapi import APIRouter, Header, Query, Response
 
 from mallorn.core.states import JobState
 from services.coordinator.auth import OwnerDep
-from services.coordinator.jobs import service, steering, submit
-from services.coordinator.jobs.schemas import JobIn, JobOut, ResumeIn, RoundOut, TaskOut
+from services.coordinator.jobs import rounds, service, steering, submit
+from services.coordinator.jobs.round_schemas import RoundOut
+from services.coordinator.jobs.rounds import RoundOrder
+from services.coordinator.jobs.schemas import MAX_INT, JobIn, JobOut, ResumeIn, TaskOut
 from services.coordinator.paging import CursorQuery, LimitQuery, ListOut, PageOut
 from services.coordinator.parts import PartsDep
 
@@ -21,6 +23,12 @@ KeyHeader = Annotated[
         max_length=200,
         description="Sent again with the same request it finds the first job instead of making another.",
     ),
+]
+TaskQuery = Annotated[
+    int | None, Query(ge=0, le=MAX_INT, description="Only rounds of the task with this index.")
+]
+OrderQuery = Annotated[
+    RoundOrder, Query(description="`newest` or `oldest` first; keep it from page to page.")
 ]
 REPEATED: Final = "The job that this Idempotency-Key made before."
 
@@ -62,10 +70,16 @@ def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskOut
 
 @router.get("/{job_id}/rounds")
 def list_rounds(
-    parts: PartsDep, owner: OwnerDep, job_id: str, cursor: CursorQuery = None, limit: LimitQuery = 50
+    parts: PartsDep,
+    owner: OwnerDep,
+    job_id: str,
+    task: TaskQuery = None,
+    order: OrderQuery = RoundOrder.NEWEST,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
 ) -> PageOut[RoundOut]:
-    """List a job's rounds with the reason for each, newest first."""
-    return service.list_rounds(parts, owner, job_id, cursor, limit)
+    """List a job's rounds: why each was planned, what was expected of it and what it brought."""
+    return rounds.list_rounds(parts, owner, job_id, task, order, cursor, limit)
 
 
 @router.post("/{job_id}/cancel")

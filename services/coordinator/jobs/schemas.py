@@ -104,22 +104,3 @@ class TaskOut(BaseModel):
     family: Annotated[str, Field(description="With which tasks it shares a cost model.")]
     family_why: Annotated[str, Field(description="Why it is in that family, in words.")]
     workload: Annotated[str, Field(description="The workload's key.")]
-
-
-class RoundOut(BaseModel):
-    """One pull of the bandit."""
-
-    id: int
-    index: int
-    task_index: int
-    size: int
-    searcher: str
-    state: str
-    attempt: int
-    worker: str | None
-    reason: Annotated[dict[str, Any], Field(description="Policy, score, belief: why this task and why then.")]
-    error: str
-    stats: dict[str, Any] | None
-    created_at: float
-    started_at: float | None
-    finished_at: float | None

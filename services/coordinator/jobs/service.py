@@ -1,12 +1,11 @@
 """Looks at jobs."""
 
 from db.repositories.jobs import ACTIVE, Jobs
-from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from mallorn.core.states import JobState
 from services.coordinator.disk import full_disk_words
-from services.coordinator.jobs.schemas import JobOut, RoundOut, TaskOut
-from services.coordinator.jobs.views import job_out, round_out, task_out
+from services.coordinator.jobs.schemas import JobOut, TaskOut
+from services.coordinator.jobs.views import job_out, task_out
 from services.coordinator.paging import ListOut, PageOut
 from services.coordinator.parts import Parts
 
@@ -32,13 +31,3 @@ def list_tasks(parts: Parts, owner: str, job_id: str) -> ListOut[TaskOut]:
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
         return ListOut(items=[task_out(task, state) for task in Tasks(session).summaries(job_id)])
-
-
-def list_rounds(parts: Parts, owner: str, job_id: str, cursor: str | None, limit: int) -> PageOut[RoundOut]:
-    with parts.database.session() as session:
-        Jobs(session).get(job_id, owner)
-        index_of = {task.id: task.index for task in Tasks(session).list(job_id)}
-        page = Rounds(session).list(job_id, cursor, limit)
-    return PageOut(
-        items=[round_out(row, index_of[row.task_id]) for row in page.items], next_cursor=page.cursor
-    )

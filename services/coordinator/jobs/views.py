@@ -8,9 +8,9 @@ from db.repositories.jobs import Jobs
 from db.repositories.progress import Progress
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
-from db.tables import Job, Round, Task
+from db.tables import Job, Task
 from mallorn.core.states import JobState
-from services.coordinator.jobs.schemas import JobOut, ProgressOut, RoundOut, TaskOut
+from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut
 
 
 def job_out(session: Session, job: Job) -> JobOut:
@@ -79,23 +79,3 @@ def _task_state(task: TaskSummary, job_state: JobState) -> str:
     if job_state.final:
         return "done"
     return "retired" if task.retired else "waiting"
-
-
-def round_out(row: Round, task_index: int) -> RoundOut:
-    """One pull of the bandit."""
-    return RoundOut(
-        id=row.id,
-        index=row.index,
-        task_index=task_index,
-        size=row.size,
-        searcher=row.searcher,
-        state=row.state,
-        attempt=row.attempt,
-        worker=row.worker,
-        reason=row.reason,
-        error=row.error,
-        stats=row.stats,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-    )

@@ -1,0 +1,96 @@
+"""The decision log of a job as the API shows it."""
+
+from enum import StrEnum
+from typing import Any
+
+from db.repositories.decisions import Decision, Decisions
+from db.repositories.jobs import Jobs
+from db.repositories.tasks import Tasks
+from db.tables import Round
+from mallorn.core.errors import NotFound
+from mallorn.core.states import RoundState
+from services.coordinator.jobs.round_schemas import ForecastOut, RoundOut
+from services.coordinator.paging import PageOut
+from services.coordinator.parts import Parts
+
+
+class RoundOrder(StrEnum):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+def list_rounds(
+    parts: Parts,
+    owner: str,
+    job_id: str,
+    task: int | None,
+    order: RoundOrder,
+    cursor: str | None,
+    limit: int,
+) -> PageOut[RoundOut]:
+    """One page of a job's rounds, of all tasks or of one. Raises NotFound for an unknown job or task."""
+    with parts.database.session() as session:
+        Jobs(session).get(job_id, owner)
+        if task is not None and task not in {known.index for known in Tasks(session).list(job_id)}:
+            raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
+        oldest_first = order is RoundOrder.OLDEST
+        page = Decisions(session).list(
+            job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit
+        )
+    return PageOut(items=[round_out(decision) for decision in page.items], next_cursor=page.cursor)
+
+
+def round_out(decision: Decision) -> RoundOut:
+    """One pull of the bandit."""
+    row = decision.round
+    forecast = forecast_out(row.reason)
+    return RoundOut(
+        id=row.id,
+        index=row.index,
+        task_index=decision.task_index,
+        task_name=decision.task_name,
+        weight=decision.weight,
+        size=row.size,
+        trials=decision.trials,
+        failures=decision.failures,
+        policy=row.reason.get("policy", ""),
+        score=row.reason.get("score"),
+        why=row.reason.get("why", ""),
+        forecast=forecast,
+        before_us=decision.before_us,
+        found_us=decision.found_us,
+        gain_us=decision.gain_us,
+        in_interval=_in_interval(decision, forecast),
+        searcher=row.searcher,
+        cost_model_version=decision.cost_model_version,
+        state=RoundState(row.state),
+        attempt=row.attempt,
+        worker=row.worker,
+        seconds=_seconds(row),
+        reason=row.reason,
+        error=row.error,
+        stats=row.stats,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def forecast_out(reason: dict[str, Any]) -> ForecastOut | None:
+    """The planner's forecast; the first pass and policies that do not look ahead leave none."""
+    noted = reason.get("forecast")
+    return None if noted is None else ForecastOut.model_validate(noted)
+
+
+def _in_interval(decision: Decision, forecast: ForecastOut | None) -> bool | None:
+    """A forecast is for the whole round: one that was cut short does not judge it."""
+    found_us = decision.found_us
+    if forecast is None or found_us is None or decision.round.state != RoundState.DONE:
+        return None
+    return forecast.low_us <= found_us <= forecast.high_us
+
+
+def _seconds(row: Round) -> float | None:
+    if row.started_at is None or row.finished_at is None:
+        return None
+    return row.finished_at - row.started_at
