@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.states import JobState
+from mallorn.decisions import with_totals
 from mallorn.http import Connection
 from mallorn.sse import parse_events
 
 POLL_SEC: Final = 0.5
 RECONNECT_SEC: Final = 1.0
 RECONNECTS: Final = 30
+ROUNDS_A_PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,14 @@ class Job:
         """MetaSchedule's table: one row a task."""
         return list(self._connection.get(f"/jobs/{self.id}/tasks")["items"])
 
-    def rounds(self) -> Iterator[dict[str, Any]]:
-        """What was planned, why, and what became of it, newest first."""
-        return self._connection.pages(f"/jobs/{self.id}/rounds")
+    def rounds(self, task: int | None = None, order: str = "newest") -> Iterator[dict[str, Any]]:
+        """What was planned, why, and what became of it, newest (or `oldest`) first; of one task or of all."""
+        return self._connection.pages(f"/jobs/{self.id}/rounds", task=task, order=order, limit=ROUNDS_A_PAGE)
+
+    def explain(self) -> list[dict[str, Any]]:
+        """The decision log, oldest first: every round with the job's weighted total before and after it."""
+        rounds = list(self.rounds(order="oldest"))
+        return with_totals(rounds, self.tasks())
 
     def wait(self, timeout_sec: float | None = None) -> dict[str, Any]:
         """The job, once it is done. Raises JobFailed if it failed or was cancelled, TimeoutError if late."""

@@ -21,6 +21,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("jobs", "mallorn.commands.jobs:jobs"),
     ("show", "mallorn.commands.jobs:show"),
     ("tasks", "mallorn.commands.jobs:tasks"),
+    ("explain", "mallorn.commands.explain:explain"),
     ("watch", "mallorn.commands.steer:watch"),
     ("pause", "mallorn.commands.steer:pause"),
     ("resume", "mallorn.commands.tune:resume"),

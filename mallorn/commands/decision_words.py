@@ -1,0 +1,132 @@
+"""The decision log as a person reads it: lines for a pipe, rows for a terminal."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from mallorn.commands.output import first_line, latency
+from mallorn.core.states import RoundState
+from mallorn.decisions import FIRST_VISITS
+
+COLUMNS: Final = {
+    "round": "ROUND",
+    "task": "TASK",
+    "trials": "TRIALS",
+    "why": "WHY",
+    "expected": "EXPECTED",
+    "found": "FOUND",
+    "total": "TOTAL",
+    "seconds": "SEC",
+}
+Row = dict[str, Any]
+
+
+def log_lines(rounds: Sequence[Row]) -> Iterator[str]:
+    """One line a round; the rounds of the first pass stand under one that says what they were for."""
+    for heading, group in _groups(rounds):
+        if heading:
+            yield f"first pass: {heading['why']}; {heading['task']}, {heading['trials']} trials"
+        for row in group:
+            yield f"  {_line(row, told=True)}" if heading else _line(row)
+
+
+def log_rows(rounds: Sequence[Row]) -> Iterator[Row]:
+    """The same as rows of a table."""
+    for heading, group in _groups(rounds):
+        if heading:
+            yield heading
+        for row in group:
+            yield {
+                "round": row["index"],
+                "task": _task(row),
+                "trials": _trials(row),
+                "why": "" if heading else row["why"],
+                "expected": _expected(row),
+                "found": _found(row),
+                "total": _total(row),
+                "seconds": "" if row["seconds"] is None else f"{row['seconds']:.1f}",
+            }
+
+
+def _groups(rounds: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
+    """Neighbours of the first pass with their heading; all others with none."""
+    for first_pass, neighbours in groupby(rounds, key=lambda row: row["policy"] == FIRST_VISITS):
+        group = list(neighbours)
+        yield (_heading(group) if first_pass and len(group) > 1 else {}), group
+
+
+def _heading(group: Sequence[Row]) -> Row:
+    tasks = len({row["task_index"] for row in group})
+    return {
+        "round": f"{group[0]['index']} to {group[-1]['index']}",
+        "task": f"{tasks} tasks",
+        "trials": str(sum(row["trials"] for row in group)),
+        "why": group[0]["why"],
+        **dict.fromkeys(("expected", "found", "total", "seconds"), ""),
+    }
+
+
+def _line(row: Row, told: bool = False) -> str:
+    expected = f"expected {_expected(row)}" if row["forecast"] else ""
+    expected_and_found = ", ".join(part for part in (expected, _found(row)) if part)
+    total = f"total {_total(row)}" if _total(row) else ""
+    spent = f"in {row['seconds']:.1f} s" if row["seconds"] is not None else ""
+    ending = " ".join(part for part in (total, spent) if part)
+    parts = ["" if told else row["why"], expected_and_found, ending]
+    head = f"round {row['index']}  {_task(row)}  {_trials(row)} trials: "
+    return head + "; ".join(part for part in parts if part)
+
+
+def _task(row: Row) -> str:
+    return f"{row['task_name']} x{row['weight']}"
+
+
+def _trials(row: Row) -> str:
+    whole = RoundState(row["state"]).open or row["trials"] == row["size"]
+    return str(row["size"]) if whole else f"{row['trials']} of {row['size']}"
+
+
+def _expected(row: Row) -> str:
+    forecast = row["forecast"]
+    return _pair(forecast["low_us"], forecast["high_us"], "to") if forecast else ""
+
+
+def _found(row: Row) -> str:
+    """What became of a round, in words."""
+    match RoundState(row["state"]):
+        case RoundState.QUEUED:
+            return "waits for a worker"
+        case RoundState.LEASED:
+            return f"{row['trials']} of {row['size']} measured by {row['worker']}"
+        case RoundState.POISON:
+            return f"given up: {first_line(row['error'])}"
+        case RoundState.CANCELLED:
+            return "cancelled"
+        case RoundState.DONE:
+            return _measured(row)
+
+
+def _measured(row: Row) -> str:
+    if not row["trials"]:
+        return "nothing left to try"
+    if row["found_us"] is None:
+        return f"nothing valid, {row['failures']} failed"
+    verdict = {True: " (in)", False: " (out)", None: ""}[row["in_interval"]]
+    return f"found {latency(row['found_us'])}{verdict}"
+
+
+def _total(row: Row) -> str:
+    """The weighted total before and after; empty while it is unknown or the round is not over."""
+    before_us, after_us = row["total_before_us"], row["total_after_us"]
+    if after_us is None or RoundState(row["state"]).open:
+        return ""
+    if before_us is None:
+        return latency(after_us)
+    return latency(after_us) if after_us == before_us else _pair(before_us, after_us, "->")
+
+
+def _pair(one_us: float, other_us: float, joint: str) -> str:
+    """Two latencies in one unit."""
+    if max(one_us, other_us) >= 1000:
+        return f"{one_us / 1000:.3f} {joint} {other_us / 1000:.3f} ms"
+    return f"{one_us:.1f} {joint} {other_us:.1f} us"

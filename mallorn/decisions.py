@@ -1,0 +1,102 @@
+"""What a job's decision log adds up to: the weighted total along the way, who got the budget, how good
+the forecasts were."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+FIRST_VISITS: Final = "first-pass"
+Row = dict[str, Any]
+
+
+def with_totals(rounds: Iterable[Row], tasks: Sequence[Row]) -> list[Row]:
+    """Rounds, oldest first, each with the job's weighted total before and after it.
+
+    A total is None until every task has a time. Rounds that overlapped count in the order they were planned.
+    """
+    rows = list(rounds)
+    best_us = _at_start(rows, tasks)
+    weights = {task["index"]: task["weight"] for task in tasks}
+    told = []
+    for row in rows:
+        best_us[row["task_index"]] = row["before_us"]
+        before_us = _total(best_us, weights)
+        best_us[row["task_index"]] = _lower(row["before_us"], row["found_us"])
+        told.append({**row, "total_before_us": before_us, "total_after_us": _total(best_us, weights)})
+    return told
+
+
+def summarise(job: Row, tasks: Sequence[Row], rounds: Sequence[Row]) -> Row:
+    """How the budget was shared and what it brought, how often forecasts held, and how the job stands."""
+    return {
+        "state": job["state"],
+        "reason": job["reason"],
+        "policy": job["options"].get("policy"),
+        "rounds": len(rounds),
+        "trials": sum(row["trials"] for row in rounds),
+        "budget": job["trials"],
+        "rounds_by_policy": dict(Counter(row["policy"] for row in rounds)),
+        "gain_us": _sum_gains(rounds),
+        "total_us": job["progress"]["estimated_us"],
+        "shares": _shares(tasks, rounds),
+        "forecasts": calibration(rounds),
+        "at_rest": [
+            {"index": task["index"], "name": task["name"], "reason": task["reason"]}
+            for task in tasks
+            if task["reason"]
+        ],
+    }
+
+
+def calibration(rounds: Iterable[Mapping[str, Any]]) -> Row:
+    """How many forecasts could be judged, and how many intervals held what was found."""
+    judged = [row["in_interval"] for row in rounds if row["in_interval"] is not None]
+    held = sum(judged)
+    return {"judged": len(judged), "held": held, "share": held / len(judged) if judged else None}
+
+
+def _shares(tasks: Sequence[Row], rounds: Sequence[Row]) -> list[Row]:
+    """One row a task, the largest share of the trials first."""
+    trials, gain_us = sum(row["trials"] for row in rounds), _sum_gains(rounds)
+    shares = []
+    for task in tasks:
+        own = [row for row in rounds if row["task_index"] == task["index"]]
+        own_trials, own_gain_us = sum(row["trials"] for row in own), _sum_gains(own)
+        shares.append(
+            {
+                "index": task["index"],
+                "name": task["name"],
+                "weight": task["weight"],
+                "rounds": len(own),
+                "trials": own_trials,
+                "trials_share": own_trials / trials if trials else 0.0,
+                "gain_us": own_gain_us,
+                "gain_share": own_gain_us / gain_us if gain_us else 0.0,
+            }
+        )
+    return sorted(shares, key=lambda share: (-share["trials"], -share["gain_us"], share["index"]))
+
+
+def _sum_gains(rounds: Iterable[Row]) -> float:
+    return float(sum(row["gain_us"] or 0.0 for row in rounds))
+
+
+def _at_start(rounds: Iterable[Row], tasks: Iterable[Row]) -> dict[int, float | None]:
+    """What was known of each task before the job's first round for it."""
+    known = {task["index"]: task["latency_us"] for task in tasks}
+    for row in reversed(list(rounds)):
+        known[row["task_index"]] = row["before_us"]
+    return known
+
+
+def _total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:
+    total_us = 0.0
+    for index, weight in weights.items():
+        if (best := best_us[index]) is None:
+            return None
+        total_us += weight * best
+    return total_us
+
+
+def _lower(one: float | None, other: float | None) -> float | None:
+    return min((value for value in (one, other) if value is not None), default=None)
