@@ -1,0 +1,177 @@
+"""How often a belief's 80 % intervals hold what the next round of a recorded curve really found.
+
+python -m benchmarks.calibration [--curves benchmarks/data/curves.parquet] [--belief NAME] [--json FILE]
+
+Every recording is replayed in round-robin order: before each round the belief sees all tasks of the model
+with the rounds they had by then, siblings included, and says what the round will find. A round without a
+valid result judges nothing. The headline is the share of all judged rounds whose best lay in its interval;
+0.70 to 0.90 is calibrated.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from math import log
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.hosts import describe_host
+from benchmarks.sim.curve_file import CurveFile, RecordedRound
+from mallorn.core.names import resolve
+from services.planner.belief import Belief, Forecast
+from services.planner.values import Point, TaskView
+
+CURVES: Final = Path("benchmarks/data/curves.parquet")
+BELIEF: Final = "power-law"
+KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # points known: ends of the groups, included
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One forecast and what came of it."""
+
+    model: str
+    seed: int
+    task: str
+    known: int  # valid points the belief had of this task
+    low_us: float
+    expected_us: float
+    high_us: float
+    found_us: float
+
+    @property
+    def held(self) -> bool:
+        return self.low_us <= self.found_us <= self.high_us
+
+
+def main() -> None:
+    args = _arguments()
+    file = CurveFile(args.curves)
+    belief: Belief = resolve("belief", args.belief)()
+    judged = [one for cell in _cells(file.rounds()) for one in replay(cell, belief)]
+    if not judged:
+        raise SystemExit(f"{args.curves} holds no curves: python -m benchmarks.record_curves MODEL.onnx")
+    figures = {
+        "model": _grouped(judged, lambda one: one.model),
+        "known": _grouped(judged, lambda one: _known(one.known)),
+        "overall": figures_of(judged),
+    }
+    if args.json:
+        raw = {"benchmark": "calibration", "belief": args.belief, "seed": None, **describe_host()}
+        raw |= {"recorded_on": file.facts(), "figures": figures, "raw": [asdict(one) for one in judged]}
+        raw |= {"headline": figures["overall"]["held"]}
+        args.json.write_text(json.dumps(raw, indent=1) + "\n")
+    _print(figures, args.belief)
+
+
+def replay(rounds: Sequence[RecordedRound], belief: Belief) -> Iterator[Judged]:
+    """Forecast every round of one recording from the rounds before it."""
+    tasks = _by_task(rounds)
+    for at in range(max(len(curve) for curve in tasks)):
+        for next_round, view, forecast in _forecasts(tasks, at, belief):
+            if (found_us := next_round.best_us) is not None:
+                known = sum(point.best_us is not None for point in view.points)
+                interval = forecast.low_us, forecast.expected_us, forecast.high_us
+                cell = next_round.model, next_round.seed, next_round.name
+                yield Judged(*cell, known, *interval, found_us)
+
+
+def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Coverage, on which side the misses lie, and how wide and how far off the forecasts are."""
+    count = len(judged)
+    return {
+        "forecasts": count,
+        "held": sum(one.held for one in judged) / count,
+        "below": sum(one.found_us < one.low_us for one in judged) / count,
+        "above": sum(one.found_us > one.high_us for one in judged) / count,
+        "log_width": median(log(one.high_us / one.low_us) for one in judged),
+        "log_bias": median(log(one.found_us / one.expected_us) for one in judged),
+    }
+
+
+def _cells(rounds: Iterable[RecordedRound]) -> Iterator[list[RecordedRound]]:
+    """Rounds are stored cell by cell."""
+    for _, cell in groupby(rounds, key=lambda row: (row.model, row.seed)):
+        yield list(cell)
+
+
+def _by_task(rounds: Iterable[RecordedRound]) -> list[list[RecordedRound]]:
+    tasks = defaultdict[int, list[RecordedRound]](list)
+    for row in sorted(rounds, key=lambda row: (row.task, row.round)):
+        tasks[row.task].append(row)
+    return list(tasks.values())
+
+
+def _forecasts(
+    tasks: Sequence[Sequence[RecordedRound]], at: int, belief: Belief
+) -> Iterator[tuple[RecordedRound, TaskView, Forecast]]:
+    """The round of every task that has one at this place, with what the belief saw and said."""
+    views = [task_view(curve[:at], curve[0]) for curve in tasks]
+    sizes = sorted({curve[at].size for curve in tasks if at < len(curve)})
+    said = {size: belief.forecast(views, size) for size in sizes}
+    for place, (curve, view) in enumerate(zip(tasks, views, strict=True)):
+        if at < len(curve):
+            yield curve[at], view, said[curve[at].size][place]
+
+
+def task_view(done: Sequence[RecordedRound], task: RecordedRound) -> TaskView:
+    """A recorded task as the planner sees it after these rounds; families are those of `operator`."""
+    valid = [row.best_us is not None for row in done]
+    trials = sum(len(row.candidates_us) for row in done)
+    return TaskView(
+        id=task.task,
+        index=task.task,
+        name=task.name,
+        weight=task.weight,
+        flops=task.flops,
+        family=f"operator:{task.op}",
+        trials=trials,
+        in_flight=0,
+        blocked=False,
+        rounds=len(done),
+        points=tuple(Point(row.trials, row.best_us) for row in done),
+        seconds_per_trial=sum(row.seconds for row in done) / trials if trials else None,
+        failed_rounds=next((at for at, worked in enumerate(reversed(valid)) if worked), len(valid)),
+    )
+
+
+def _known(count: int) -> str:
+    low, high = next((low, high) for low, high in KNOWN if high is None or count <= high)
+    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
+
+
+def _grouped(judged: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str, dict[str, Any]]:
+    groups = defaultdict[str, list[Judged]](list)
+    for one in judged:
+        groups[key(one)].append(one)
+    return {name: figures_of(group) for name, group in sorted(groups.items())}
+
+
+def _print(figures: dict[str, Any], belief: str) -> None:
+    print(f"{'':16} forecasts  held  below  above  log width  log bias")
+    for by in ("model", "known"):
+        for name, row in figures[by].items():
+            print(_line(f"{name} known" if by == "known" else name, row))
+    print(_line("all", figures["overall"]))
+    print(f"80 % intervals of {belief} that held the next round's best: {figures['overall']['held']:.3f}")
+
+
+def _line(name: str, row: dict[str, Any]) -> str:
+    shares = f"{row['held']:6.0%} {row['below']:6.0%} {row['above']:6.0%}"
+    return f"{name:16} {row['forecasts']:9} {shares} {row['log_width']:10.3f} {row['log_bias']:9.3f}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--curves", type=Path, default=CURVES)
+    parser.add_argument("--belief", default=BELIEF)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
