@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.sim.curve_file import RecordedRound
 from benchmarks.sim.curves import ModelCurves, TaskCurve
-from services.planner.policy import Choice, Policy
+from services.planner.policy import Arm, Choice, Policy
 from services.planner.values import TaskView
 
 ROUND = RecordedRound(
@@ -29,10 +29,10 @@ ROUND = RecordedRound(
 
 
 def task(name: str, weight: int, levels_us: Sequence[float | None], sec: float, **known: bool) -> TaskCurve:
-    """A curve that stays at each level for four candidates."""
+    """A curve that stays at each level for four candidates. Less weight, more operations."""
     candidates = tuple(level for level in levels_us for _ in range(4))
     return TaskCurve(
-        name, weight, 1e6 / weight, "matmul", "s0", candidates, (sec,) * len(candidates), **known
+        name, weight, 4e6 / weight**2, "matmul", "s0", candidates, (sec,) * len(candidates), **known
     )
 
 
@@ -45,6 +45,8 @@ TWO_TASKS = ModelCurves(
 class Favourite(Policy):
     """Plays the first task to its end before any other."""
 
-    def choose(self, tasks: Sequence[TaskView], seed: int) -> Choice:
-        chosen = min(tasks, key=lambda task: (task.rounds >= 3, task.index))
+    rests = False
+
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+        chosen = min((arm.task for arm in arms), key=lambda task: (task.rounds >= 3, task.index))
         return Choice(chosen, 0.0, "the favourite")

@@ -1,0 +1,123 @@
+"""The planner's policies played over recorded and drawn tuning curves, on simulated devices.
+
+python -m benchmarks.planner_sim [--policies NAME ...] [--devices 1 4 16 64] [--seeds 20] [--json FILE]
+python -m benchmarks.planner_sim --scale [--decisions 100000] [--json FILE]
+
+The real planner decides (services.planner.planner.plan); curves answer. A round of any size is a cut of what
+was recorded of its task, and takes the seconds that was recorded for it. The final latency is the weighted
+total at the end of all recorded curves; a run that ends before it is within 1.05x is charged with every
+trial that it left unseen. Recorded curves come from `python -m benchmarks.record_curves`; drawn ones are
+new for every seed and only show weaknesses: thresholds are judged on recorded curves.
+
+The headline is the geometric mean over the recorded models of the trials that `dynatune` needs to come within
+1.05x of the final latency on one device, over those of `round-robin`. With --scale it is the median
+milliseconds of a decision among 10,000 tasks of 200 jobs on 500 devices.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.hosts import describe_host
+from benchmarks.sim.crowd import Load
+from benchmarks.sim.curve_file import CurveFile
+from benchmarks.sim.curves import recordings
+from benchmarks.sim.ratios import Ratio, ratio
+from benchmarks.sim.report import HEAD, figures, line, ratio_figures, ratio_lines
+from benchmarks.sim.scale import measure
+from benchmarks.sim.tournament import FACTORS, RECORDED, SYNTHETIC, Arena, Cell, arenas, tournament
+from mallorn.core.names import REGISTRY
+
+CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
+BASELINES: Final = ("round-robin", "gradient")
+JUDGED: Final = "dynatune"
+
+
+def main() -> None:
+    args = _arguments()
+    raw = _scale(args) if args.scale else _policies(args)
+    if args.json:
+        facts = {"benchmark": "planner_sim", "seed": list(range(args.seeds)), **describe_host()}
+        args.json.write_text(json.dumps(facts | raw, indent=1) + "\n")
+
+
+def _policies(args: argparse.Namespace) -> dict[str, Any]:
+    file = CurveFile(args.curves)
+    over = _chosen(arenas(recordings(file.rounds()), synthetic=not args.recorded_only), args.models)
+    print(HEAD, flush=True)
+    cells: list[Cell] = []
+    for cell in tournament(over, args.policies, args.devices, args.seeds, args.round_size):
+        cells.append(cell)
+        print(line(cell), flush=True)
+    ratios = list(_ratios(cells, args))
+    print("\n".join(ratio_lines(ratios)))
+    headline = _headline(ratios)
+    print(f"trials of {JUDGED} over those of round-robin to 1.05x, geometric mean: {headline}")
+    raw = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
+    return raw | {"ratios": [ratio_figures(found) for found in ratios], "headline": headline}
+
+
+def _ratios(cells: list[Cell], args: argparse.Namespace) -> Iterator[Ratio]:
+    kinds = [kind for kind in (RECORDED, SYNTHETIC) if any(cell.kind == kind for cell in cells)]
+    whats = product(kinds, args.devices, FACTORS, ("trials", "seconds"))
+    for kind, devices, factor, what in whats:
+        for policy, against in product(args.policies, BASELINES):
+            if policy != against and against in args.policies:
+                yield ratio(cells, policy, against, (kind, devices), what, factor)
+
+
+def _headline(ratios: list[Ratio]) -> float | None:
+    """None when a needed policy, the recorded models or one device were left out."""
+    wanted = (JUDGED, "round-robin", RECORDED, 1, FACTORS[0], "trials")
+    found = (r for r in ratios if (r.policy, r.against, r.kind, r.devices, r.factor, r.what) == wanted)
+    return next((round(r.mean, 3) for r in found), None)
+
+
+def _scale(args: argparse.Namespace) -> dict[str, Any]:
+    load, found = Load(decisions=args.decisions), {}
+    for policy in args.policies:
+        strain = measure(load, policy)
+        median, p99 = strain.percentile_ms(50), strain.percentile_ms(99)
+        found[policy] = {
+            "median_ms": median,
+            "p99_ms": p99,
+            "max_ms": max(strain.decision_ms),
+            "rss_mib": strain.rss_mib,
+            "rss_growth": strain.growth,
+            "jobs_finished": strain.jobs_finished,
+        }
+        print(
+            f"{policy:12} {median:.2f} ms a decision, p99 {p99:.2f} ms; memory {strain.rss_mib[-1]:.0f} MiB, "
+            f"{strain.growth:.3f} of what it was after a fifth",
+            flush=True,
+        )
+    headline = found[JUDGED]["median_ms"] if JUDGED in found else None
+    print(f"median of a decision of {JUDGED}, ms: {headline}")
+    return {"load": asdict(load), "policies": found, "headline": headline}
+
+
+def _chosen(over: list[Arena], names: list[str] | None) -> list[Arena]:
+    return [arena for arena in over if names is None or arena.name in names]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--curves", type=Path, default=CURVES)
+    parser.add_argument("--models", nargs="+", help="recorded or drawn; default: all")
+    parser.add_argument("--policies", nargs="+", default=sorted(REGISTRY["policy"]))
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--seeds", type=int, default=20, help="how many, from 0")
+    parser.add_argument("--round-size", type=int, help="default: as the planner likes")
+    parser.add_argument("--recorded-only", action="store_true")
+    parser.add_argument("--scale", action="store_true", help="10,000 tasks, 200 jobs, 500 devices")
+    parser.add_argument("--decisions", type=int, default=100_000, help="with --scale")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
