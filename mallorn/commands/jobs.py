@@ -56,6 +56,7 @@ TASK_COLUMNS: Final = {
     "trials": "Trials",
     "state": "State",
 }
+FAMILY_COLUMNS: Final = {"family": "Family", "ids": "IDs", "why": "Why"}
 
 
 def submit(
@@ -166,9 +167,24 @@ def _estimate(estimated_us: float | None) -> str:
 def tasks(
     job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
-    """Print MetaSchedule's table of a job's tasks."""
+    """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
     with client(url, api_key) as api:
         rows = api.job(job).tasks()
     print_rows(
         rows, TASK_COLUMNS, as_json, f"no tasks yet, the model is still being imported; mallorn show {job}"
     )
+    if not as_json and (families := _families(rows)):
+        stdout().print()
+        stdout().print(table(families, FAMILY_COLUMNS))
+
+
+def _families(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line a family and reason; a family may have gathered its members for several."""
+    members: dict[tuple[str, str], list[str]] = {}
+    for task in tasks:
+        if task["family"]:
+            members.setdefault((task["family"], task["family_why"]), []).append(str(task["index"]))
+    return [
+        {"family": family, "ids": ", ".join(ids), "why": why}
+        for (family, why), ids in sorted(members.items())
+    ]

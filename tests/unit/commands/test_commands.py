@@ -173,6 +173,7 @@ def test_tasks_are_a_table(mallorn: Type, owned: OwnedRows) -> None:
     measure(owned)
     table = mallorn("tasks", owned.job_id).stdout
     assert "Weighted" in table
+    assert table.splitlines()[-1].split() == ["matmul", "0,", "1"], "both tasks are in one family"
     assert [task["latency_us"] for task in data(mallorn("tasks", owned.job_id, "--json"))] == [5.0, None]
 
 

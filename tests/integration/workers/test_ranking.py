@@ -1,0 +1,92 @@
+"""What a round notes about how models ordered its batch."""
+
+from dataclasses import replace
+from itertools import chain
+from types import SimpleNamespace
+
+import pytest
+
+from db.repositories.tasks import Tasks
+from mallorn.core.outcomes import Outcome
+from workers import ranking
+from workers.round_context import load_round
+from workers.training import train
+
+SEARCHED = {"search": "evolutionary", "trials": 400}
+
+
+def a_round(workshop, job):
+    round_id = workshop.next_round(job)
+    workshop.run(round_id)
+    return workshop.round(round_id)
+
+
+def a_ranked_round(workshop, **options):
+    """The first round of a job whose family has a model."""
+    job = workshop.job(("w0",), **SEARCHED | options)
+    train(workshop, job, a_round(workshop, job).task_id)
+    return a_round(workshop, job)
+
+
+def test_the_first_round_of_a_family_has_no_model_to_judge(workshop):
+    job = workshop.job(("w0",), **SEARCHED)
+    assert a_round(workshop, job).stats["rank_own"] is None
+
+
+def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(workshop):
+    done = a_ranked_round(workshop)
+    rows = [row for row in workshop.rows(round_id=done.id) if row.outcome == Outcome.OK]
+    pairs = [(one, two) for one in rows for two in rows if one.latency_us < two.latency_us * 0.999]
+    right = sum(
+        (one.predicted > two.predicted) + 0.5 * (one.predicted == two.predicted) for one, two in pairs
+    )
+    assert done.stats["rank_own"] == pytest.approx(right / len(pairs), abs=1e-3)
+    assert done.stats["rank_others"] == {}, "only a grouping that revises itself asks for more"
+
+
+def test_a_few_valid_results_are_no_evidence(workshop):
+    job = workshop.job(("w0",), **SEARCHED)
+    train(workshop, job, a_round(workshop, job).task_id)
+    workshop.bench.outcomes = dict.fromkeys(range(ranking.FEWEST - 1, 64), Outcome.RUN_ERROR)
+    assert a_round(workshop, job).stats["rank_own"] is None
+
+
+def test_equal_times_are_no_evidence(workshop):
+    workshop.bench.times = lambda latency_us: 5.0
+    assert a_ranked_round(workshop).stats["rank_own"] is None
+
+
+def test_models_of_the_jobs_other_families_are_asked_about_a_batch(workshop):
+    job = workshop.job(("w0", "w1"), **SEARCHED, families="dynamic")
+    first = [workshop.round(int(message[1])) for message in workshop.plan(job)]
+    tasks = workshop.read(lambda session: {t.id: t.name for t in Tasks(session).list(job)})
+    set_families(workshop, job, {"w0": "dynamic:matmul", "w1": "dynamic:other"})
+    for row in first:
+        workshop.run(row.id)
+        train(workshop, job, row.task_id)
+    done = a_round(workshop, job)
+    other = {"w0": "dynamic:other", "w1": "dynamic:matmul"}[tasks[done.task_id]]
+    assert list(done.stats["rank_others"]) == [other]
+    assert 0 <= done.stats["rank_others"][other] <= 1
+
+
+def test_with_many_families_each_has_its_turn(workshop):
+    names = [f"w{at}" for at in range(8)]
+    job = workshop.job(names, **SEARCHED, families="dynamic")
+    round_id = workshop.next_round(job)
+    set_families(workshop, job, {name: f"dynamic:{name}" for name in names})
+    with workshop.database.session() as session:
+        context = load_round(session, round_id)
+        rounds = [SimpleNamespace(index=at, job_id=job, task_id=context.row.task_id) for at in range(3)]
+        asked = [ranking._asked(session, replace(context, row=row)) for row in rounds]
+    assert [len(families) for families in asked] == [ranking.MOST_OTHERS] * 3
+    others = {f"dynamic:{name}" for name in names} - {f"dynamic:{context.task_name}"}
+    assert set(chain(*asked)) == others
+
+
+def set_families(workshop, job, families):
+    def write(session):
+        for task in Tasks(session).list(job):
+            task.family = families[task.name]
+
+    workshop.write(write)
