@@ -23,10 +23,10 @@ from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import CurveFile, RecordedRound
 from mallorn.core.names import resolve
 from services.planner.belief import Belief, Forecast
+from services.planner.planner import BELIEF
 from services.planner.values import Point, TaskView
 
 CURVES: Final = Path("benchmarks/data/curves.parquet")
-BELIEF: Final = "power-law"
 KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # points known: ends of the groups, included
 
 

@@ -61,7 +61,7 @@ def _heading(group: Sequence[Row]) -> Row:
         "round": f"{group[0]['index']} to {group[-1]['index']}",
         "task": f"{tasks} tasks",
         "trials": str(sum(row["trials"] for row in group)),
-        "why": group[0]["why"],
+        "why": group[0]["why"].partition(":")[0],  # what follows is about the one task
         **dict.fromkeys(("expected", "found", "total", "seconds"), ""),
     }
 

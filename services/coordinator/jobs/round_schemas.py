@@ -35,9 +35,7 @@ class RoundOut(BaseModel):
     policy: Annotated[str, Field(description="Who chose the task; `first-pass` for its first visit.")]
     score: Annotated[float | None, Field(description="By which it was chosen; compares within a policy.")]
     why: Annotated[str, Field(description="Why this task and why then, in words.")]
-    forecast: Annotated[
-        ForecastOut | None, Field(description="Null where the policy chose without looking ahead.")
-    ]
+    forecast: Annotated[ForecastOut | None, Field(description="Null where the planner noted none.")]
     before_us: Annotated[
         float | None, Field(description="The task's best when the round was planned; null: none was known.")
     ]

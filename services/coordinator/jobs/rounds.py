@@ -77,7 +77,7 @@ def round_out(decision: Decision) -> RoundOut:
 
 
 def forecast_out(reason: dict[str, Any]) -> ForecastOut | None:
-    """The planner's forecast; the first pass and policies that do not look ahead leave none."""
+    """The planner's forecast, where it noted one."""
     noted = reason.get("forecast")
     return None if noted is None else ForecastOut.model_validate(noted)
 

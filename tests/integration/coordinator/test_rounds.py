@@ -31,7 +31,7 @@ def test_a_round_tells_what_was_known_expected_and_found(log: Any, owned: OwnedR
     second, first = log()
     assert (first["policy"], first["why"], first["forecast"], first["in_interval"]) == (
         "first-pass",
-        "first visit",
+        "first visit: expects 9 us",
         None,
         None,
     )
