@@ -39,4 +39,5 @@ class Batches(Repository):
         return [
             Timed(sketch, unpack_decisions(decisions), latency_us, context_id, predicted)
             for sketch, decisions, latency_us, context_id, predicted in self.session.execute(query)
+            if latency_us is not None and context_id is not None  # what is valid has both
         ]
