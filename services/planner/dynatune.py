@@ -1,8 +1,8 @@
 """DynaTune: the round that takes most off the job's weighted latency a second of device time.
 
 The released code rewards raw GFLOPS, which picks the fastest kernel for ever. Here an arm is worth the drop
-of the weighted latency that its belief expects, with an upper confidence bound for what is uncertain, divided by
-the seconds the round takes and by the job's total, so that scores are shares of the total a second.
+of the weighted latency that its belief expects, with an upper confidence bound for what is uncertain. It is
+divided by the seconds the round takes and by the job's total: scores are shares of the total a second.
 """
 
 from collections.abc import Sequence

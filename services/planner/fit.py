@@ -6,7 +6,6 @@ conjugate regression in closed form; a grid of shapes, weighted by their evidenc
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log
 from typing import Final
 
 import numpy as np
@@ -61,8 +60,8 @@ class Fit:
     outlook: Outlook
     drop: float
     drop_known: float
-    log_noise: float
-    noise_known: float
+    noise_var: float
+    noise_known: float  # this one in degrees of freedom
     log_knot: float
     knot_known: float
     log_power: float
@@ -98,6 +97,7 @@ class _Posterior:
     var_drop: Array
     cov: Array
     noise_var: Array
+    misfit: Array  # the sum of squares that the curve leaves
     alpha: float
 
 
@@ -111,13 +111,15 @@ def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _
     start = (d * right_start - b * right_drop) / determinant
     drop = (a * right_drop - b * right_start) / determinant
     alpha = NOISE_STRENGTH + weight.sum() / 2
-    misfit = (level**2) @ weight + firm_drop * prior.drop**2 - start * right_start - drop * right_drop
-    beta = NOISE_STRENGTH * prior.noise**2 + np.maximum(misfit, 0.0) / 2
+    misfit = np.maximum(
+        (level**2) @ weight + firm_drop * prior.drop**2 - start * right_start - drop * right_drop, 0.0
+    )
+    beta = NOISE_STRENGTH * prior.noise**2 + misfit / 2
     evidence = _log_shape_prior(prior) - np.log(determinant) / 2 - alpha * np.log(beta)
     share = np.exp(evidence - evidence.max())
     share /= share.sum()
     spread = d / determinant, a / determinant, -b / determinant
-    return _Posterior(share, start, drop, *spread, beta / alpha, alpha)
+    return _Posterior(share, start, drop, *spread, beta / alpha, misfit, alpha)
 
 
 def _log_shape_prior(prior: CurvePrior) -> Array:
@@ -131,13 +133,12 @@ def _summary(post: _Posterior, fall: Array, origin: float, rounds: float, prior:
     drop, drop_var = _moments(post.share, post.drop, post.noise_var * post.var_drop)
     log_knot, knot_var = _moments(post.share, _LOG_KNOT)
     log_power, power_var = _moments(post.share, _LOG_POWER)
-    noise_var = float(post.share @ post.noise_var)
     return Fit(
         outlook=_outlook(post, fall, origin),
         drop=drop,
         drop_known=_known(drop_var, prior.drop_sd**2),
-        log_noise=log(noise_var) / 2,
-        noise_known=rounds / (rounds + 2 * NOISE_STRENGTH),
+        noise_var=float(post.share @ post.misfit) / max(1.0, rounds - 2.0),
+        noise_known=max(0.0, rounds - 2.0),
         log_knot=log_knot,
         knot_known=_known(knot_var, KNOT_SD**2),
         log_power=log_power,
