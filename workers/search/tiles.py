@@ -38,7 +38,7 @@ class TileRule:
             if not over.size:
                 return rows
             rows[over] = self._draw(rng, over.size)
-        return self._repair(rows)
+        return self.repair(rows)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
         """Move one factor of each row from one loop to another, uniformly among the legal moves."""
@@ -65,7 +65,8 @@ class TileRule:
             rows *= np.power(prime, exponents, dtype=np.int32)
         return rows
 
-    def _repair(self, rows: Rows) -> Rows:
+    def repair(self, rows: Rows) -> Rows:
+        """Move factors from the innermost loop to the outermost until the limit holds; `rows` is changed."""
         for prime, power in reversed(self._primes):
             for _ in range(power):
                 over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)

@@ -1,0 +1,122 @@
+"""Decision vectors as points: for searchers that need distances, directions and averages.
+
+A tile becomes the exponents of its extent's primes, one column a loop; a list becomes one column a value.
+Any point decodes to a well-formed decision vector: the nearest one, as far as rounding knows.
+"""
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.space import Choice, ChoiceKind, Sketch
+from workers.search.tiles import Rows, TileRule, prime_powers
+
+Points = NDArray[np.float64]
+
+
+class Gene(Protocol):
+    """One choice: how many integers it owns, and how many columns they become."""
+
+    width: int
+    columns: int
+
+    def encode(self, rows: Rows) -> Points: ...
+
+    def decode(self, points: Points) -> Rows: ...
+
+
+class TileGene:
+    """The exponents of each prime in each of the factors."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.width = choice.width
+        self._primes = prime_powers(choice.extent)
+        self._rule = TileRule(choice)
+        self.columns = self.width * len(self._primes)
+
+    def encode(self, rows: Rows) -> Points:
+        points = np.zeros((len(rows), self.columns))
+        for at, (prime, power) in enumerate(self._primes):
+            for exponent in range(1, power + 1):
+                points[:, at * self.width : (at + 1) * self.width] += rows % prime**exponent == 0
+        return points
+
+    def decode(self, points: Points) -> Rows:
+        rows = np.ones((len(points), self.width), dtype=np.int32)
+        for at, (prime, power) in enumerate(self._primes):
+            exponents = whole_parts(points[:, at * self.width : (at + 1) * self.width], power)
+            rows *= np.power(prime, exponents, dtype=np.int32)
+        return self._rule.repair(rows)
+
+
+class ListGene:
+    """One column for each value that can be drawn; the largest is the one that is meant."""
+
+    width = 1
+
+    def __init__(self, choice: Choice) -> None:
+        weights = choice.weights or (1.0,) * len(choice.values)
+        possible = [value for value, weight in zip(choice.values, weights, strict=True) if weight > 0]
+        self._values = np.array(possible, dtype=np.int32)
+        self.columns = len(possible)
+
+    def encode(self, rows: Rows) -> Points:
+        return np.asarray(rows == self._values, dtype=np.float64)
+
+    def decode(self, points: Points) -> Rows:
+        chosen: Rows = self._values[points.argmax(axis=1)]
+        return chosen[:, None]
+
+
+class Genes:
+    """All choices of one sketch."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self._genes: list[Gene] = [
+            TileGene(choice) if choice.kind is ChoiceKind.TILE else ListGene(choice)
+            for choice in sketch.choices
+        ]
+        self._rows = np.cumsum([gene.width for gene in self._genes])[:-1]
+        self._points = np.cumsum([gene.columns for gene in self._genes])[:-1]
+        self.columns = sum(gene.columns for gene in self._genes)
+
+    def encode(self, rows: Rows) -> Points:
+        """One point for each decision vector."""
+        if not self._genes:
+            return np.zeros((len(rows), 0))
+        parts = np.split(rows, self._rows, axis=1)
+        return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
+
+    def decode(self, points: Points) -> Rows:
+        """One well-formed decision vector for each point; what was encoded comes back unchanged."""
+        if not self._genes:
+            return np.zeros((len(points), 0), dtype=np.int32)
+        parts = np.split(points, self._points, axis=1)
+        return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
+
+
+@lru_cache(maxsize=1024)
+def genes_of(sketch: Sketch) -> Genes:
+    """The genes of a sketch, made once."""
+    return Genes(sketch)
+
+
+def whole_parts(points: Points, total: int) -> Rows:
+    """The nearest points whose coordinates are whole, not negative, and add up to `total`."""
+    shares = _onto_simplex(points, total)
+    whole = np.floor(shares + 1e-9)
+    missing = total - whole.sum(axis=1, keepdims=True)
+    by_remainder = np.argsort(whole - shares, axis=1, kind="stable")
+    rank = np.argsort(by_remainder, axis=1, kind="stable")
+    return np.asarray(whole + (rank < missing), dtype=np.int32)
+
+
+def _onto_simplex(points: Points, total: int) -> Points:
+    """Project onto the points that are not negative and add up to `total`."""
+    falling = -np.sort(-points, axis=1)
+    excess = (falling.cumsum(axis=1) - total) / np.arange(1, points.shape[1] + 1)
+    last = (falling > excess).sum(axis=1, keepdims=True) - 1
+    return np.asarray(np.maximum(points - np.take_along_axis(excess, last, axis=1), 0.0))

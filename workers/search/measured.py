@@ -1,0 +1,67 @@
+"""What a searcher remembers: a bounded part of the history, so that late rounds cost no more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mallorn.core.outcomes import Outcome
+from workers.search.base import Trial
+from workers.search.space import Candidate
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Timed candidates, and by how much each is slower than the best known: log(latency / best latency)."""
+
+    candidates: list[Candidate]
+    slowdown: Values
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def weights(self, temperature: float) -> Values:
+        """Boltzmann: the chance of each to be drawn, nearly the same for all where it is hot."""
+        heat = np.exp(-self.slowdown / temperature)
+        return np.asarray(heat / heat.sum())
+
+    def draw(self, rng: np.random.Generator, count: int, temperature: float) -> list[Candidate]:
+        """Candidates drawn with replacement, the fast ones more often the colder it is."""
+        if not self.candidates:
+            return []
+        drawn = rng.choice(len(self), size=count, p=self.weights(temperature))
+        return [self.candidates[at] for at in drawn]
+
+
+def fastest(history: Sequence[Trial], count: int) -> Measured:
+    """The best `count` of the history, fastest first; failures and wrong results are none."""
+    lines, latencies = _timed(history)
+    order = np.argsort(latencies, kind="stable")[:count]
+    return _measured(history, lines[order], latencies[order], latencies)
+
+
+def latest(history: Sequence[Trial], count: int) -> Measured:
+    """The timed ones among the last `count` trials, oldest first, compared with the best of all."""
+    lines, latencies = _timed(history)
+    recent = lines >= len(history) - count
+    return _measured(history, lines[recent], latencies[recent], latencies)
+
+
+def _timed(history: Sequence[Trial]) -> tuple[NDArray[np.int64], Values]:
+    timed = [
+        (at, trial.latency_us)
+        for at, trial in enumerate(history)
+        if trial.latency_us is not None and trial.outcome is Outcome.OK
+    ]
+    lines = np.array([at for at, _ in timed], dtype=np.int64)
+    return lines, np.array([latency for _, latency in timed], dtype=np.float64)
+
+
+def _measured(
+    history: Sequence[Trial], lines: NDArray[np.int64], latencies: Values, everything: Values
+) -> Measured:
+    best = everything.min(initial=np.inf)
+    return Measured([history[at].candidate for at in lines], np.log(latencies / best))
