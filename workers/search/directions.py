@@ -1,0 +1,67 @@
+"""Which way is up: what earlier steps between measured neighbours gained tells of the next ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from workers.search.features import decision_rows, places_by_sketch
+from workers.search.genes import Points, genes_of
+from workers.search.measured import Measured, Values
+from workers.search.space import Candidate, Space
+
+NEIGHBOURS = 3  # steps that each measured candidate tells of
+DOUBT = 1.0  # the weight of the belief that a step changes nothing
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps between measured neighbours of one sketch: unit vectors, and the log speed-up a unit gained."""
+
+    directions: Points
+    gains: Values
+
+    def expected(self, moves: Points) -> Values:
+        """What moves will gain: earlier steps speak by how parallel they are, against them if opposed."""
+        lengths = np.linalg.norm(moves, axis=1)
+        cosines = moves @ self.directions.T / np.maximum(lengths, 1e-9)[:, None]
+        told = (cosines * np.abs(cosines)) @ self.gains
+        return np.asarray(lengths * told / (DOUBT + (cosines**2).sum(axis=1)))
+
+
+class Directions:
+    """The steps of every sketch; of one that was never measured nothing is expected."""
+
+    def __init__(self, space: Space, measured: Measured) -> None:
+        self._space = space
+        self._steps = {
+            key: _steps(self._points(measured.candidates, key, lines), measured.slowdown[lines])
+            for key, lines in places_by_sketch([each.sketch for each in measured.candidates]).items()
+            if len(lines) > 1
+        }
+
+    def expected(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Values:
+        """The log speed-up to expect of each step; both ends are of the same sketch."""
+        gains = np.zeros(len(old))
+        for key, lines in places_by_sketch([candidate.sketch for candidate in old]).items():
+            if steps := self._steps.get(key):
+                moves = self._points(new, key, lines) - self._points(old, key, lines)
+                gains[lines] = steps.expected(moves)
+        return gains
+
+    def _points(self, candidates: Sequence[Candidate], key: str, lines: Sequence[int]) -> Points:
+        sketch = self._space.by_key[key]
+        return genes_of(sketch).encode(decision_rows(sketch, candidates, lines))
+
+
+def _steps(points: Points, slowdown: Values) -> Steps:
+    """From each point to its nearest neighbours."""
+    squares = (points**2).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * points @ points.T
+    np.fill_diagonal(distances, np.inf)
+    near = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
+    start = np.repeat(np.arange(len(points)), near.shape[1])
+    moves = points[near.ravel()] - points[start]
+    lengths = np.maximum(np.linalg.norm(moves, axis=1), 1e-9)
+    gains = slowdown[start] - slowdown[near.ravel()]
+    return Steps(moves / lengths[:, None], gains / lengths)

@@ -1,0 +1,55 @@
+"""What any CPU likes of a tiling, without measuring: full lanes, a good register tile, work for all cores.
+
+In units of log speed, zero where nothing is to be said against a candidate. The plateaus are wide on purpose:
+what lies on them is for the device to judge.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workers.search.features import Layout, decision_rows, layout, places_by_sketch
+from workers.search.measured import Values
+from workers.search.space import Candidate, Sketch, Space
+from workers.search.tiles import Rows
+
+LANES = 16  # the widest vector of a float; half of it fills a narrower machine as well
+FEWEST_SUMS, MOST_SUMS = 8, 24  # vectors that are summed up at once: too few wait, too many spill
+LEAST_DEPTH = 8  # a shorter innermost reduction loads its sums too often
+LEAST_TASKS, MOST_TASKS = 8, 1024  # work for all cores, and tasks long enough to be worth starting
+
+
+def priorities(space: Space, candidates: Sequence[Candidate]) -> Values:
+    """How much of its speed each candidate probably loses; zero is none, as for what has no tiles."""
+    lost = np.zeros(len(candidates))
+    for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+        sketch = space.by_key[key]
+        lost[lines] = _of_rows(sketch, decision_rows(sketch, candidates, lines))
+    return lost
+
+
+def _of_rows(sketch: Sketch, rows: Rows) -> Values:
+    where = layout(sketch)
+    if not where.spatial:
+        return np.zeros(len(rows))
+    logs = np.log2(np.maximum(rows, 1)).astype(np.float64)
+    width = rows[:, where.spatial[-1].stop - 1].astype(np.float64)
+    idle = np.log2(np.ceil(width / LANES) * LANES / width)
+    beside = sum(logs[:, tile.stop - 1] for tile in where.spatial[:-1])
+    sums = beside + np.log2(np.ceil(width / LANES))
+    lost = 0.5 * idle + 0.3 * _outside(sums, FEWEST_SUMS, MOST_SUMS)
+    lost += 0.1 * _outside(_tasks(where, logs), LEAST_TASKS, MOST_TASKS)
+    if where.reduction:
+        depth = np.asarray(sum(logs[:, tile.stop - 1] for tile in where.reduction))
+        lost += 0.2 * np.maximum(0.0, np.log2(LEAST_DEPTH) - depth)
+    return -np.asarray(lost)
+
+
+def _tasks(where: Layout, logs: Values) -> Values:
+    """The product of the outermost loops."""
+    return np.asarray(sum(logs[:, tile.start] for tile in where.spatial))
+
+
+def _outside(logs: Values, least: float, most: float) -> Values:
+    """How many times too small or too large, as a logarithm."""
+    return np.asarray(np.maximum(0.0, np.log2(least) - logs) + np.maximum(0.0, logs - np.log2(most)))
