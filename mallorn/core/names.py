@@ -8,6 +8,10 @@ from mallorn.core.errors import InvalidRequest
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
         "evolutionary": "workers.search.evolutionary:Evolutionary",
+        "ga": "workers.search.ga:Genetic",
+        "sa": "workers.search.sa:Annealing",
+        "es": "workers.search.es:EvolutionStrategy",
+        "guided": "workers.search.guided:Guided",
         "random": "workers.search.random:RandomSearch",
     },
     "sampler": {"topk": "workers.search.topk:TopK"},
