@@ -1,6 +1,6 @@
 """The planner's policies played over recorded and drawn tuning curves, on simulated devices.
 
-python -m benchmarks.planner_sim [--policies NAME ...] [--devices 1 4 16 64] [--seeds 20] [--json FILE]
+python -m benchmarks.planner_sim [--policies NAME ...] [--devices 1 8 64] [--seeds 20] [--json FILE]
 python -m benchmarks.planner_sim --scale [--decisions 100000] [--json FILE]
 
 The real planner decides (services.planner.planner.plan); curves answer. A round of any size is a cut of what
@@ -20,16 +20,17 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
+from statistics import median as median_of
 from typing import Any, Final
 
 from benchmarks.hosts import describe_host
 from benchmarks.sim.crowd import Load
 from benchmarks.sim.curve_file import CurveFile
 from benchmarks.sim.curves import recordings
-from benchmarks.sim.ratios import Ratio, ratio
-from benchmarks.sim.report import HEAD, figures, line, ratio_figures, ratio_lines
+from benchmarks.sim.ratios import WHATS, Ratio, ratio
+from benchmarks.sim.report import HEAD, figures, line, oracle_line, ratio_figures, ratio_lines
 from benchmarks.sim.scale import measure
-from benchmarks.sim.tournament import FACTORS, RECORDED, SYNTHETIC, Arena, Cell, arenas, tournament
+from benchmarks.sim.tournament import FACTORS, RECORDED, SYNTHETIC, Arena, Cell, arenas, oracle, tournament
 from mallorn.core.names import REGISTRY
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
@@ -48,7 +49,10 @@ def main() -> None:
 def _policies(args: argparse.Namespace) -> dict[str, Any]:
     file = CurveFile(args.curves)
     over = _chosen(arenas(recordings(file.rounds()), synthetic=not args.recorded_only), args.models)
+    fewest = {arena: oracle(arena, args.seeds) for arena in over}
     print(HEAD, flush=True)
+    for arena, trials in fewest.items():
+        print(oracle_line(arena.kind, arena.name, trials), flush=True)
     cells: list[Cell] = []
     for cell in tournament(over, args.policies, args.devices, args.seeds, args.round_size):
         cells.append(cell)
@@ -57,13 +61,21 @@ def _policies(args: argparse.Namespace) -> dict[str, Any]:
     print("\n".join(ratio_lines(ratios)))
     headline = _headline(ratios)
     print(f"trials of {JUDGED} over those of round-robin to 1.05x, geometric mean: {headline}")
-    raw = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
+    raw: dict[str, Any] = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
+    raw["fewest_trials"] = [
+        {
+            "curves": arena.kind,
+            "model": arena.name,
+            **{str(factor): count for factor, count in trials.items()},
+        }
+        for arena, trials in fewest.items()
+    ]
     return raw | {"ratios": [ratio_figures(found) for found in ratios], "headline": headline}
 
 
 def _ratios(cells: list[Cell], args: argparse.Namespace) -> Iterator[Ratio]:
     kinds = [kind for kind in (RECORDED, SYNTHETIC) if any(cell.kind == kind for cell in cells)]
-    whats = product(kinds, args.devices, FACTORS, ("trials", "seconds"))
+    whats = product(kinds, args.devices, FACTORS, WHATS)
     for kind, devices, factor, what in whats:
         for policy, against in product(args.policies, BASELINES):
             if policy != against and against in args.policies:
@@ -85,6 +97,7 @@ def _scale(args: argparse.Namespace) -> dict[str, Any]:
         found[policy] = {
             "median_ms": median,
             "p99_ms": p99,
+            "median_turn_ms": median_of(strain.turn_ms),
             "max_ms": max(strain.decision_ms),
             "rss_mib": strain.rss_mib,
             "rss_growth": strain.growth,
@@ -109,7 +122,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--curves", type=Path, default=CURVES)
     parser.add_argument("--models", nargs="+", help="recorded or drawn; default: all")
     parser.add_argument("--policies", nargs="+", default=sorted(REGISTRY["policy"]))
-    parser.add_argument("--devices", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--seeds", type=int, default=20, help="how many, from 0")
     parser.add_argument("--round-size", type=int, help="default: as the planner likes")
     parser.add_argument("--recorded-only", action="store_true")

@@ -35,7 +35,8 @@ class Crowd:
         self.jobs: dict[str, SimJob] = {}
         self.shares: dict[str, JobShare] = {}
         self.devices = Devices[tuple[str, int]](load.devices)
-        self.decision_ms: list[float] = []
+        self.decision_ms: list[float] = []  # whose turn it is, and what that job does
+        self.turn_ms: list[float] = []  # the first part alone
         for _ in range(load.jobs):
             self._admit()
         self._fill()
@@ -64,6 +65,7 @@ class Crowd:
         began = perf_counter()
         able = self.shares.keys() - idle
         job = self.jobs[next(iter(dealt(self.shares.values(), able, 1)))]
+        self.turn_ms.append((perf_counter() - began) * 1e3)
         job.slots = len(job.open) + 1
         decision = plan(job.view())
         self.decision_ms.append((perf_counter() - began) * 1e3)

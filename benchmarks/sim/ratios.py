@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from benchmarks.sim.tournament import Cell, geometric_mean
+
+WHATS: Final = ("trials", "seconds")
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class Ratio:
     kind: str
     devices: int
     factor: float
-    what: str  # "trials" or "seconds"
+    what: str  # of WHATS
     by_model: dict[str, float]
 
     @property

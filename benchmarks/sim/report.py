@@ -1,9 +1,11 @@
 """The tournament as tables for people and as figures for the results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, product
+from operator import attrgetter
 from typing import Any, Final
 
-from benchmarks.sim.ratios import Ratio
+from benchmarks.sim.ratios import WHATS, Ratio
 from benchmarks.sim.tournament import FACTORS, SHARES, Cell
 
 HEAD: Final = (
@@ -26,13 +28,20 @@ def line(cell: Cell) -> str:
 
 
 def ratio_lines(ratios: Sequence[Ratio]) -> Iterator[str]:
-    """Geometric means over models, with the worst model named."""
-    for found in ratios:
-        worst = max(found.by_model, key=lambda model: found.by_model[model])
-        yield (
-            f"{found.kind:9} {found.devices:3} devices: {found.policy:12} needs {found.mean:.2f} of the "
-            f"{found.what} of {found.against} to {found.factor:.2f}x (worst: {worst} {found.worst:.2f})"
-        )
+    """A table of geometric means over models, the worst model in brackets."""
+    columns = [f"{what} to {factor:.2f}x" for factor, what in product(FACTORS, WHATS)]
+    yield f"{'curves':9} {'dev':>3} {'policy / against':26}" + "".join(name.rjust(20) for name in columns)
+    place = attrgetter("kind", "devices", "policy", "against")
+    for (kind, devices, policy, against), found in groupby(sorted(ratios, key=place), key=place):
+        cells = {(one.factor, one.what): f"{one.mean:.2f} ({one.worst:.2f})" for one in found}
+        texts = "".join(cells[column].rjust(20) for column in product(FACTORS, WHATS))
+        yield f"{kind:9} {devices:3} {f'{policy} / {against}':26}" + texts
+
+
+def oracle_line(kind: str, model: str, fewest: Mapping[float, float]) -> str:
+    """How few trials would do on a model."""
+    near, nearer = (fewest[factor] for factor in FACTORS)
+    return f"{kind:9} {model:14} {'':3} {'(foresight)':12} {near:15.0f} {nearer:7.0f}"
 
 
 def figures(cell: Cell) -> dict[str, Any]:

@@ -17,6 +17,7 @@ class Strain:
     """What it took."""
 
     decision_ms: tuple[float, ...]
+    turn_ms: tuple[float, ...]  # of which it took to see whose turn it was
     rss_mib: tuple[float, ...]  # at even distances
     jobs_finished: int
 
@@ -33,7 +34,9 @@ def measure(load: Load, policy: str) -> Strain:
     """Make that many decisions."""
     crowd = Crowd(load, policy)
     rss = list(_rss_while_deciding(crowd, load))
-    return Strain(tuple(crowd.decision_ms[: load.decisions]), tuple(rss), crowd.finished)
+    count = load.decisions
+    times = tuple(crowd.decision_ms[:count]), tuple(crowd.turn_ms[:count])
+    return Strain(*times, tuple(rss), crowd.finished)
 
 
 def _rss_while_deciding(crowd: Crowd, load: Load) -> Iterator[float]:

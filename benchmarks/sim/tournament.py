@@ -1,6 +1,7 @@
 """Every policy on every model, many seeds, few and many devices; and what that comes to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import exp, log
@@ -8,6 +9,7 @@ from typing import Final
 
 from benchmarks.sim.curves import ModelCurves
 from benchmarks.sim.fitted import left_out
+from benchmarks.sim.oracle import fewest_trials
 from benchmarks.sim.play import Run, play
 from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import SHAPES
@@ -76,14 +78,35 @@ def tournament(
     """One cell at a time, so that whoever waits sees it come."""
     for arena, count, policy in product(over, devices, policies):
         with left_out(arena.name):
-            runs = [_run(arena.curves(seed), policy, seed, count, round_size) for seed in range(seeds)]
+            runs = _runs(arena, policy, range(seeds), count, round_size)
         yield Cell(arena.kind, arena.name, policy, count, tuple(runs))
+
+
+def _runs(arena: Arena, policy: str, seeds: Iterable[int], devices: int, round_size: int | None) -> list[Run]:
+    """One run a seed. Who decides alike with two seeds on equal curves throws no dice and is not asked again."""
+    runs: list[Run] = []
+    played = defaultdict[int, list[Run]](list)
+    for seed in seeds:
+        curves = arena.curves(seed)
+        before = played[id(curves)] if arena.kind == RECORDED else []
+        if len(before) > 1 and before[0].steps == before[1].steps:
+            runs.append(before[0])
+        else:
+            runs.append(_run(curves, policy, seed, devices, round_size))
+            before.append(runs[-1])
+    return runs
 
 
 def _run(curves: ModelCurves, policy: str, seed: int, devices: int, round_size: int | None) -> Run:
     # As services.control does it: a round for every worker, and one more, so that none waits for the planner.
     job = new_job(curves, policy, seed, slots=devices + 1, round_size=round_size)
     return play(job, devices, curves.final_us)
+
+
+def oracle(arena: Arena, seeds: int) -> dict[float, float]:
+    """By factor: the fewest trials that would do, as the figures of a cell are made."""
+    drawn = [arena.curves(seed) for seed in range(seeds)]
+    return {factor: geometric_mean([max(1, fewest_trials(c, factor)) for c in drawn]) for factor in FACTORS}
 
 
 def geometric_mean(values: Sequence[float]) -> float:

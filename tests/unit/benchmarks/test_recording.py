@@ -1,12 +1,12 @@
 """What a recording reads back from the database of a job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from benchmarks.sim.curve_file import Cell, RecordedRound
 from benchmarks.sim.recording import read_rounds
-from db.repositories.measurements import Measurements
+from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.rounds import Rounds
 from db.session import Database
 from mallorn.core.states import RoundState
@@ -20,12 +20,16 @@ def rows(sqlite_url: str) -> Iterator[Rows]:
     database.dispose()
 
 
-def run_round(rows: Rows, workload: str, latencies_us: list[float | None]) -> None:
+def commit(rows: Rows, round_id: int, attempt: int, new: NewMeasurement) -> None:
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [new]))
+
+
+def run_round(rows: Rows, workload: str, latencies_us: Sequence[float | None]) -> None:
     """A closed round; its candidates are committed last slot first, as devices may do."""
     round_id, attempt = rows.claimed_round(workload)
     for slot, latency in reversed(list(enumerate(latencies_us))):
         new = rows.failed(slot) if latency is None else rows.ok(slot, latency)
-        rows.write(lambda session, new=new: Measurements(session).add_batch(round_id, attempt, [new]))
+        commit(rows, round_id, attempt, new)
     rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
 
 

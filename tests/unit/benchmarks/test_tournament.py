@@ -1,12 +1,25 @@
 """Policies are compared on the same curves, without constants fitted on the judged model."""
 
+from itertools import product
+
 import pytest
 
 import services.planner.gradient
 from benchmarks.sim.fitted import left_out
-from benchmarks.sim.ratios import ratio
+from benchmarks.sim.ratios import WHATS, ratio
 from benchmarks.sim.report import HEAD, figures, line, ratio_lines
-from benchmarks.sim.tournament import RECORDED, SYNTHETIC, Arena, Cell, arenas, geometric_mean, tournament
+from benchmarks.sim.synthetic import smooth
+from benchmarks.sim.tournament import (
+    FACTORS,
+    RECORDED,
+    SYNTHETIC,
+    Arena,
+    Cell,
+    arenas,
+    geometric_mean,
+    oracle,
+    tournament,
+)
 from mallorn.core.names import REGISTRY
 from tests.unit.benchmarks.made_up import TWO_TASKS
 
@@ -27,12 +40,18 @@ def test_every_policy_plays_every_model_on_every_number_of_devices(cells: list[C
     ]
 
 
-def test_a_ratio_is_the_geometric_mean_over_models_and_names_the_worst(cells: list[Cell]) -> None:
+def test_a_ratio_is_the_geometric_mean_over_models_and_prints_as_a_table(cells: list[Cell]) -> None:
     mine, theirs = cells[1], cells[0]
     found = ratio(cells, "favourite", "round-robin", (RECORDED, 1), "trials", 1.06)
     assert found.by_model == {"two": mine.trials_to(1.06) / theirs.trials_to(1.06)}
     assert found.mean == pytest.approx(found.by_model["two"])
-    assert "worst: two" in next(ratio_lines([found]))
+    others = [
+        ratio(cells, "favourite", "round-robin", (RECORDED, 1), what, factor)
+        for what, factor in product(WHATS, FACTORS)
+    ]
+    head, row = ratio_lines(others)
+    assert len(head) == len(row)
+    assert "favourite / round-robin" in row
 
 
 def test_seeds_take_the_recordings_of_a_model_in_turn() -> None:
@@ -66,3 +85,16 @@ def test_a_cell_prints_under_its_head_and_keeps_a_figure_a_seed(cells: list[Cell
     raw = figures(cells[0])
     assert len(raw["trials_to_1.05"]) == 2
     assert raw["reached_1.05"] == cells[0].reached(1.05)
+
+
+def test_no_policy_needs_fewer_trials_than_foresight_does(cells: list[Cell]) -> None:
+    fewest = oracle(Arena(RECORDED, "two", (TWO_TASKS,)), seeds=2)
+    assert all(cell.trials_to(factor) >= fewest[factor] for cell in cells for factor in FACTORS)
+
+
+def test_who_throws_no_dice_plays_a_recording_twice_and_who_does_plays_every_seed() -> None:
+    over = [Arena(RECORDED, "many", (smooth(0, tasks=6, trials=32),))]
+    blind, dice = tournament(over, ["round-robin", "random"], [1], seeds=6)
+    assert len(blind.runs) == len(dice.runs) == 6
+    assert len({id(run) for run in blind.runs}) == 2
+    assert len({id(run) for run in dice.runs}) > 2
