@@ -1,0 +1,160 @@
+"""Do families earn their place? The groupings side by side on real TVM, by trials and seconds of tuning.
+
+python -m benchmarks.families MODEL.onnx ... [--seeds 3] [--trials-per-task 48] [--json FILE]
+
+A cell is a model, a seed and a grouping: one job on a fresh service and an empty dataset, ended when its
+tuning is over. The groupings of a model and seed follow each other, in an order that turns from seed to seed.
+Each finished cell is one raw file in docs/results/families/, written at once; a second run makes what is
+missing. The headline is the share of the trials of `none` that the best grouping needs to come within 1.05 of
+the best weighted total latency that any run of the model reached, a geometric mean over models and seeds.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.families_report import GROUPINGS, Cell, lines, report
+from benchmarks.hosts import describe_host
+from mallorn.commands.connect import connected_stack, wait_for_device
+from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.states import JobState
+from mallorn.core.targets import Target
+from mallorn.job import Job
+from workers.children.child import Child
+from workers.tvm.detect import detect_target
+from workers.tvm.recipes import recipe_for, recipe_json
+
+RAW: Final = Path("docs/results/families")
+RECIPE: Final = "tuned"
+EXTRACT_SEC: Final = 3600.0
+POLL_SEC: Final = 0.2
+BEFORE_THE_END: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
+
+
+class NotMeasured(MallornError):
+    """A job that was to be compared did not get through its budget."""
+
+
+def main() -> None:
+    args = _arguments()
+    target = detect_target()
+    args.raw.mkdir(parents=True, exist_ok=True)
+    for model in args.models:
+        missing = [cell for cell in _cells(model, args.seeds) if not _is_measured(args, cell)]
+        trials = _tasks(model, target) * args.trials_per_task if missing else 0
+        for cell in missing:
+            _measure(args, model, target, trials, cell)
+    raw = [_read(args, cell) for model in args.models for cell in _cells(model, args.seeds)]
+    found = report(raw)
+    if args.json:
+        args.json.write_text(
+            json.dumps({"benchmark": "families", **describe_host(), **found}, indent=1) + "\n"
+        )
+    print("\n".join(lines(found)), flush=True)
+
+
+def _cells(model: Path, seeds: int) -> Iterator[Cell]:
+    """Seed by seed; which grouping goes first turns, so that none has the coolest machine each time."""
+    for seed in range(seeds):
+        first = seed % len(GROUPINGS)
+        for grouping in GROUPINGS[first:] + GROUPINGS[:first]:
+            yield Cell(model.stem, seed, grouping)
+
+
+def _is_measured(args: argparse.Namespace, cell: Cell) -> bool:
+    if not _file(args, cell).exists():
+        return False
+    if (before := _read(args, cell)["trials_per_task"]) != args.trials_per_task:
+        what = f"{_file(args, cell)} was measured with {before} trials a task"
+        raise InvalidRequest(what, hint="name another folder with --raw, or measure with as many")
+    return True
+
+
+def _measure(args: argparse.Namespace, model: Path, target: Target, trials: int, cell: Cell) -> None:
+    print(f"{cell.name}: {trials} trials", flush=True)
+    # What a stopped service still writes must not cost the cell.
+    with tempfile.TemporaryDirectory(prefix="mallorn-families-", ignore_cleanup_errors=True) as scratch:
+        found = _tune(
+            model, target, trials, cell, Path(scratch), {"policy": args.policy} if args.policy else {}
+        )
+    settings = {"trials_per_task": args.trials_per_task, "budget": trials, "target": target.attrs}
+    content = json.dumps(cell.facts() | settings | found | describe_host())
+    half = _file(args, cell).with_suffix(".part")
+    half.write_text(content + "\n")
+    half.rename(_file(args, cell))
+    print(f"{cell.name}: {len(found['trials'])} trials in {found['tuning_sec']:.0f} s", flush=True)
+
+
+def _tune(
+    model: Path, target: Target, trials: int, cell: Cell, folder: Path, options: dict[str, Any]
+) -> dict[str, Any]:
+    options = {"recipe": RECIPE, "families": cell.grouping, **options}
+    with connected_stack(None, None, folder) as stack:
+        wait_for_device(stack)
+        job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
+        _wait_until_tuned(job, folder)
+        records = [row for row in stack.api.records(job=job.id, page_size=1000) if row["kind"] == "trial"]
+        return _figures(job, records[::-1])
+
+
+def _wait_until_tuned(job: Job, folder: Path) -> None:
+    """Return when the last round is closed. What the finish would do is of no interest here."""
+    while job.state in BEFORE_THE_END:
+        time.sleep(POLL_SEC)
+    if job.body["state"] == JobState.FINISHING:
+        job.cancel()
+    elif job.body["state"] != JobState.DONE:
+        words = f"the job was {job.body['state']}: {job.body['reason']}"
+        raise NotMeasured(words, hint=f"less {folder}/logs/worker.log")
+
+
+def _figures(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the report needs, and what explains it: the families, why, and how models ranked each batch."""
+    tasks = job.tasks()
+    index = {task["workload"]: task["index"] for task in tasks}
+    rounds = list(job.rounds(order="oldest"))
+    started = min(row["started_at"] for row in rounds if row["started_at"])
+    kept = ("index", "name", "weight", "workload", "family", "family_why")
+    ranks = ("index", "task_index", "trials", "cost_model_version", "seconds", "stats")
+    return {
+        "job_options": job.body["options"],
+        "tuning_sec": max(row["created_at"] for row in records) - started,
+        "tasks": [{key: task[key] for key in kept} for task in tasks],
+        "trials": [[r["created_at"] - started, index[r["workload"]], r["latency_us"]] for r in records],
+        "rounds": [{key: row[key] for key in ranks} for row in rounds],
+        "moves": [event.payload for event in job.events() if event.kind == "family_changed"],
+    }
+
+
+def _tasks(model: Path, target: Target) -> int:
+    recipe = recipe_json(recipe_for(RECIPE, target))
+    with Child("workers.tvm.graphs") as graphs:
+        found = graphs.call("extract", EXTRACT_SEC, model_path=str(model), target=target.text, recipe=recipe)
+    return len(found["tasks"])
+
+
+def _file(args: argparse.Namespace, cell: Cell) -> Path:
+    return Path(args.raw / f"{cell.name}.json")
+
+
+def _read(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
+    return dict(json.loads(_file(args, cell).read_text()))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
+    parser.add_argument("--trials-per-task", type=int, default=48)
+    parser.add_argument("--policy", help="default: the service's own")
+    parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

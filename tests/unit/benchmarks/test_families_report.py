@@ -1,0 +1,48 @@
+"""The comparison of groupings counts trials and seconds to 1.05x of the best of all runs."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.families_report import GROUPINGS, lines, report, totals
+
+
+def cell(grouping: str, *latencies_us: float | None, seed: int = 0) -> dict[str, Any]:
+    """Two tasks in turn, a trial a second; the first counts twice."""
+    tasks = [{"index": at, "weight": 2 - at, "family": f"{grouping}:x"} for at in range(2)]
+    trials = [[float(at + 1), at % 2, latency_us] for at, latency_us in enumerate(latencies_us)]
+    return {"model": "m", "seed": seed, "grouping": grouping, "tasks": tasks, "trials": trials, "moves": []}
+
+
+def four(seed: int = 0, **runs: tuple[float | None, ...]) -> list[dict[str, Any]]:
+    return [cell(grouping, *runs.get(grouping, (10, 10, 5, 5)), seed=seed) for grouping in GROUPINGS]
+
+
+def test_a_total_is_weighted_and_unknown_until_every_task_has_a_time() -> None:
+    curve = totals(cell("none", None, 4, 3, 9), {0, 1})
+    assert curve == [(1, float("inf")), (2, float("inf")), (3, 10), (4, 10)]
+
+
+def test_the_goal_is_near_the_best_of_all_runs_of_the_model() -> None:
+    result = report(four(dynamic=(10, 10, 5, 4)))["models"]["m"]
+    assert (result["best_us"], result["goal_us"]) == (14, pytest.approx(14.7))
+    assert {run["grouping"]: run["reached"] for run in result["runs"]}["dynamic"]
+    assert sum(run["reached"] for run in result["runs"]) == 1
+
+
+def test_a_run_that_never_gets_there_counts_as_twice_what_it_spent() -> None:
+    found = report(four(structure=(5, 5)) + four(seed=1, structure=(9, 9)))
+    runs = {(run["seed"], run["grouping"]): run for run in found["models"]["m"]["runs"]}
+    assert (runs[0, "structure"]["trials"], runs[1, "structure"]["trials"]) == (2, 4)
+    assert found["shares_of_none"]["structure"]["trials"] == pytest.approx((2 / 4 * 4 / 4) ** 0.5)
+    assert (found["best"], found["headline"]) == ("structure", found["shares_of_none"]["structure"]["trials"])
+
+
+def test_a_task_that_some_run_has_no_time_of_is_left_out_of_all() -> None:
+    result = report(four(operator=(10, None, 5, None)))["models"]["m"]
+    assert (result["tasks"], result["compared_tasks"], result["best_us"]) == (2, 1, 10)
+    assert all(run["reached"] for run in result["runs"])
+
+
+def test_the_headline_is_printed_last() -> None:
+    assert lines(report(four(operator=(5, 5))))[-1] == "operator needs 0.50 of the trials of none"
