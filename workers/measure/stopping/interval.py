@@ -11,8 +11,8 @@ T95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.
 T95_MANY: Final = 2.0
 # Slices seconds apart agree no better than this, however well neighbours do.
 LEAST_SPREAD: Final = 0.003
-# A slice so many typical deviations off the middle was disturbed, or warmed the caches up.
-OUTLYING: Final = 5.0
+# A slice so many median deviations off the middle was disturbed, or warmed the caches up.
+OUTLYING: Final = 8.0
 # Fewer slices than this do not show which of them is odd.
 JURY: Final = 4
 
