@@ -63,11 +63,7 @@ def _policies(args: argparse.Namespace) -> dict[str, Any]:
     print(f"trials of {JUDGED} over those of round-robin to 1.05x, geometric mean: {headline}")
     raw: dict[str, Any] = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
     raw["fewest_trials"] = [
-        {
-            "curves": arena.kind,
-            "model": arena.name,
-            **{str(factor): count for factor, count in trials.items()},
-        }
+        {"curves": arena.kind, "model": arena.name, "to": {str(at): count for at, count in trials.items()}}
         for arena, trials in fewest.items()
     ]
     return raw | {"ratios": [ratio_figures(found) for found in ratios], "headline": headline}

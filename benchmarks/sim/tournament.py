@@ -83,7 +83,7 @@ def tournament(
 
 
 def _runs(arena: Arena, policy: str, seeds: Iterable[int], devices: int, round_size: int | None) -> list[Run]:
-    """One run a seed. Who decides alike with two seeds on equal curves throws no dice and is not asked again."""
+    """One run a seed. Who decides alike with two seeds on the same curves is not asked again."""
     runs: list[Run] = []
     played = defaultdict[int, list[Run]](list)
     for seed in seeds:
