@@ -14,7 +14,12 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "guided": "workers.search.guided:Guided",
         "random": "workers.search.random:RandomSearch",
     },
-    "sampler": {"topk": "workers.search.topk:TopK"},
+    "sampler": {
+        "topk": "workers.search.topk:TopK",
+        "clustered": "workers.search.clustered:Clustered",
+        "contextual": "workers.search.contextual:Contextual",
+        "diverse": "workers.search.diverse:Diverse",
+    },
     "cost_model": {
         "xgboost": "costmodels.xgb:XGBoost",
         "random": "costmodels.random:RandomModel",
