@@ -89,19 +89,20 @@ def _scale(args: argparse.Namespace) -> dict[str, Any]:
     load, found = Load(decisions=args.decisions), {}
     for policy in args.policies:
         strain = measure(load, policy)
+        turn = median_of(strain.turn_ms)
         median, p99 = strain.percentile_ms(50), strain.percentile_ms(99)
         found[policy] = {
             "median_ms": median,
             "p99_ms": p99,
-            "median_turn_ms": median_of(strain.turn_ms),
+            "median_turn_ms": turn,
             "max_ms": max(strain.decision_ms),
             "rss_mib": strain.rss_mib,
             "rss_growth": strain.growth,
             "jobs_finished": strain.jobs_finished,
         }
         print(
-            f"{policy:12} {median:.2f} ms a decision, p99 {p99:.2f} ms; memory {strain.rss_mib[-1]:.0f} MiB, "
-            f"{strain.growth:.3f} of what it was after a fifth",
+            f"{policy:12} {median:.2f} ms a decision ({turn:.2f} of it whose turn it is), p99 {p99:.2f} ms; "
+            f"memory {strain.rss_mib[-1]:.0f} MiB, {strain.growth:.3f} of what it was after a fifth",
             flush=True,
         )
     headline = found[JUDGED]["median_ms"] if JUDGED in found else None
