@@ -41,7 +41,7 @@ def versions(workshop):
 
 
 def test_a_model_is_refit_only_when_its_data_has_grown(workshop):
-    job = workshop.job(("w0",), trials=400)
+    job = workshop.job(("w0",), trials=400, policy="round-robin")
     task = a_round(workshop, job).task_id
     train(workshop, job, task)
     train(workshop, job, task)
