@@ -137,7 +137,7 @@ def _summary(post: _Posterior, fall: Array, origin: float, rounds: float, prior:
         outlook=_outlook(post, fall, origin),
         drop=drop,
         drop_known=_known(drop_var, prior.drop_sd**2),
-        noise_var=float(post.share @ post.misfit) / max(1.0, rounds - 2.0),
+        noise_var=max(float(post.share @ post.misfit), 1e-12) / max(1.0, rounds - 2.0),
         noise_known=max(0.0, rounds - 2.0),
         log_knot=log_knot,
         knot_known=_known(knot_var, KNOT_SD**2),
