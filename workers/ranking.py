@@ -1,12 +1,13 @@
 """How well models ordered a round's fresh batch: the evidence on which families are split and merged."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import Matrix, Vector
+from costmodels.base import CostModel, Matrix, Vector
 from costmodels.metrics import pairwise_accuracy
 from db.repositories.batches import Batches, Timed
 from db.repositories.cost_models import CostModels
@@ -47,8 +48,7 @@ def _others(session: Session, context: RoundContext, batch: Sequence[Timed]) -> 
     for family in _asked(session, context):
         stored = CostModels(session).latest(family, context.row.target_id, context.options.cost_model)
         if stored is not None:
-            model = resolve("cost_model", stored.name).load(stored.blob)
-            shares[family] = _share(batch, model.predict(features).mean)
+            shares[family] = _share(batch, _load(stored.name, stored.blob).predict(features).mean)
     return shares
 
 
@@ -59,6 +59,12 @@ def _asked(session: Session, context: RoundContext) -> list[str]:
     families = sorted({task.family for task in tasks} - {own})
     first = context.row.index * MOST_OTHERS % max(1, len(families))
     return (families[first:] + families[:first])[:MOST_OTHERS]
+
+
+@lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
+def _load(name: str, blob: bytes) -> CostModel:
+    model: CostModel = resolve("cost_model", name).load(blob)
+    return model
 
 
 def _features(session: Session, context: RoundContext, batch: Sequence[Timed]) -> Matrix:
