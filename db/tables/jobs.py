@@ -95,7 +95,7 @@ class Round(Base):
     __table_args__ = (
         UniqueConstraint("job_id", "index"),
         Index("ix_rounds_state", "state", "lease_until"),
-        Index("ix_rounds_workload", "workload_id", "target_id"),
+        Index("ix_rounds_workload", "workload_id", "target_id", "state"),
         # One round in flight per workload and target: proposals then see all that is known.
         Index(
             "uq_rounds_in_flight",

@@ -290,7 +290,7 @@ def _rounds() -> None:
         sa.UniqueConstraint("job_id", "index", name="uq_rounds_job_id_index"),
     )
     op.create_index("ix_rounds_state", "rounds", ["state", "lease_until"])
-    op.create_index("ix_rounds_workload", "rounds", ["workload_id", "target_id"])
+    op.create_index("ix_rounds_workload", "rounds", ["workload_id", "target_id", "state"])
     op.create_index(
         "uq_rounds_in_flight",
         "rounds",
