@@ -1,0 +1,102 @@
+"""Weighted fair share: whose turn it is. Stride scheduling twice, between owners and among an owner's jobs.
+
+Whoever takes part has a pass: the candidates it was given, over its weight. The least pass goes next.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+LARGEST_ROUND: Final = 64
+# A step of priority doubles a job's share among its owner's jobs; more steps than this count no more.
+MAX_PRIORITY: Final = 5
+
+# What slots are dealt by before anyone knows how large the rounds will be.
+USUAL_ROUND: Final = 16
+
+NO_WEIGHTS: Final[Mapping[str, float]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class JobShare:
+    """One tuning job of a target, as far as its turn depends on it. No pass: it has just become active."""
+
+    id: str
+    owner: str
+    priority: int = 0
+    share_pass: float | None = None  # among its owner's jobs
+    owner_pass: float | None = None  # its owner's among the owners, as of this job's last turn
+
+    @property
+    def weight(self) -> float:
+        """Its say among the jobs of its owner."""
+        return float(2.0 ** max(-MAX_PRIORITY, min(self.priority, MAX_PRIORITY)))
+
+
+def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS) -> tuple[JobShare, ...]:
+    """The jobs by their turn, with the passes that count now; an owner's weight is 1 unless it is named."""
+    of_owner = defaultdict[str, list[JobShare]](list)
+    for job in jobs:
+        of_owner[job.owner].append(job)
+    known = {owner: _latest(theirs) for owner, theirs in of_owner.items()}
+    owners = _standings(known, {owner: weights.get(owner, 1.0) for owner in known})
+    return tuple(
+        replace(job, owner_pass=owner_pass)
+        for owner, owner_pass in owners.items()
+        for job in _among_siblings(of_owner[owner])
+    )
+
+
+def charged(
+    jobs: Sequence[JobShare], job_id: str, candidates: int, weights: Mapping[str, float] = NO_WEIGHTS
+) -> JobShare:
+    """A job as it is to be stored: a newcomer with its first passes, whoever got `candidates` with more."""
+    job = next(job for job in in_turn(jobs, weights) if job.id == job_id)
+    return replace(
+        job,
+        share_pass=(job.share_pass or 0.0) + candidates / job.weight,
+        owner_pass=(job.owner_pass or 0.0) + candidates / weights.get(job.owner, 1.0),
+    )
+
+
+def dealt(
+    jobs: Iterable[JobShare], able: Collection[str], slots: int, weights: Mapping[str, float] = NO_WEIGHTS
+) -> dict[str, int]:
+    """How many of the free slots go to each of the jobs that can use one, in the order of their turns."""
+    present = {job.id: job for job in jobs}
+    dealt: dict[str, int] = {}
+    for _ in range(slots):
+        order = in_turn(present.values(), weights)
+        if (job_id := next((job.id for job in order if job.id in able), None)) is None:
+            break
+        dealt[job_id] = dealt.get(job_id, 0) + 1
+        present[job_id] = charged([*present.values()], job_id, USUAL_ROUND, weights)
+    return dealt
+
+
+def _among_siblings(jobs: Iterable[JobShare]) -> list[JobShare]:
+    by_id = {job.id: job for job in jobs}
+    known = {job.id: job.share_pass for job in by_id.values()}
+    standings = _standings(known, {job.id: job.weight for job in by_id.values()})
+    return [replace(by_id[job_id], share_pass=now) for job_id, now in standings.items()]
+
+
+def _latest(jobs: Iterable[JobShare]) -> float | None:
+    """An owner's pass only grows, so the greatest that its jobs remember is the newest."""
+    return max((job.owner_pass for job in jobs if job.owner_pass is not None), default=None)
+
+
+def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:
+    """The passes that count now, by name, the least first.
+
+    Who could not use its turns has fallen behind. It is lifted to where those who always could may be at
+    worst, one round behind anyone else, and so cannot make up for lost time at their cost. A newcomer starts
+    level with the one whose turn it is, and goes before it.
+    """
+    known = {name: value for name, value in passes.items() if value is not None}
+    floor = max((value - LARGEST_ROUND / weights[name] for name, value in known.items()), default=0.0)
+    lifted = {name: max(value, floor) for name, value in known.items()}
+    least = min(lifted.values(), default=0.0)
+    order = sorted(passes, key=lambda name: (lifted.get(name, least), name in lifted, name))
+    return {name: lifted.get(name, least) for name in order}
