@@ -12,11 +12,12 @@ Row = dict[str, Any]
 def with_totals(rounds: Iterable[Row], tasks: Sequence[Row]) -> list[Row]:
     """Rounds, oldest first, each with the job's weighted total before and after it.
 
-    A total is None until every task has a time. Rounds that overlapped count in the order they were planned.
+    It is the sum over tasks that have a time by now, and None until each of those has one. Rounds that
+    overlapped count in the order they were planned.
     """
     rows = list(rounds)
     best_us = _at_start(rows, tasks)
-    weights = {task["index"]: task["weight"] for task in tasks}
+    weights = {task["index"]: task["weight"] for task in _timed(tasks)}
     told = []
     for row in rows:
         best_us[row["task_index"]] = row["before_us"]
@@ -37,7 +38,8 @@ def summarise(job: Row, tasks: Sequence[Row], rounds: Sequence[Row]) -> Row:
         "budget": job["trials"],
         "rounds_by_policy": dict(Counter(row["policy"] for row in rounds)),
         "gain_us": _sum_gains(rounds),
-        "total_us": job["progress"]["estimated_us"],
+        "total_us": sum(task["weight"] * task["latency_us"] for task in _timed(tasks)),
+        "tasks_timed": len(_timed(tasks)),
         "shares": _shares(tasks, rounds),
         "forecasts": calibration(rounds),
         "at_rest": [
@@ -79,6 +81,11 @@ def _shares(tasks: Sequence[Row], rounds: Sequence[Row]) -> list[Row]:
 
 def _sum_gains(rounds: Iterable[Row]) -> float:
     return float(sum(row["gain_us"] or 0.0 for row in rounds))
+
+
+def _timed(tasks: Iterable[Row]) -> list[Row]:
+    """Tasks too small to matter are never measured: they would hide the total of all others."""
+    return [task for task in tasks if task["latency_us"] is not None]
 
 
 def _at_start(rounds: Iterable[Row], tasks: Iterable[Row]) -> dict[int, float | None]:

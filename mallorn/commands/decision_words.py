@@ -70,11 +70,10 @@ def _line(row: Row, told: bool = False) -> str:
     expected = f"expected {_expected(row)}" if row["forecast"] else ""
     expected_and_found = ", ".join(part for part in (expected, _found(row)) if part)
     total = f"total {_total(row)}" if _total(row) else ""
-    spent = f"in {row['seconds']:.1f} s" if row["seconds"] is not None else ""
-    ending = " ".join(part for part in (total, spent) if part)
-    parts = ["" if told else row["why"], expected_and_found, ending]
+    parts = ["" if told else row["why"], expected_and_found, total]
+    spent = f" in {row['seconds']:.1f} s" if row["seconds"] is not None else ""
     head = f"round {row['index']}  {_task(row)}  {_trials(row)} trials: "
-    return head + "; ".join(part for part in parts if part)
+    return head + "; ".join(part for part in parts if part) + spent
 
 
 def _task(row: Row) -> str:

@@ -29,19 +29,25 @@ def share_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
             "gain": latency(share["gain_us"]),
             "gain_share": f"{share['gain_share']:.0%}",
         }
-        for share in summary["shares"][:TOP]
+        for share in _visited(summary)[:TOP]
     ]
+
+
+def _visited(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    return [share for share in summary["shares"] if share["rounds"]]
 
 
 def summary_lines(summary: dict[str, Any]) -> Iterator[str]:
     """The budget, the policy, the forecasts, the tasks at rest and how the job stands; a line each."""
-    left_out = len(summary["shares"]) - TOP
+    left_out = len(_visited(summary)) - TOP
     if left_out > 0:
         yield f"tasks:     {left_out} more; all with --json"
     yield (
         f"budget:    {summary['trials']} of {summary['budget']} trials in {summary['rounds']} rounds; "
         f"total {latency(summary['total_us'])}, {latency(summary['gain_us'])} won since the first times"
     )
+    if untimed := len(summary["shares"]) - summary["tasks_timed"]:
+        yield f"no time:   {untimed} tasks count for nothing in the total"
     by_policy = ", ".join(f"{count} by {name}" for name, count in summary["rounds_by_policy"].items() if name)
     yield f"policy:    {summary['policy'] or '-'}; rounds: {by_policy or 'none says'}"
     yield f"forecasts: {_forecasts(summary['forecasts'])}"

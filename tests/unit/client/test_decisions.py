@@ -13,7 +13,6 @@ JOB: dict[str, Any] = {
     "reason": "the budget is spent",
     "trials": 64,
     "options": {"policy": "dynatune"},
-    "progress": {"estimated_us": 21.0},
 }
 
 
@@ -53,6 +52,14 @@ def test_a_task_without_a_round_counts_with_what_the_dataset_knows() -> None:
 
 def test_what_another_job_found_in_between_is_not_this_rounds_gain() -> None:
     assert totals(row(0, 10.0, 10.0), row(0, 9.0, None)) == [(25.0, 25.0), (23.0, 23.0)]
+
+
+def test_tasks_that_were_never_timed_do_not_hide_the_total() -> None:
+    tiny = {"index": 2, "name": "reshape", "weight": 9, "latency_us": None, "reason": ""}
+    (told,) = with_totals([row(0, 10.0, 8.0)], [*TASKS, tiny])
+    assert (told["total_before_us"], told["total_after_us"]) == (25.0, 21.0)
+    summary = summarise(JOB, [*TASKS, tiny], [told])
+    assert (summary["total_us"], summary["tasks_timed"]) == (21.0, 2)
 
 
 def test_shares_add_up_and_the_hungriest_task_comes_first() -> None:

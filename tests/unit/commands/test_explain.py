@@ -54,7 +54,7 @@ def test_every_round_is_a_line_and_the_first_pass_stands_together(explain: Expla
     shown = lines(explain())
     assert shown[0] == "first pass: first visit; 2 tasks, 4 trials"
     assert [without_seconds(line) for line in shown[1:6]] == [
-        "  round 0  w0 x1  2 trials: found 30.0 us;",
+        "  round 0  w0 x1  2 trials: found 30.0 us",
         "  round 1  w1 x2  2 trials: found 1.200 ms; total 2.430 ms",
         "round 2  w1 x2  2 trials: worth most; expected 1.080 to 1.210 ms, found 1.100 ms (in); "
         "total 2.430 -> 2.230 ms",
@@ -93,10 +93,10 @@ def test_rounds_that_are_not_done_say_how_they_stand(explain: Explain, owned: Ow
     open_round(owned, "w1", reason)
     shown = "\n".join(lines(explain())[:6])
     for said in (
-        "nothing valid, 2 failed",
+        "nothing valid, 2 failed in ",
         "nothing left to try",
-        "1 of 2 trials: worth most; expected 1.0 to 2.0 us, given up: worker died;",
-        "1 of 2 trials: worth most; expected 1.0 to 2.0 us, cancelled;",
+        "1 of 2 trials: worth most; expected 1.0 to 2.0 us, given up: worker died; total 5.0 us in ",
+        "1 of 2 trials: worth most; expected 1.0 to 2.0 us, cancelled; total 5.0 us in ",
         "0 of 2 measured by host:1",
         "waits for a worker",
     ):
@@ -190,4 +190,4 @@ def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
 
 def test_a_single_first_visit_needs_no_heading(database_url: str) -> None:
     (line,) = log_lines([told(policy="first-pass", why="first visit")])
-    assert line == "round 7  conv[2d] x3  16 trials: first visit; found 9.5 us; in 3.9 s"
+    assert line == "round 7  conv[2d] x3  16 trials: first visit; found 9.5 us in 3.9 s"
