@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, func, or_, select, update
 
 from db.repositories.base import Repository
 from db.tables import CostModel, Job, Round, Task, Workload
@@ -45,22 +45,15 @@ class Families(Repository):
         return self.session.scalar(unplaced) is not None
 
     def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[Seat]:
-        """Of a job's workloads and of all that share a family or an operator with them, by workload."""
-        own = select(Task.workload_id).where(Task.job_id == job_id)
-        ops = select(Workload.op).where(Workload.id.in_(own))
-        families = select(Task.family).where(Task.job_id == job_id, Task.family != "")
-        # The task that was written last speaks for its workload; all of them are moved together.
-        newest = (
-            select(func.max(Task.id))
-            .join(Job, Job.id == Task.job_id)
-            .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True))
-            .group_by(Task.workload_id)
-        )
-        near = or_(Workload.op.in_(ops), Task.family.in_(families))
-        columns = Task.family, Task.family_why, Task.family_since
-        placed = _seats(*columns).join(Task, Task.workload_id == Workload.id)
-        found = {row[0]: Seat(*row) for row in self.session.execute(placed.where(Task.id.in_(newest), near))}
-        for row in self.session.execute(_seats().where(Workload.id.in_(own))):
+        """Of a job's workloads and all in their families; while some have none, all of their operators."""
+        of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
+        families = dict(self.session.execute(of_job).all())
+        near: ColumnElement[bool] = Task.family.in_({family for family in families.values() if family})
+        if "" in families.values():
+            ops = select(Workload.op).where(Workload.id.in_(families))
+            near = or_(near, Workload.op.in_(ops))
+        found = {row[0]: Seat(*row) for row in self.session.execute(_placed(target_id, grouping, near))}
+        for row in self.session.execute(_seats().where(Workload.id.in_(families))):
             found.setdefault(row[0], Seat(*row))
         return [found[workload_id] for workload_id in sorted(found)]
 
@@ -94,6 +87,19 @@ class Families(Repository):
         jobs = select(Job.id).where(Job.target_id == target_id)
         same = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
         self.changed(update(Task).where(*same).values(_place(new)))
+
+
+def _placed(target_id: int, grouping: str, near: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    newest = (
+        select(func.max(Task.id))
+        .join(Job, Job.id == Task.job_id)
+        .join(Workload, Workload.id == Task.workload_id)
+        .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True), near)
+        .group_by(Task.workload_id)
+    )
+    # The task that was written last speaks for its workload; all of them are moved together.
+    columns = Task.family, Task.family_why, Task.family_since
+    return _seats(*columns).join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
 
 
 def _seats(*columns: Any) -> Select[*tuple[Any, ...]]:
