@@ -13,7 +13,7 @@ from workers.search.space import Candidate, Space
 
 FOUNDERS = 512  # random candidates that the first distribution is fitted to
 LEAST_SHARE = 0.1  # spread evenly over the sketches, whatever was learned
-TRUSTED = 4.0  # winners of a sketch that weigh as much as what was believed of it
+TRUSTED = 2.0  # winners of a sketch that weigh as much as what was believed of it
 
 
 @dataclass(frozen=True)
