@@ -13,7 +13,7 @@ from services.planner.reasons import in_words, weighted_us
 from services.planner.values import TaskView
 
 # How many standard deviations of the gain count as a reason to look.
-OPTIMISM: Final = 0.3
+OPTIMISM: Final = 0.1
 
 
 class DynaTune(Policy):

@@ -1,7 +1,7 @@
 """The posterior of a learning curve: log latency of a round's best against the trials that came before it.
 
-`log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For a given shape (knot, power) that is a
-conjugate regression in closed form; a grid of shapes, weighted by their evidence, makes the posterior exact.
+`log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For a given knot, power and noise that is
+a regression in closed form; a grid of them, weighted by their evidence, makes the posterior exact.
 """
 
 from dataclasses import dataclass
@@ -18,25 +18,26 @@ Array = NDArray[np.float64]
 # A round counts half as much this many rounds later, as the search itself changes on the way.
 HALF_LIFE_ROUNDS: Final = 10.0
 START_SD: Final = 1.0
-NOISE_STRENGTH: Final = 1.5  # the inverse gamma's shape: how firmly the noise is known beforehand
-
-KNOTS: Final[Array] = np.geomspace(4.0, 2048.0, 12)
-POWERS: Final[Array] = np.geomspace(0.2, 3.0, 12)
-_LOG_KNOT: Final[Array] = np.repeat(np.log(KNOTS), len(POWERS))
-_LOG_POWER: Final[Array] = np.tile(np.log(POWERS), len(KNOTS))
-_KNOT: Final[Array] = np.exp(_LOG_KNOT)
-_POWER: Final[Array] = np.exp(_LOG_POWER)
-KNOT_SD: Final = 1.2
+KNOT_SD: Final = 1.2  # of logarithms, as the two below
 POWER_SD: Final = 0.6
+NOISE_SD: Final = 0.9
+LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # of Student's t: how heavy the tails of a forecast can be
+
+_LOG_KNOT, _LOG_POWER = (
+    axis.reshape(-1, 1) for axis in np.meshgrid(np.linspace(1.5, 7.5, 9), np.linspace(-1.6, 1.2, 8))
+)
+_KNOT, _POWER = np.exp(_LOG_KNOT), np.exp(_LOG_POWER)
+_LOG_NOISE: Final[Array] = np.linspace(np.log(0.003), np.log(1.5), 12)
+_NOISE: Final[Array] = np.exp(_LOG_NOISE)
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePrior:
     """What is believed of a curve before its own rounds; logarithms of latency, knot and power."""
 
-    drop: float = 0.4  # from the first random batch to the end
-    drop_sd: float = 0.6
-    noise: float = 0.06  # of a round's best around the curve
+    drop: float = 0.5  # from the first random batch to the end
+    drop_sd: float = 0.9
+    log_noise: float = -2.8  # of a round's best around the curve
     log_knot: float = 3.5
     log_power: float = -0.2
 
@@ -60,8 +61,8 @@ class Fit:
     outlook: Outlook
     drop: float
     drop_known: float
-    noise_var: float
-    noise_known: float  # this one in degrees of freedom
+    log_noise: float
+    noise_known: float
     log_knot: float
     knot_known: float
     log_power: float
@@ -71,74 +72,66 @@ class Fit:
 @lru_cache(maxsize=2 * MEMO)
 def fit(seen: Curve, prior: CurvePrior) -> Fit:
     """The exact posterior of a curve, and where its next round is expected."""
-    rounds = len(seen.log_us)
-    weight = 0.5 ** (np.arange(rounds - 1, -1, -1) / HALF_LIFE_ROUNDS)
+    weight = 0.5 ** (np.arange(len(seen.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
     level = np.array(seen.log_us) - seen.log_us[0]
-    fall = _fall(np.array(seen.before))
-    posterior = _posterior(weight, level, fall, prior)
-    ahead = _fall(np.array([seen.ahead]))[:, 0]
-    return _summary(posterior, ahead, seen.log_us[0], float(weight.sum()), prior)
+    posterior = _posterior(weight, level, _fall(np.array(seen.before)), prior)
+    ahead = _fall(np.array([seen.ahead]))
+    return _summary(posterior, ahead, seen.log_us[0], prior)
 
 
 def _fall(trials: Array) -> Array:
     """Minus the share of the drop that is done after so many trials: one row a shape."""
-    result: Array = (1.0 + trials / _KNOT[:, None]) ** -_POWER[:, None] - 1.0
+    result: Array = (1.0 + trials / _KNOT) ** -_POWER - 1.0
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Posterior:
-    """Normal-inverse-gamma of (start, drop), one entry a shape."""
+    """Normals of (start, drop): a row a shape, a column a noise."""
 
-    share: Array  # of each shape
+    share: Array  # of each of them in the mixture
     start: Array
     drop: Array
-    var_start: Array  # times the noise's variance
+    var_start: Array
     var_drop: Array
     cov: Array
-    noise_var: Array
-    misfit: Array  # the sum of squares that the curve leaves
-    alpha: float
 
 
 def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _Posterior:
-    firm_start, firm_drop = (prior.noise / START_SD) ** 2, (prior.noise / prior.drop_sd) ** 2
-    a, b = weight.sum() + firm_start, fall @ weight
-    d = (fall**2) @ weight + firm_drop
-    right_start = level @ weight
-    right_drop = fall @ (weight * level) + firm_drop * prior.drop
+    precise, firm = _NOISE**-2.0, prior.drop_sd**-2.0
+    a = weight.sum() * precise + START_SD**-2.0
+    b = _column(fall @ weight) * precise
+    d = _column(fall**2 @ weight) * precise + firm
+    right_start = (level @ weight) * precise
+    right_drop = _column(fall @ (weight * level)) * precise + firm * prior.drop
     determinant = a * d - b * b
     start = (d * right_start - b * right_drop) / determinant
     drop = (a * right_drop - b * right_start) / determinant
-    alpha = NOISE_STRENGTH + weight.sum() / 2
-    misfit = np.maximum(
-        (level**2) @ weight + firm_drop * prior.drop**2 - start * right_start - drop * right_drop, 0.0
-    )
-    beta = NOISE_STRENGTH * prior.noise**2 + misfit / 2
-    evidence = _log_shape_prior(prior) - np.log(determinant) / 2 - alpha * np.log(beta)
+    misfit = (level**2 @ weight) * precise + firm * prior.drop**2 - start * right_start - drop * right_drop
+    evidence = _log_prior(prior) - np.log(determinant) / 2 - weight.sum() * _LOG_NOISE - misfit / 2
     share = np.exp(evidence - evidence.max())
-    share /= share.sum()
-    spread = d / determinant, a / determinant, -b / determinant
-    return _Posterior(share, start, drop, *spread, beta / alpha, misfit, alpha)
+    return _Posterior(share / share.sum(), start, drop, d / determinant, a / determinant, -b / determinant)
 
 
-def _log_shape_prior(prior: CurvePrior) -> Array:
+def _log_prior(prior: CurvePrior) -> Array:
     knot = (_LOG_KNOT - prior.log_knot) / KNOT_SD
     power = (_LOG_POWER - prior.log_power) / POWER_SD
-    result: Array = -(knot**2 + power**2) / 2
+    noise = (_LOG_NOISE - prior.log_noise) / NOISE_SD
+    result: Array = -(knot**2 + power**2 + noise**2) / 2
     return result
 
 
-def _summary(post: _Posterior, fall: Array, origin: float, rounds: float, prior: CurvePrior) -> Fit:
-    drop, drop_var = _moments(post.share, post.drop, post.noise_var * post.var_drop)
+def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) -> Fit:
+    drop, drop_var = _moments(post.share, post.drop, post.var_drop)
+    log_noise, noise_var = _moments(post.share, _LOG_NOISE)
     log_knot, knot_var = _moments(post.share, _LOG_KNOT)
     log_power, power_var = _moments(post.share, _LOG_POWER)
     return Fit(
         outlook=_outlook(post, fall, origin),
         drop=drop,
         drop_known=_known(drop_var, prior.drop_sd**2),
-        noise_var=max(float(post.share @ post.misfit), 1e-12) / max(1.0, rounds - 2.0),
-        noise_known=max(0.0, rounds - 2.0),
+        log_noise=log_noise,
+        noise_known=_known(noise_var, NOISE_SD**2),
         log_knot=log_knot,
         knot_known=_known(knot_var, KNOT_SD**2),
         log_power=log_power,
@@ -147,19 +140,25 @@ def _summary(post: _Posterior, fall: Array, origin: float, rounds: float, prior:
 
 
 def _outlook(post: _Posterior, fall: Array, origin: float) -> Outlook:
-    """The mixture over shapes as one t of the same mean and variance."""
-    centre = post.start + post.drop * fall
-    spread = 1.0 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
-    freedom = 2 * post.alpha
-    stretch = freedom / (freedom - 2)
-    mean, var = _moments(post.share, centre, post.noise_var * spread * stretch)
-    return Outlook(origin + mean, float(np.sqrt(var / stretch)), freedom)
+    """The mixture as one Student's t: the same centre, and a variance whose logarithm has the same moments."""
+    spread = _NOISE**2 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
+    mean, centres_var = _moments(post.share, post.start + post.drop * fall)
+    log_var, doubt = _moments(post.share, np.log(spread))
+    # The inverse gamma with this variance of its logarithm, by the first terms of the polygamma series.
+    alpha = (1 + np.sqrt(1 + 2 * doubt)) / (2 * max(doubt, 1e-3))
+    freedom = float(np.clip(2 * alpha, LEAST_FREEDOM, MOST_FREEDOM))
+    scale_var = np.exp(log_var - 1 / freedom - 1 / (3 * freedom**2)) + centres_var
+    return Outlook(origin + mean, float(np.sqrt(scale_var)), freedom)
 
 
 def _moments(share: Array, mean: Array, var: Array | float = 0.0) -> tuple[float, float]:
-    centre = float(share @ mean)
-    return centre, float(share @ ((mean - centre) ** 2 + var))
+    centre = float((share * mean).sum())
+    return centre, float((share * ((mean - centre) ** 2 + var)).sum())
 
 
 def _known(var: float, prior_var: float) -> float:
     return min(1.0, max(0.0, 1.0 - var / prior_var))
+
+
+def _column(values: Array) -> Array:
+    return values[:, None]

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from services.planner.fit import REFERENCE, Array, CurvePrior, Fit
 
-SHRINKAGE: Final = 1.0  # a mean counts as so many well-known tasks against the next narrower group
-SMALLEST_DROP_SD: Final = 0.15
-SMALLEST_LOG_NOISE: Final = -5.3
+SHRINKAGE: Final = 2.0  # a mean counts as so many well-known tasks against the next narrower group
+SMALLEST_DROP_SD: Final = 0.4
 DROP_STEP: Final = 0.1
 NOISE_STEP: Final = 0.2
 SHAPE_STEP: Final = 0.25
@@ -62,18 +61,13 @@ def curve_priors(fits: Sequence[Fit | None], groups: Groups) -> list[CurvePrior]
         lambda fit: fit.drop**2, lambda fit: fit.drop_known, REFERENCE.drop**2 + REFERENCE.drop_sd**2
     )
     drop_sd = np.sqrt(np.maximum(square - drop**2, SMALLEST_DROP_SD**2))
-    # A mean of logarithms: one task whose curve has a step in it does not make all its siblings noisy.
-    noise = pool(
-        lambda fit: max(float(np.log(fit.noise_var)) / 2, SMALLEST_LOG_NOISE),
-        lambda fit: fit.noise_known / (fit.noise_known + 2.0),
-        float(np.log(REFERENCE.noise)),
-    )
+    noise = pool(lambda fit: fit.log_noise, lambda fit: fit.noise_known, REFERENCE.log_noise)
     knot = pool(lambda fit: fit.log_knot, lambda fit: fit.knot_known, REFERENCE.log_knot)
     power = pool(lambda fit: fit.log_power, lambda fit: fit.power_known, REFERENCE.log_power)
     columns = (
         _stepped(drop, DROP_STEP),
         np.maximum(_stepped(drop_sd, DROP_STEP), DROP_STEP),
-        np.exp(_stepped(noise, NOISE_STEP)),
+        _stepped(noise, NOISE_STEP),
         _stepped(knot, SHAPE_STEP),
         _stepped(power, SHAPE_STEP),
     )

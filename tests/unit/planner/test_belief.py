@@ -1,0 +1,124 @@
+"""Beliefs: the contract, and how good the power law's forecasts are on curves that follow it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mallorn.core.names import REGISTRY, resolve
+from services.planner.belief import Belief
+from services.planner.fit import fit
+from services.planner.power_law import PowerLaw
+from services.planner.testing import ROUND, BeliefTestCase, assert_sound, measured, task
+from services.planner.values import TaskView
+
+TASKS, ROUNDS = 12, 10
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY["belief"]))
+class TestEveryBelief(BeliefTestCase):
+    @pytest.fixture
+    def belief(self, name: str) -> Belief:
+        return resolve("belief", name)()
+
+
+latency = st.one_of(st.none(), st.floats(1e-3, 1e9))
+views = st.builds(
+    lambda at, seen, known, flops, weight: task(at, seen, known_us=known, flops=flops, weight=weight),
+    st.integers(0, 50),
+    st.lists(latency, max_size=8),
+    st.one_of(st.none(), st.floats(1e-3, 1e9)),
+    st.one_of(st.just(0.0), st.floats(0, 1e13)),
+    st.integers(1, 100),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tasks=st.lists(views, max_size=5, unique_by=lambda view: view.index), size=st.integers(1, 64))
+def test_forecasts_are_sound_whatever_was_measured(tasks, size) -> None:
+    for view, ahead in zip(tasks, PowerLaw().forecast(tasks, size), strict=True):
+        assert_sound(ahead, view)
+
+
+@settings(max_examples=20, deadline=None)
+@given(tasks=st.lists(views, min_size=1, max_size=5, unique_by=lambda view: view.index))
+def test_a_larger_round_promises_no_less(tasks) -> None:
+    small, large = (PowerLaw().forecast(tasks, size) for size in (8, 64))
+    for less, more in zip(small, large, strict=True):
+        assert more.expected_us <= less.expected_us
+        assert more.promise >= less.promise
+
+
+def drawn_family(seed: int) -> Iterator[tuple[TaskView, list[float]]]:
+    """Tasks whose rounds follow a power law with noise, as the belief assumes."""
+    rng = np.random.default_rng(seed)
+    before = ROUND * np.arange(ROUNDS)
+    for at in range(TASKS):
+        start, drop = rng.normal(5.0, 1.0), abs(rng.normal(0.5, 0.3))
+        knot, power = np.exp(rng.normal(3.5, 0.5)), np.exp(rng.normal(-0.2, 0.2))
+        log_us = start - drop * (1 - (1 + before / knot) ** -power) + rng.normal(0, 0.05, ROUNDS)
+        yield task(at, flops=1e7), np.exp(log_us).tolist()
+
+
+def outcomes(known: int) -> Iterator[tuple[bool, float, float]]:
+    """For every task: whether its next round fell into the interval, and the expected and the true gain."""
+    for seed in range(8):
+        views, curves = zip(*drawn_family(seed), strict=True)
+        seen = [task(view.index, curve[:known]) for view, curve in zip(views, curves, strict=True)]
+        for curve, ahead in zip(curves, PowerLaw().forecast(seen, ROUND), strict=True):
+            best = min(curve[:known])
+            held = ahead.low_us <= curve[known] <= ahead.high_us
+            yield held, ahead.gain_us / best, max(0.0, 1 - curve[known] / best)
+
+
+@pytest.mark.parametrize("known", [2, 4, 6, 8])
+def test_intervals_hold_four_in_five_of_what_follows_the_model(known) -> None:
+    held = np.mean([inside for inside, _, _ in outcomes(known)])
+    assert 0.7 <= held <= 0.9
+
+
+def test_expected_gains_are_right_on_average() -> None:
+    rows = [row for known in (3, 6) for row in outcomes(known)]
+    expected, true = np.mean([row[1] for row in rows]), np.mean([row[2] for row in rows])
+    assert 0.6 < expected / true < 1.6
+
+
+def test_a_task_without_flops_is_compared_with_other_movers_of_memory() -> None:
+    movers = [task(at, [3.0] * 3, flops=0.0) for at in range(1, 4)]
+    conv = [task(at, [5000.0] * 3, flops=1e9) for at in range(4, 7)]
+    ahead, *_ = PowerLaw().forecast([task(0, flops=0.0), *movers, *conv], ROUND)
+    assert 1.0 < ahead.expected_us < 10.0
+
+
+def test_flops_set_the_level_of_a_task_that_was_never_measured() -> None:
+    siblings = [task(at, [100.0] * 3, flops=1e7) for at in range(1, 6)]
+    small, large, *_ = PowerLaw().forecast([task(0, flops=1e6), task(9, flops=1e8), *siblings], ROUND)
+    assert 5.0 < small.expected_us < 20.0
+    assert 500.0 < large.expected_us < 2000.0
+
+
+def test_failing_rounds_lower_the_promise() -> None:
+    fine, failing = task(0, [50.0, 45.0]), task(0, [50.0, 45.0, None, None, None])
+    [sure], [doubtful] = (PowerLaw().forecast([view], ROUND) for view in (fine, failing))
+    assert doubtful.promise < sure.promise / 1.5
+
+
+def test_what_falls_promises_more_than_what_stands_still() -> None:
+    falling, still = task(0, [100.0, 80.0, 65.0, 55.0]), task(1, [55.0, 55.1, 55.0, 55.2])
+    more, less = PowerLaw().forecast([falling, still], ROUND)
+    assert more.gain_us > 2 * less.gain_us
+
+
+def test_one_more_round_refits_few_tasks_of_many() -> None:
+    views, curves = zip(*drawn_family(3), strict=True)
+    tasks = [task(view.index, curve[:6]) for view, curve in zip(views, curves, strict=True)]
+    PowerLaw().forecast(tasks, ROUND)
+    refits = []
+    for at in range(TASKS):
+        tasks[at] = measured(tasks[at], ROUND, curves[at][6])
+        before = fit.cache_info().misses
+        PowerLaw().forecast(tasks, ROUND)
+        refits.append(fit.cache_info().misses - before)
+    assert np.mean(refits) <= 8
