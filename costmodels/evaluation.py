@@ -3,56 +3,81 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from costmodels import metrics
 from costmodels.base import CostModel, Matrix, Vector
-from costmodels.metrics import members, pairwise_accuracy, rmse, top_k_recall
-
-Groups = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from costmodels.metrics import Groups
+from costmodels.splits import Split, by_task, rebased, within_task
 
 TOP_K = 8
+NORMAL_80 = 1.2816  # half the width of an interval that holds 80 % of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Figures of one split. `calibration` is the share of labels within two spreads of the score."""
+    """Figures of one split.
+
+    `calibration` is the share of labels within two spreads of the score, `interval_80` of those in an
+    interval that should hold 80 %. Pairs whose labels tie are not in `pairwise`: `tied` counts them.
+    """
 
     pairwise: float
+    tied: int
+    spearman: float
     recall: float
+    peak_1: float
+    peak_5: float
     rmse: float
+    r2: float
     calibration: float
+    interval_80: float
     rows: int
+
+
+def evaluate(
+    make: Callable[[], CostModel],
+    features: Matrix,
+    labels: Vector,
+    groups: Groups,
+    split: Split,
+    *,
+    seed: int,
+) -> Evaluation:
+    """Fit on one side of a split, with labels that know only that side, and judge on the other."""
+    train, test = split
+    model = make()
+    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
+    mean, std = model.predict(features[test])
+    return judge(mean, std, labels[test], groups[test])
+
+
+def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluation:
+    """The figures of predictions beside what was measured."""
+    pairs = metrics.compare_pairs(mean, truth, groups)
+    return Evaluation(
+        pairwise=pairs.accuracy,
+        tied=pairs.tied,
+        spearman=metrics.spearman(mean, truth, groups),
+        recall=metrics.top_k_recall(mean, truth, groups, TOP_K),
+        peak_1=metrics.peak_score(mean, truth, groups, 1),
+        peak_5=metrics.peak_score(mean, truth, groups, 5),
+        rmse=metrics.rmse(mean, truth),
+        r2=metrics.r2(mean, truth),
+        calibration=metrics.coverage(mean, std, truth, 2.0),
+        interval_80=metrics.coverage(mean, std, truth, NORMAL_80),
+        rows=len(truth),
+    )
 
 
 def evaluate_within_tasks(
     make: Callable[[], CostModel], features: Matrix, labels: Vector, groups: Groups, *, seed: int
 ) -> Evaluation:
     """Fit on the first 60 % of each group's measurements, as a job would, and judge on the rest."""
-    test = np.zeros(len(labels), dtype=np.bool_)
-    for lines in members(groups):
-        test[lines[int(len(lines) * 0.6) :]] = True
-    return _judge(make(), features, labels, groups, test, seed)
+    return evaluate(make, features, labels, groups, within_task(groups, features), seed=seed)
 
 
 def evaluate_across_tasks(
     make: Callable[[], CostModel], features: Matrix, labels: Vector, groups: Groups, *, seed: int
 ) -> list[Evaluation]:
     """Leave one group out in turn: what the model knows of a task it never measured."""
-    return [_judge(make(), features, labels, groups, groups == group, seed) for group in np.unique(groups)]
-
-
-def _judge(
-    model: CostModel, features: Matrix, labels: Vector, groups: Groups, test: Mask, seed: int
-) -> Evaluation:
-    model.fit(features[~test], labels[~test], groups[~test], seed=seed)
-    mean, std = model.predict(features[test])
-    truth, of = labels[test], groups[test]
-    return Evaluation(
-        pairwise=pairwise_accuracy(mean, truth, of),
-        recall=top_k_recall(mean, truth, of, TOP_K),
-        rmse=rmse(mean, truth),
-        calibration=float(np.mean(np.abs(mean - truth) <= 2 * std)),
-        rows=len(truth),
-    )
+    splits = sorted(by_task(groups, seed=seed), key=lambda split: int(groups[split.test[0]]))
+    return [evaluate(make, features, labels, groups, split, seed=seed) for split in splits]

@@ -1,6 +1,7 @@
-"""How well scores order what was measured; rows of different groups are never compared."""
+"""How well scores predict what was measured; rows of different groups are never compared."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,20 +9,34 @@ from numpy.typing import NDArray
 from costmodels.base import Vector
 
 Groups = NDArray[np.int64]
+Weights = dict[int, float]
+
+NAN = float("nan")
 
 
-def pairwise_accuracy(scores: Vector, labels: Vector, groups: Groups, *, tie: float = 1e-3) -> float:
-    """Share of pairs in the right order; label ties are skipped, score ties count half.
+class Pairs(NamedTuple):
+    """Pairs within groups: the share in the right order, how many were judged and how many were skipped."""
 
-    NaN where no group holds two different labels.
-    """
-    right, pairs = 0.0, 0
+    accuracy: float
+    judged: int
+    tied: int
+
+
+def compare_pairs(scores: Vector, labels: Vector, groups: Groups, *, tie: float = 1e-3) -> Pairs:
+    """Label ties are skipped and counted, score ties count half; NaN where no group holds two labels."""
+    right, judged, all_pairs = 0.0, 0, 0
     for lines in members(groups):
         faster, slower = np.nonzero(labels[lines][:, None] > labels[lines][None, :] + tie)
         gap = scores[lines][faster].astype(np.float64) - scores[lines][slower]
         right += float((gap > 0).sum() + 0.5 * (gap == 0).sum())
-        pairs += len(gap)
-    return right / pairs if pairs else float("nan")
+        judged += len(gap)
+        all_pairs += len(lines) * (len(lines) - 1) // 2
+    return Pairs(right / judged if judged else NAN, judged, all_pairs - judged)
+
+
+def pairwise_accuracy(scores: Vector, labels: Vector, groups: Groups, *, tie: float = 1e-3) -> float:
+    """Share of pairs in the right order; see `compare_pairs`."""
+    return compare_pairs(scores, labels, groups, tie=tie).accuracy
 
 
 def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
@@ -29,10 +44,45 @@ def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> floa
     recalls = []
     for lines in members(groups):
         size = min(k, len(lines))
-        fastest = np.argsort(-labels[lines], kind="stable")[:size]
-        chosen = np.argsort(-scores[lines], kind="stable")[:size]
+        fastest, chosen = _best(labels[lines], size), _best(scores[lines], size)
         recalls.append(len(np.intersect1d(fastest, chosen)) / size)
-    return float(np.mean(recalls)) if recalls else float("nan")
+    return float(np.mean(recalls)) if recalls else NAN
+
+
+def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
+    """Mean over groups and over i = 1..k of: the group's least latency over that of the i best scored."""
+    peaks = []
+    for lines in members(groups):
+        speed = np.exp(labels[lines].astype(np.float64))
+        found = np.maximum.accumulate(speed[_best(scores[lines], k)]) / speed.max()
+        peaks.append(float(np.mean(np.pad(found, (0, k - len(found)), mode="edge"))))
+    return float(np.mean(peaks)) if peaks else NAN
+
+
+def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights: Weights, k: int) -> float:
+    """Least time of the whole network over its time with, in each task, the fastest of the k best scored.
+
+    Times count as often as the network calls the task. A failure is a latency of infinity; a task whose
+    k best scored all fail makes the score 0, and a task where everything fails is left out.
+    """
+    least, found = 0.0, 0.0
+    for lines in members(groups):
+        latency = latencies_us[lines].astype(np.float64)
+        if np.isfinite(latency).any():
+            weight = weights[int(groups[lines[0]])]
+            least += weight * latency.min()
+            found += weight * latency[_best(scores[lines], k)].min()
+    return float(least / found) if found else NAN
+
+
+def spearman(scores: Vector, labels: Vector, groups: Groups) -> float:
+    """Mean over groups of the correlation of ranks, ties at their middle; groups of one rank are skipped."""
+    correlations = []
+    for lines in members(groups):
+        left, right = _ranks(scores[lines]), _ranks(labels[lines])
+        if np.ptp(right):
+            correlations.append(float(np.corrcoef(left, right)[0, 1]) if np.ptp(left) else 0.0)
+    return float(np.mean(correlations)) if correlations else NAN
 
 
 def rmse(scores: Vector, labels: Vector) -> float:
@@ -40,7 +90,28 @@ def rmse(scores: Vector, labels: Vector) -> float:
     return float(np.sqrt(np.mean((scores.astype(np.float64) - labels) ** 2)))
 
 
+def r2(scores: Vector, labels: Vector) -> float:
+    """Share of the labels' variance that the scores explain, over all rows; NaN where labels are alike."""
+    truth = labels.astype(np.float64)
+    variance = np.mean((truth - truth.mean()) ** 2)
+    return float(1 - np.mean((scores - truth) ** 2) / variance) if variance else NAN
+
+
+def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> float:
+    """Share of labels within so many spreads of the score."""
+    return float(np.mean(np.abs(mean - labels) <= deviations * std)) if len(labels) else NAN
+
+
 def members(groups: Groups) -> Iterator[NDArray[np.int64]]:
     """The rows of each group, in order."""
     for group in np.unique(groups):
         yield np.flatnonzero(groups == group).astype(np.int64)
+
+
+def _best(values: Vector, k: int) -> NDArray[np.intp]:
+    return np.argsort(-values, kind="stable")[:k]
+
+
+def _ranks(values: Vector) -> NDArray[np.float64]:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place], dtype=np.float64)

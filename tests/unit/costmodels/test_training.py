@@ -1,4 +1,4 @@
-"""Labels, metrics and the bounded sample."""
+"""Labels and the bounded sample."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL
-from costmodels.metrics import pairwise_accuracy, rmse, top_k_recall
 from costmodels.training import bounded_sample, informative, labels
 from mallorn.core.outcomes import Outcome
 
@@ -62,27 +61,3 @@ def test_a_large_dataset_gives_its_newest_its_best_and_some_of_the_rest() -> Non
     assert set(range(970, 1000)) | set(range(30)) <= set(rows.tolist())
     assert rows.tolist() == bounded_sample(label, 90, seed=0).tolist()
     assert rows.tolist() != bounded_sample(label, 90, seed=1).tolist()
-
-
-def test_pairwise_accuracy_counts_pairs_within_groups() -> None:
-    truth, groups = vector(0, -1, 0, -5), ids(1, 1, 2, 2)
-    assert pairwise_accuracy(vector(2, 1, -7, -8), truth, groups) == 1.0
-    assert pairwise_accuracy(vector(1, 2, -7, -8), truth, groups) == 0.5
-    assert pairwise_accuracy(vector(1, 1, -7, -8), truth, groups) == 0.75
-
-
-def test_pairs_whose_labels_tie_are_skipped() -> None:
-    groups = ids(1, 1, 1)
-    assert pairwise_accuracy(vector(3, 2, 1), vector(0, 0, -1), groups) == 1.0
-    assert math.isnan(pairwise_accuracy(vector(3, 2, 1), vector(0, 0, 0), groups))
-
-
-def test_top_k_recall_is_the_share_of_the_fastest_that_were_found() -> None:
-    truth = vector(0, -1, -2, -3)
-    assert top_k_recall(vector(4, 3, 2, 1), truth, ids(1, 1, 1, 1), 2) == 1.0
-    assert top_k_recall(vector(4, 1, 2, 3), truth, ids(1, 1, 1, 1), 2) == 0.5
-    assert top_k_recall(vector(1, 2, 3, 4), truth, ids(1, 1, 2, 2), 9) == 1.0
-
-
-def test_rmse_is_in_log_units() -> None:
-    assert rmse(vector(0, -2), vector(0, 0)) == pytest.approx(math.sqrt(2))
