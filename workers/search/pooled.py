@@ -8,6 +8,7 @@ import numpy as np
 from costmodels.base import CostModel, Prediction
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.fill import Filter, random_fill, take
+from workers.search.prudence import prudent
 from workers.search.sampler import BatchSampler, ScoredPool
 from workers.search.space import Candidate, Space
 from workers.search.topk import TopK
@@ -17,6 +18,7 @@ class PooledSearcher(Searcher):
     """Defaults first, then the sampler's choice of the pool, then a random share, which also fills up.
 
     A subclass says how candidates come into the pool; only those chosen from it are checked for validity.
+    Those that the failures so far speak against are chosen less often.
     """
 
     def __init__(self, sampler: BatchSampler | None = None, *, random_share: float = 0.05) -> None:
@@ -48,24 +50,32 @@ class PooledSearcher(Searcher):
         wanted = count - len(batch) - drawn_at_random
         if wanted:
             origins = self.pool(space, history, model, wanted, rng)
-            batch += self._choose(score(space, model, sieve.fresh(origins)), origins, sieve, wanted, rng)
+            scored = score(space, model, sieve.fresh(origins))
+            chosen = self._choose(prudent(space, history, scored, rng), sieve, wanted, rng)
+            batch += _proposals(chosen, scored, origins)
         return batch + random_fill(space, sieve, count - len(batch), rng)
 
     def _choose(
         self,
         pool: ScoredPool,
-        origins: dict[Candidate, str],
         sieve: Filter,
         count: int,
         rng: np.random.Generator,
-    ) -> list[Proposal]:
-        chosen: list[Proposal] = []
+    ) -> list[Candidate]:
+        chosen: list[Candidate] = []
         while len(chosen) < count and len(pool):
             lines = self.sampler.choose(pool, count - len(chosen), rng)
-            expected = {pool.candidates[at]: float(pool.prediction.mean[at]) for at in lines}
-            chosen += [Proposal(c, expected[c], origins[c]) for c in sieve.valid(expected)]
+            chosen += sieve.valid([pool.candidates[at] for at in lines])
             pool = pool.without(lines)
         return chosen
+
+
+def _proposals(
+    chosen: Sequence[Candidate], scored: ScoredPool, origins: dict[Candidate, str]
+) -> list[Proposal]:
+    """With what the model itself expects of each, whatever prudence made of it."""
+    expected = dict(zip(scored.candidates, scored.prediction.mean.tolist(), strict=True))
+    return [Proposal(candidate, expected[candidate], origins[candidate]) for candidate in chosen]
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:

@@ -71,7 +71,14 @@ class SyntheticSpace(DecisionSpace):
             return Trial(candidate, Outcome.BUILD_ERROR, None)
         if np.isinf(latency):
             return Trial(candidate, Outcome.BUILD_TIMEOUT, None)
-        return Trial(candidate, Outcome.OK, latency)
+        return Trial(candidate, Outcome.OK, latency, build_ms=self._build_ms(candidate))
+
+    @staticmethod
+    def _build_ms(candidate: Candidate) -> float:
+        """A compiler takes longer for longer bodies: those that are unrolled."""
+        *_, rows, _, _, _, columns, _, depth, unroll, _ = candidate.decisions
+        body = rows * np.ceil(columns / LANES) * depth
+        return 300.0 + float(body if body <= UNROLLS[unroll] else 0)
 
     @cached_property
     def optimum_us(self) -> float:

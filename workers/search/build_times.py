@@ -1,0 +1,49 @@
+"""How long candidates take to build, learned from those that were built."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.base import Trial
+from workers.search.space import Matrix, Space
+
+Column = NDArray[np.float64]
+
+FEWEST: Final = 16
+KEPT: Final = 256
+RIDGE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTimes:
+    """A ridge regression of the log of build times."""
+
+    centre: Column
+    scale: Column
+    weights: Column
+    usual: float  # log of the median build time
+    highest: float  # log of the longest build seen: nothing is predicted beyond twice that
+
+    def excess(self, features: Matrix) -> Column:
+        """The log of how many times the median each candidate is expected to take."""
+        logs = (np.asarray(features, dtype=np.float64) - self.centre) / self.scale @ self.weights
+        return np.asarray(np.minimum(logs, self.highest - self.usual + np.log(2.0)), dtype=np.float64)
+
+
+def learn_build_times(space: Space, history: Sequence[Trial]) -> BuildTimes | None:
+    """What the newest builds teach; None while there are few."""
+    built = [trial for trial in history if trial.build_ms][-KEPT:]
+    if len(built) < FEWEST:
+        return None
+    logs = np.log([trial.build_ms for trial in built if trial.build_ms])
+    features = np.asarray(space.features([trial.candidate for trial in built]), dtype=np.float64)
+    centre, deviation = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(deviation > 1e-6, deviation, np.inf)
+    points = (features - centre) / scale
+    usual = float(np.median(logs))
+    gram = points.T @ points + RIDGE * np.eye(points.shape[1])
+    weights = np.linalg.solve(gram, points.T @ (logs - usual))
+    return BuildTimes(centre, scale, weights, usual, float(logs.max()))

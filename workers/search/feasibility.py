@@ -1,0 +1,66 @@
+"""Regions that fail to build or to run, learned from the failures of a task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from costmodels.training import UNINFORMATIVE
+from mallorn.core.outcomes import Outcome
+from workers.search.base import Trial
+from workers.search.space import Matrix, Space
+
+Column = NDArray[np.float64]
+
+# Fewer failures show no region. Of more rows of a kind only the newest count, so that the cost is bounded.
+FEWEST: Final = 4
+KEPT: Final = 256
+TREES: Final = 30
+# Nothing is certain to fail: the rest of the chance keeps every region within reach.
+CERTAIN: Final = 0.9
+PARAMETERS: Final = {
+    "objective": "binary:logistic",
+    "tree_method": "hist",
+    "max_depth": 4,
+    "eta": 0.3,
+    "max_bin": 64,
+    "min_child_weight": 0.5,
+    "nthread": 1,
+    "seed": 0,
+    "verbosity": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Feasibility:
+    """How likely candidates are to fail."""
+
+    booster: xgboost.Booster
+
+    def failing(self, features: Matrix) -> Column:
+        """The probability of each row to fail, never one."""
+        if not len(features):
+            return np.zeros(0)
+        answer = self.booster.inplace_predict(np.asarray(features, dtype=np.float32))
+        return np.minimum(np.asarray(answer, dtype=np.float64), CERTAIN)
+
+
+def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | None:
+    """What the history teaches; None while there are few failures, or nothing but failures."""
+    told = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
+    bad = [trial for trial in told if trial.outcome is not Outcome.OK]
+    good = [trial for trial in told if trial.outcome is Outcome.OK]
+    if len(bad) < FEWEST or len(good) < FEWEST:
+        return None
+    kept = [*bad[-KEPT:], *good[-KEPT:]]
+    failed = np.array([trial.outcome is not Outcome.OK for trial in kept], dtype=np.float32)
+    shares = len(bad) / min(len(bad), KEPT), len(good) / min(len(good), KEPT)
+    features = space.features([trial.candidate for trial in kept])
+    data = xgboost.QuantileDMatrix(
+        features, failed, weight=np.where(failed > 0, *shares), max_bin=PARAMETERS["max_bin"], nthread=1
+    )
+    rate = len(bad) / len(told)
+    return Feasibility(xgboost.train({**PARAMETERS, "base_score": rate}, data, num_boost_round=TREES))

@@ -1,0 +1,38 @@
+"""What is likely to fail, or takes very long to build, must promise more than the others."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from costmodels.base import Prediction
+from workers.search.base import Trial
+from workers.search.build_times import learn_build_times
+from workers.search.feasibility import learn_feasibility
+from workers.search.sampler import ScoredPool
+from workers.search.space import Space
+
+# Builds up to so many times the median are as good as any; beyond, each doubling costs this much score.
+PATIENT: Final = 3.0
+PRICE: Final = 0.3
+# A candidate stays in the pool with the probability that so many like it would all work.
+CAUTION: Final = 2
+
+
+def prudent(space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.random.Generator) -> ScoredPool:
+    """The pool, thinned out where candidates are likely to fail, without what is not worth its build.
+
+    Nothing is forbidden: even in a region that was judged wrongly one in many stays, and is tried in the end.
+    Scores are left alone but for the price of long builds: among equals the safest are not the fastest.
+    """
+    if not len(pool):
+        return pool
+    mean = pool.prediction.mean.astype(np.float64)
+    if (times := learn_build_times(space, history)) is not None:
+        mean -= PRICE * np.maximum(0.0, times.excess(pool.features) - np.log(PATIENT)) / np.log(2.0)
+    kept = np.arange(len(pool), dtype=np.int64)
+    if (feasibility := learn_feasibility(space, history)) is not None:
+        working = 1.0 - feasibility.failing(pool.features)
+        kept = np.flatnonzero(rng.random(len(pool)) < working**CAUTION).astype(np.int64)
+    prediction = Prediction(mean[kept].astype(np.float32), pool.prediction.std[kept])
+    return ScoredPool([pool.candidates[at] for at in kept.tolist()], pool.features[kept], prediction)
