@@ -7,6 +7,7 @@ from workers.children.child import Child
 from workers.measure.base import Slot
 from workers.round_context import RoundContext
 from workers.search.base import Proposal, Searcher
+from workers.search.origins import named
 from workers.tvm.space import TvmSpace, load_sketches
 
 
@@ -17,7 +18,8 @@ def propose(compiler: Child, context: RoundContext) -> tuple[list[Slot], list[Pr
     sampler = resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", context.row.searcher)(sampler)
     rng = np.random.default_rng(context.row.seed)
-    proposals = searcher.propose(space, context.history, context.model, context.row.size, rng)
+    found = searcher.propose(space, context.history, context.model, context.row.size, rng)
+    proposals = [named(proposal, context.row.searcher) for proposal in found]
     slots = [
         Slot(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
         for number, proposal in enumerate(proposals)

@@ -12,6 +12,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "sa": "workers.search.sa:Annealing",
         "es": "workers.search.es:EvolutionStrategy",
         "guided": "workers.search.guided:Guided",
+        "bo": "workers.search.bo:BayesianOptimisation",
+        "portfolio": "workers.search.portfolio:Portfolio",
         "random": "workers.search.random:RandomSearch",
     },
     "sampler": {

@@ -1,6 +1,7 @@
 """Whole searches on a space that answers at once: to test searchers and to compare them by trials."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def simulate(
         proposals = searcher.propose(space, history, model, min(batch, trials - len(history)), rng)
         if not proposals:
             break
-        history += [space.measure(proposal.candidate) for proposal in proposals]
+        history += [replace(space.measure(p.candidate), origin=p.origin) for p in proposals]
     return history
 
 

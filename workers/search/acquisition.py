@@ -1,0 +1,35 @@
+"""How much a look at a point is worth, by three measures; targets are minimised."""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Column = NDArray[np.float64]
+# Of mean, deviation, the best target so far, and how much exploration is wanted: higher is better.
+Acquisition = Callable[[Column, Column, float, float], Column]
+
+MOST_DEVIATIONS: Final = 2.0  # how optimistic the confidence bound is at full exploration
+
+
+def expected_improvement(mean: Column, std: Column, best: float, exploration: float) -> Column:
+    gap = best - exploration * std.mean() - mean
+    z = gap / std
+    return np.asarray(gap * ndtr(z) + std * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi))
+
+
+def probability_of_improvement(mean: Column, std: Column, best: float, exploration: float) -> Column:
+    return np.asarray((best - exploration * std.mean() - mean) / std)  # in the order of the probability
+
+
+def lower_bound(mean: Column, std: Column, best: float, exploration: float) -> Column:
+    return np.asarray(best - (mean - MOST_DEVIATIONS * exploration * std))
+
+
+ACQUISITIONS: Final[dict[str, Acquisition]] = {
+    "ei": expected_improvement,
+    "pi": probability_of_improvement,
+    "lcb": lower_bound,
+}

@@ -1,0 +1,89 @@
+"""What each idea earned: credit for trials by whose idea they were, read from the history alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.training import UNINFORMATIVE
+from mallorn.core.outcomes import Outcome
+from workers.search.base import Trial
+from workers.search.origins import DEFAULT, means_of
+
+Column = NDArray[np.float64]
+
+# Older trials are forgotten by the discount anyway; cut off, a long history costs no more than a short one.
+RECENT: Final = 512
+WINDOW: Final = 16  # trials that are ranked against each other: about a round
+DISCOUNT: Final = 0.985
+# A new best by a tenth or more is worth as much as so many trials that were the fastest of their window.
+GAIN_WORTH: Final = 4.0
+FULL_GAIN: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Mean credit of each arm, and of how many recent trials, discounted by age."""
+
+    mean: Column
+    trials: Column
+
+    def upper(self, exploration: float) -> Column:
+        """What each arm may be worth (UCB1 on discounted counts)."""
+        doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
+        return np.asarray(self.mean + exploration * doubt)
+
+    def shares(self, exploration: float, temperature: float, floor: float) -> Column:
+        """How much of a batch each arm gets: none less than `floor`, all of it together."""
+        hope = self.upper(exploration)
+        weight = np.exp((hope - hope.max()) / temperature)
+        return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())
+
+
+def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> Credit:
+    """What each arm earned lately; an arm without trials is as good as all together."""
+    older, recent = history[:-RECENT], history[-RECENT:]
+    best_us = min(map(_time_us, older), default=np.inf)
+    earned, weight = _earned(recent, best_us)
+    place = {arm: number for number, arm in enumerate(arms)}
+    owner = np.array([_place(trial, place, arm_of) for trial in recent], dtype=np.int64)
+    mine = owner >= 0
+    trials = np.bincount(owner[mine], weights=weight[mine], minlength=len(arms))
+    total = np.bincount(owner[mine], weights=(weight * earned)[mine], minlength=len(arms))
+    common = total.sum() / trials.sum() if trials.sum() else 0.0
+    return Credit((total + common) / (trials + 1.0), trials.astype(np.float64))
+
+
+def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) -> int:
+    """Whose trial it is; defaults are nobody's idea, and what never ran shows nothing."""
+    if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT:
+        return -1
+    return place.get(arm_of(trial.origin), -1)
+
+
+def _earned(trials: Sequence[Trial], best_us: float) -> tuple[Column, Column]:
+    """Credit and weight of each trial, oldest first."""
+    times_us = np.array([_time_us(trial) for trial in trials], dtype=np.float64)
+    before_us = np.minimum.accumulate(np.concatenate([[best_us], times_us]))[:-1]
+    better = np.isfinite(before_us) & (times_us < before_us)
+    gain = np.zeros(len(times_us))
+    gain[better] = np.minimum(1.0, np.log(before_us[better] / times_us[better]) / FULL_GAIN)
+    rank = np.zeros(len(times_us))
+    for end in range(len(times_us), 0, -WINDOW):
+        lines = slice(max(0, end - WINDOW), end)
+        rank[lines] = _ranks(times_us[lines])
+    weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
+    return rank + GAIN_WORTH * gain, weight
+
+
+def _ranks(times_us: Column) -> Column:
+    """Which share of the others each is faster than; failures are faster than none."""
+    slower = (times_us[None, :] > times_us[:, None]).sum(axis=1) / max(1, len(times_us) - 1)
+    return np.where(np.isfinite(times_us), slower, 0.0)
+
+
+def _time_us(trial: Trial) -> float:
+    known = trial.outcome is Outcome.OK and trial.latency_us is not None
+    return float(trial.latency_us or np.inf) if known else float(np.inf)

@@ -1,0 +1,83 @@
+"""A Gaussian process on scaled points: Matérn 3/2, its length and noise chosen by marginal likelihood."""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.scaling import Points, squared_distances
+
+Column = NDArray[np.float64]
+
+LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
+NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, where the targets' is 1
+LEAST_VARIANCE: Final = 1e-9
+
+
+def matern(points: Points, others: Points, length: float) -> Points:
+    """The kernel of functions that are once differentiable: kernels' times have kinks."""
+    distance = np.sqrt(3.0 * squared_distances(points, others)) / length
+    return np.asarray((1.0 + distance) * np.exp(-distance))
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianProcess:
+    """Fitted to points and their targets."""
+
+    points: Points
+    factor: Points  # lower Cholesky factor of the kernel matrix with noise
+    weights: Column
+    length: float
+    noise: float
+    centre: float
+    scale: float
+
+    @classmethod
+    def fit(cls, points: Points, targets: Column) -> "GaussianProcess":
+        """The likeliest of a few lengths and noises."""
+        centre, scale = float(targets.mean()), float(targets.std()) or 1.0
+        unit = (targets - centre) / scale
+        kernels = {length: matern(points, points, length) for length in LENGTHS}
+        fits = []
+        for length, noise in product(LENGTHS, NOISES):
+            noisy = kernels[length] + noise * np.eye(len(points))
+            factor = np.asarray(np.linalg.cholesky(noisy), dtype=np.float64)
+            half = np.linalg.solve(factor, unit)
+            likelihood = -0.5 * half @ half - np.log(np.diag(factor)).sum()
+            fits.append((float(likelihood), length, noise, factor, half))
+        _, length, noise, factor, half = max(fits, key=lambda fitted: fitted[0])
+        weights = np.asarray(np.linalg.solve(factor.T, half), dtype=np.float64)
+        return cls(points, factor, weights, length, noise, centre, scale)
+
+    def beliefs(self, points: Points) -> "Beliefs":
+        """What the process says of other points, ready to be conditioned further."""
+        cross = matern(self.points, points, self.length)
+        mean = self.centre + self.scale * (cross.T @ self.weights)
+        rows = np.asarray(np.linalg.solve(self.factor, cross), dtype=np.float64)
+        return Beliefs(self, points, mean, rows)
+
+
+class Beliefs:
+    """The posterior at a pool of points. Believing in one narrows those around it (kriging believer)."""
+
+    def __init__(self, process: GaussianProcess, points: Points, mean: Column, rows: Points) -> None:
+        self.mean = mean
+        self._process = process
+        self._points = points
+        self._rows = rows
+        self._variance = np.maximum(LEAST_VARIANCE, 1.0 - (rows**2).sum(axis=0))
+
+    @property
+    def std(self) -> Column:
+        """In the units of the targets."""
+        return np.asarray(self._process.scale * np.sqrt(self._variance))
+
+    def believe(self, at: int) -> None:
+        """Take the mean of one point for its measured value: no mean changes, deviations shrink."""
+        similar = matern(self._points[at : at + 1], self._points, self._process.length)[0]
+        left = similar - self._rows[:, at] @ self._rows
+        row = left / np.sqrt(self._variance[at] + self._process.noise)
+        self._rows = np.vstack([self._rows, row])
+        self._variance = np.maximum(LEAST_VARIANCE, self._variance - row**2)

@@ -1,0 +1,23 @@
+"""Whose idea a candidate was: `searcher:means`, as in `ga:mutation`."""
+
+from dataclasses import replace
+from typing import Final
+
+from workers.search.base import Proposal
+
+DEFAULT: Final = "default"
+
+
+def searcher_of(origin: str) -> str:
+    """`ga` of `ga:mutation`."""
+    return origin.partition(":")[0]
+
+
+def means_of(origin: str) -> str:
+    """`mutation` of `ga:mutation`, and of `mutation` alone."""
+    return origin.rpartition(":")[2]
+
+
+def named(proposal: Proposal, searcher: str) -> Proposal:
+    """The proposal with its searcher's name before its origin, unless it says already whose it is."""
+    return proposal if ":" in proposal.origin else replace(proposal, origin=f"{searcher}:{proposal.origin}")
