@@ -1,0 +1,1 @@
+"""What the searchers that learn a policy share: moves, knobs, a scout that prices, a small network."""

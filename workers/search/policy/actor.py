@@ -1,0 +1,90 @@
+"""A policy over the knobs of one sketch and its critic, learnt with a clipped objective."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.adam import Array
+from workers.search.policy.network import Network
+from workers.search.space import Matrix
+
+DOWN, KEEP, UP = 0, 1, 2
+HIDDEN = (64,)
+BATCH = 256
+MOVED = 2.0  # knobs that a policy without experience moves at each step
+
+Actions = NDArray[np.int64]
+
+
+class Experience(NamedTuple):
+    """States, what was done there and how likely that was, how well it went, and what was to be hoped."""
+
+    state: Matrix
+    action: Actions  # rows x knobs
+    chance: Array  # rows x knobs, as logarithms
+    advantage: Array
+    value: Array
+
+    def at(self, lines: NDArray[np.int64]) -> "Experience":
+        return Experience(
+            self.state[lines],
+            self.action[lines],
+            self.chance[lines],
+            self.advantage[lines],
+            self.value[lines],
+        )
+
+
+class Actor:
+    """Says for each knob how likely it goes down, stays, or goes up; its critic, what a state promises."""
+
+    def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
+        self._policy = Network(known, HIDDEN, 3 * knobs, rate, rng)
+        self._critic = Network(known, HIDDEN, 1, rate, rng)
+        moving = min(0.5, MOVED / max(1, knobs))
+        self._calm = np.log([moving / 2, 1 - moving, moving / 2])
+
+    def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Actions, Array]:
+        """An action a knob, and the logarithm of its probability."""
+        logs = self._logs(self._policy(state))
+        action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
+        return action, _taken(logs, action)
+
+    def value(self, state: Matrix) -> Array:
+        """The discounted rewards to be hoped for from each state."""
+        return self._critic(state)[:, 0]
+
+    def learn(
+        self, experience: Experience, epochs: int, clip: float, entropy: float, rng: np.random.Generator
+    ) -> None:
+        """A few passes over the experience, in batches."""
+        for _ in range(epochs):
+            order = rng.permutation(len(experience.value))
+            for lines in np.split(order, range(BATCH, len(order), BATCH)):
+                self._update(experience.at(lines), clip, entropy)
+
+    def _update(self, part: Experience, clip: float, entropy: float) -> None:
+        self._policy.learn(part.state, lambda outputs: self._slope(outputs, part, clip, entropy))
+        hoped = part.value[:, None]
+        self._critic.learn(part.state, lambda outputs: (outputs - hoped) / len(hoped))
+
+    def _logs(self, outputs: Array) -> Array:
+        raised = outputs.reshape(len(outputs), -1, 3) + self._calm
+        return np.asarray(raised - np.log(np.exp(raised).sum(axis=2, keepdims=True)))
+
+    def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
+        """Down the clipped objective, knob by knob, and up the entropy."""
+        logs = self._logs(outputs)
+        chances = np.exp(logs)
+        ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
+        open_ = np.where(gain > 0, ratio < 1 + clip, ratio > 1 - clip)
+        push = (ratio * gain * open_)[:, :, None]
+        slope = -push * (np.arange(3) == part.action[:, :, None]) + push * chances
+        surprise = -(chances * logs).sum(axis=2, keepdims=True)
+        slope += entropy * chances * (logs + surprise)
+        return np.asarray(slope.reshape(len(outputs), -1) / len(outputs))
+
+
+def _taken(logs: Array, action: Actions) -> Array:
+    return np.take_along_axis(logs, action[:, :, None], axis=2)[:, :, 0]

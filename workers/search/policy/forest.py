@@ -1,0 +1,84 @@
+"""Search trees over the decisions of one sketch, many at once, as arrays."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.knobs import Mask, Places
+
+Nodes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+NOWHERE = -1
+
+
+class Forest:
+    """Nodes with one child an option; each knows how often it was passed and what came of it."""
+
+    def __init__(self, trees: int, options: int) -> None:
+        self._child = np.empty((0, options), dtype=np.int64)
+        self._visits, self._total, self._best = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._size = 0
+        self.roots = self._new(trees)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def step(self, nodes: Nodes, options: Places) -> tuple[Nodes, Mask]:
+        """The child of each node for its option, made where there was none, and whether it was made just now.
+
+        NOWHERE has no children.
+        """
+        inside = nodes != NOWHERE
+        child = np.where(inside, self._child[nodes, options], NOWHERE)
+        made = inside & (child == NOWHERE)
+        parents, inverse = np.unique(
+            np.stack([nodes[made], options[made]], axis=1), axis=0, return_inverse=True
+        )
+        new = self._new(len(parents))
+        self._child[parents[:, 0], parents[:, 1]] = new
+        child[made] = new[inverse.reshape(-1)]
+        return child, made
+
+    def credit(self, paths: Nodes, worth: Numbers) -> None:
+        """Tell every node on each path (one a row, NOWHERE where it ended) what came of it."""
+        line, level = np.nonzero(paths != NOWHERE)
+        nodes, worth = paths[line, level], worth[line]
+        np.add.at(self._visits, nodes, 1.0)
+        np.add.at(self._total, nodes, worth)
+        np.maximum.at(self._best, nodes, worth)
+
+    def bound(self, nodes: Nodes, chances: Numbers, curiosity: float) -> Numbers:
+        """The upper confidence bound of each option: its worth, and more where it was seldom taken.
+
+        An option never taken counts as much as its parent, and is tried sooner the likelier it is.
+        """
+        child = self._child[nodes]
+        tried = child != NOWHERE
+        worth = np.where(tried, self._worth(child), self._worth(nodes)[:, None])
+        visits = np.where(tried, self._visits[child], 0.0)
+        doubt = chances * np.sqrt(self._visits[nodes])[:, None] / (1.0 + visits)
+        return np.asarray(worth + curiosity * doubt)
+
+    def root_bound(self, siblings: int, total: Numbers, curiosity: float) -> Numbers:
+        """The bound of every tree as a whole, as one of several that share `total` visits."""
+        doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
+        return np.asarray(self._worth(self.roots) + curiosity * doubt)
+
+    def root_visits(self) -> Numbers:
+        """How often each tree was descended."""
+        return np.asarray(self._visits[self.roots])
+
+    def _worth(self, nodes: Nodes) -> Numbers:
+        """Half what comes of a node on average, half the best that came of it."""
+        mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
+        return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
+
+    def _new(self, count: int) -> Nodes:
+        while self._size + count > len(self._visits):
+            more = max(256, len(self._visits))
+            self._child = np.pad(self._child, ((0, more), (0, 0)), constant_values=NOWHERE)
+            self._visits, self._total, self._best = (
+                np.pad(column, (0, more)) for column in (self._visits, self._total, self._best)
+            )
+        self._size += count
+        return np.arange(self._size - count, self._size)

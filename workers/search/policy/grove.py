@@ -1,0 +1,65 @@
+"""The trees of one sketch, and rollouts that descend them and complete what they leave open."""
+
+import numpy as np
+
+from workers.search.policy.forest import NOWHERE, Forest, Nodes
+from workers.search.policy.knobs import Places, knobs_of
+from workers.search.policy.scout import Sight
+from workers.search.policy.tables import counted, softmax
+from workers.search.space import Sketch
+from workers.search.tiles import Rows
+
+
+class Grove:
+    """One tree a seed; a level is a knob of the sketch, a leaf everything that begins with its decisions."""
+
+    def __init__(self, sketch: Sketch, trees: int) -> None:
+        self.sketch = sketch
+        self.knobs = knobs_of(sketch)
+        self.forest = Forest(trees, self.knobs.most)
+        self.take_up(np.empty((0, sketch.width), dtype=np.int32))
+
+    def take_up(self, rows: Rows) -> None:
+        """From now on, complete with options as frequent as they are in these rows."""
+        self.habit = counted(self.knobs, rows, np.ones(len(rows)))
+
+    def plant(self, sight: Sight, trees: Nodes) -> None:
+        """Grow the whole paths of known candidates, each in its tree."""
+        path, places = [self.forest.roots[trees]], self.knobs.places(sight.rows)
+        for at in range(len(self.knobs)):
+            path.append(self.forest.step(path[-1], places[:, at])[0])
+        self.forest.credit(np.stack(path, axis=1), np.exp(sight.promise))
+
+
+class Rollouts:
+    """Many descents at once, one a line, each in its own or in the same tree as others."""
+
+    def __init__(self, grove: Grove, trees: Nodes, rng: np.random.Generator) -> None:
+        self.grove = grove
+        self._rng = rng
+        self._path = [grove.forest.roots[trees]]
+
+    def complete(self, curiosity: float, noise: float) -> Rows:
+        """Down the tree by bound, one new node, and from there on at random."""
+        grove, node = self.grove, self._path[0]
+        rows = grove.knobs.blank(len(node))
+        for at in range(len(grove.knobs)):
+            options = self._options(at, rows, node, curiosity, noise)
+            grove.knobs.set(at, rows, options)
+            child, made = grove.forest.step(node, options)
+            self._path.append(child)
+            node = np.where(made, NOWHERE, child)
+        return rows
+
+    def credit(self, sight: Sight) -> None:
+        """Tell every node on the way what came of it, as a share of the best speed."""
+        self.grove.forest.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
+
+    def _options(self, at: int, rows: Rows, node: Nodes, curiosity: float, noise: float) -> Places:
+        """Noise keeps descents of a batch apart inside the tree, and is the chance outside."""
+        grove, inside = self.grove, (node != NOWHERE)[:, None]
+        legal = grove.knobs.legal(at, rows)
+        bound = grove.forest.bound(node, softmax(grove.habit[at], legal), curiosity)
+        drawn = self._rng.gumbel(size=legal.shape)
+        wanted = np.where(inside, bound + noise * drawn, grove.habit[at] + drawn)
+        return np.asarray(np.where(legal, wanted, -np.inf).argmax(axis=1))

@@ -1,0 +1,110 @@
+"""A sketch as a sequence of small decisions: a factor of a tile, innermost first, or a value of a list."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.moves import support
+from workers.search.space import Choice, ChoiceKind, Sketch
+from workers.search.tiles import Rows, divisors
+
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Logits = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One decision: which column it sets, and of which tile it takes a share."""
+
+    column: int
+    options: tuple[int, ...]
+    rest: int  # the column that gets what the tile's inner levels leave; for a list its own
+    extent: int  # 0 for a list
+
+
+class Knobs:
+    """The decisions of one sketch in order, and rows as the places of their options.
+
+    Any options that `legal` allowed, in order, make a well-formed row: the outermost level of a tile takes
+    what is left.
+    """
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.knobs = [knob for knob in _knobs(sketch) if knob.options]
+        self._start = np.array([value for choice in sketch.choices for value in _undecided(choice)], np.int32)
+        self.most = max((len(knob.options) for knob in self.knobs), default=1)
+        self.exists = np.zeros((len(self.knobs), self.most), dtype=np.bool_)
+        self._options = np.ones((len(self.knobs), self.most), dtype=np.int32)
+        for at, knob in enumerate(self.knobs):
+            self.exists[at, : len(knob.options)] = True
+            self._options[at, : len(knob.options)] = knob.options
+
+    def __len__(self) -> int:
+        return len(self.knobs)
+
+    def blank(self, count: int) -> Rows:
+        """Rows before any decision: every tile has its whole extent at the outermost level."""
+        return np.tile(self._start, (count, 1))
+
+    def legal(self, at: int, rows: Rows) -> Mask:
+        """Which options of the next knob are open to rows whose earlier knobs are set."""
+        if not self.knobs[at].extent:
+            return np.tile(self.exists[at], (len(rows), 1))
+        left = rows[:, self.knobs[at].rest]
+        return np.asarray((left[:, None] % self._options[at] == 0) & self.exists[at])
+
+    def set(self, at: int, rows: Rows, place: Places) -> None:
+        """Decide one knob of every row, in the rows themselves."""
+        knob, value = self.knobs[at], self._options[at, place]
+        rows[:, knob.column] = value
+        if knob.extent:
+            rows[:, knob.rest] //= value
+
+    def places(self, rows: Rows) -> Places:
+        """Which option of each knob a row has; the nearest below where it has none of them."""
+        found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
+        return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
+
+
+def pick(rng: np.random.Generator, logits: Logits, legal: Mask) -> Places:
+    """One legal option a row, by softmax of the logits (the largest after Gumbel noise)."""
+    noisy = np.where(legal, logits + rng.gumbel(size=legal.shape), -np.inf)
+    return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
+
+
+@lru_cache(maxsize=256)
+def knobs_of(sketch: Sketch) -> Knobs:
+    """The decisions of a sketch, worked out once."""
+    return Knobs(sketch)
+
+
+def _knobs(sketch: Sketch) -> list[Knob]:
+    knobs: list[Knob] = []
+    start = 0
+    for choice in sketch.choices:
+        knobs += _of_tile(choice, start) if choice.kind is ChoiceKind.TILE else _of_list(choice, start)
+        start += choice.width
+    return knobs
+
+
+def _undecided(choice: Choice) -> list[int]:
+    if choice.kind is ChoiceKind.TILE:
+        return [choice.extent] + [1] * (choice.width - 1)
+    return [choice.values[0]]
+
+
+def _of_tile(choice: Choice, start: int) -> list[Knob]:
+    every = tuple(divisors(choice.extent))
+    innermost = tuple(option for option in every if option <= (choice.limit or choice.extent))
+    levels = range(choice.width - 1, 0, -1)
+    options = [innermost if level == choice.width - 1 else every for level in levels]
+    return [
+        Knob(start + level, mine, start, choice.extent) for level, mine in zip(levels, options, strict=True)
+    ]
+
+
+def _of_list(choice: Choice, start: int) -> list[Knob]:
+    return [Knob(start, tuple(support(choice).tolist()), start, 0)]

@@ -1,0 +1,81 @@
+"""What the learning searchers have in common: they wander under a scout, and never go without a model."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from costmodels.base import CostModel
+from workers.search.base import Proposal, Trial
+from workers.search.policy.lessons import Lessons, lessons_of
+from workers.search.policy.scout import Scout
+from workers.search.policy.stand_in import StandIn
+from workers.search.pooled import PooledSearcher
+from workers.search.sampler import BatchSampler
+from workers.search.space import Candidate, Space
+
+MEASURED, DEFAULT, RANDOM = "measured", "default", "random"
+
+
+class Learner(PooledSearcher):
+    """A PooledSearcher whose pool is what it saw while it learnt, anew each round, where the fast ones are.
+
+    Without a model a kernel regression over the task's own measurements prices in its place; without any
+    measurements either, the pool is random.
+    """
+
+    def __init__(
+        self,
+        sampler: BatchSampler | None = None,
+        *,
+        considered: int = 4096,
+        optimism: float = 0.5,
+        random_share: float = 0.05,
+    ) -> None:
+        super().__init__(sampler, random_share=random_share)
+        self.considered = considered
+        self.optimism = optimism
+
+    @abstractmethod
+    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+        """Look at about `considered` candidates, better ones as the search goes on."""
+
+    def propose(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        if model is None and count:
+            model = stand_in(space, lessons_of(history))
+        return super().propose(space, history, model, count, rng)
+
+    def pool(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> dict[Candidate, str]:
+        if model is None:
+            return dict.fromkeys(space.sample(rng, count), RANDOM)
+        lessons = lessons_of(history)
+        scout = Scout(space, model, optimism=self.optimism)
+        scout.look_at(lessons.candidates, MEASURED)
+        scout.look_at(space.defaults(), DEFAULT)
+        scout.look_at(space.sample(rng, self.considered // 8), RANDOM)
+        self.explore(scout, lessons, rng)
+        return scout.pool()
+
+
+def stand_in(space: Space, lessons: Lessons) -> CostModel | None:
+    """A model of the lessons alone; None where there are none."""
+    if not lessons.candidates:
+        return None
+    model = StandIn()
+    groups = np.zeros(len(lessons.candidates), dtype=np.int64)
+    model.fit(space.features(lessons.candidates), lessons.label, groups, seed=0)
+    return model

@@ -1,0 +1,31 @@
+"""What a task's history teaches: a bounded share, so that learning costs the same however long it grows."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from costmodels.base import Vector
+from costmodels.training import bounded_sample, informative, labels
+from workers.search.base import Trial
+from workers.search.space import Candidate
+
+MOST = 192  # newest, best and drawn, a third each; matrices of this size are inverted on one thread
+
+
+class Lessons(NamedTuple):
+    """Measured candidates, best first, and log(best latency / latency) of each."""
+
+    candidates: list[Candidate]
+    label: Vector
+
+
+def lessons_of(history: Sequence[Trial], most: int = MOST) -> Lessons:
+    """The measurements that say something about their candidate, failures included, at most `most`."""
+    outcomes = [trial.outcome for trial in history]
+    group = np.zeros(len(history), dtype=np.int64)
+    label = labels([trial.latency_us for trial in history], group, outcomes)
+    telling = np.flatnonzero(informative(outcomes))
+    kept = telling[bounded_sample(label[telling], most, seed=len(history))]
+    ranked = kept[np.argsort(-label[kept], kind="stable")]
+    return Lessons([history[at].candidate for at in ranked], label[ranked])

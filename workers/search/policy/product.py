@@ -1,0 +1,20 @@
+"""Matrix products that never wake another thread."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.adam import Array
+
+SERIAL = 1 << 18  # multiplications up to which OpenBLAS stays on the calling thread
+
+
+def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
+    """left @ right in blocks of rows; on a busy host threads that wait for each other cost far more.
+
+    So the answer does not depend on the number of cores either.
+    """
+    block = max(1, SERIAL // max(1, right.size))
+    if len(left) <= block:
+        return np.asarray(left @ right, dtype=np.float64)
+    parts = [left[at : at + block] @ right for at in range(0, len(left), block)]
+    return np.asarray(np.concatenate(parts), dtype=np.float64)

@@ -1,0 +1,58 @@
+"""Steps taken and what each brought, to be learnt from again and again."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.adam import Array
+from workers.search.policy.moves import Directions, Mask, Moves
+from workers.search.space import Matrix
+from workers.search.tiles import Rows
+
+
+class Steps(NamedTuple):
+    """From each state a direction, the reward, the state it led to and the directions open there."""
+
+    state: Matrix
+    way: Directions
+    reward: Array
+    after: Matrix
+    legal: Mask
+
+    def drawn(self, rng: np.random.Generator, count: int) -> "Steps":
+        at = rng.integers(len(self.way), size=count)
+        return Steps(self.state[at], self.way[at], self.reward[at], self.after[at], self.legal[at])
+
+
+def joined(steps: Sequence[Steps]) -> Steps:
+    """Several steps as one."""
+    return Steps(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+
+
+def reward(gain: NDArray[np.floating]) -> Array:
+    """From a difference of logarithms of speed; failures lie so low that they would drown the rest."""
+    return np.asarray(np.tanh(gain), dtype=np.float64)
+
+
+def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Steps:
+    """The steps that lead from one of the measured rows to another, rewarded by what was measured."""
+    start = np.repeat(np.arange(len(rows)), len(moves))
+    way = np.tile(np.arange(len(moves)), len(rows))
+    end = _places(rows, moves.apply(rows[start], way))
+    taken = np.flatnonzero((end >= 0) & (end != start))
+    start, end, way = start[taken], end[taken], way[taken]
+    gain = reward(speed[end] - speed[start])
+    return Steps(features[start], way, gain, features[end], moves.legal(rows[end]))
+
+
+def _places(rows: Rows, wanted: Rows) -> Directions:
+    """Where among the rows each wanted one is; -1 where it is not."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below
+    codes = rows @ salt
+    order = np.argsort(codes)
+    at = order[np.minimum(np.searchsorted(codes[order], wanted @ salt), len(rows) - 1)]
+    return np.where((rows[at] == wanted).all(axis=1), at, -1)

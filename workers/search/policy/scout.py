@@ -1,0 +1,106 @@
+"""Prices decision vectors as a search wanders, and remembers all that it saw."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel
+from workers.search.features import decision_rows, places_by_sketch
+from workers.search.pooled import score
+from workers.search.space import Candidate, Matrix, Sketch, Space
+from workers.search.tiles import Rows
+
+Promise = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Rows of one sketch, what a cost model sees of them, and the speed to hope for."""
+
+    sketch: Sketch
+    rows: Rows
+    features: Matrix
+    promise: Promise
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, lines: NDArray[np.int64]) -> "Sight":
+        return Sight(self.sketch, self.rows[lines], self.features[lines], self.promise[lines])
+
+
+class Scout:
+    """The memory of one round: every candidate looked at, whose idea it was, and its price.
+
+    A price is the model's expected score plus a share of its spread: log(best latency / latency), higher is
+    faster, so a difference of prices is a reward.
+    """
+
+    def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
+        self.space = space
+        self._model = model
+        self._optimism = optimism
+        self._origins: dict[Candidate, str] = {}
+        self._seen: dict[str, list[Sight]] = {}
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[Sight]:
+        """Price rows of several sketches with one question to the model, one sight a view."""
+        candidates = [Candidate(sketch.key, tuple(row)) for sketch, rows in views for row in rows.tolist()]
+        pool = score(self.space, self._model, candidates)
+        promise = pool.promise(self._optimism).astype(np.float64)
+        sights, end = [], 0
+        for sketch, rows in views:
+            mine = slice(end, end := end + len(rows))
+            sights.append(Sight(sketch, rows, pool.features[mine], promise[mine]))
+            self._remember(sights[-1], candidates[mine], origin)
+        return sights
+
+    def _remember(self, sight: Sight, candidates: Sequence[Candidate], origin: str) -> None:
+        new = {c: at for at, c in enumerate(candidates) if c not in self._origins}
+        self._origins |= dict.fromkeys(new, origin)
+        seen = self._seen.setdefault(sight.sketch.key, [])
+        seen.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
+
+    def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[Sight]:
+        """Price candidates of any sketch, one sight a sketch."""
+        places = places_by_sketch([candidate.sketch for candidate in candidates])
+        known = [sketch for sketch in self.space.sketches if sketch.key in places]
+        views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in known]
+        return self.look(views, origin) if views else []
+
+    def memory(self) -> list[Sight]:
+        """Everything seen so far, each candidate once, one sight a sketch."""
+        return [_joined(self._seen[s.key]) for s in self.space.sketches if s.key in self._seen]
+
+    def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[Sight]:
+        """Draw from memory as simulated annealing accepts: by exp(-greed * relative loss of speed)."""
+        memory = self.memory()
+        promise = np.concatenate([sight.promise for sight in memory])
+        loss = np.expm1(np.minimum(20.0, promise.max() - promise))
+        weight = np.exp(-greed * loss)
+        drawn = rng.choice(len(promise), size=count, p=weight / weight.sum())
+        return list(_split(memory, np.sort(drawn)))
+
+    def pool(self) -> dict[Candidate, str]:
+        """Every candidate seen and whose idea it was."""
+        return dict(self._origins)
+
+
+def _joined(sights: Sequence[Sight]) -> Sight:
+    rows = np.concatenate([sight.rows for sight in sights])
+    features = np.concatenate([sight.features for sight in sights])
+    return Sight(sights[0].sketch, rows, features, np.concatenate([sight.promise for sight in sights]))
+
+
+def _split(memory: Sequence[Sight], drawn: NDArray[np.int64]) -> Iterable[Sight]:
+    begin = 0
+    for sight in memory:
+        mine = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin
+        begin += len(sight)
+        if len(mine):
+            yield sight.at(mine)

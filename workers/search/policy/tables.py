@@ -1,0 +1,67 @@
+"""Independent categorical distributions over the decisions of a sketch: drawing from them, learning them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.adam import Adam
+from workers.search.policy.knobs import Knobs, Logits, Mask, Places, pick
+from workers.search.tiles import Rows
+
+SMOOTHING = 0.2  # of a distribution learnt by counting, the share that stays uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Rows of one sketch, the place drawn for each knob and which places were open then."""
+
+    rows: Rows
+    places: Places  # rows x knobs
+    legal: Mask  # rows x knobs x options
+
+
+class Tables:
+    """One row of logits a knob; a row of decisions is drawn knob by knob among the legal options."""
+
+    def __init__(self, knobs: Knobs, logits: Logits, rate: float) -> None:
+        self.knobs = knobs
+        self.logits = logits
+        self._adam = Adam([self.logits], rate)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Draw:
+        rows = self.knobs.blank(count)
+        places = np.zeros((count, len(self.knobs)), dtype=np.int64)
+        legal = np.zeros((count, *self.logits.shape), dtype=np.bool_)
+        for at in range(len(self.knobs)):
+            legal[:, at] = self.knobs.legal(at, rows)
+            places[:, at] = pick(rng, self.logits[at], legal[:, at])
+            self.knobs.set(at, rows, places[:, at])
+        return Draw(rows, places, legal)
+
+    def learn(self, draw: Draw, advantage: NDArray[np.float64], entropy: float) -> None:
+        """One step up the policy gradient; `entropy` is what keeping options open is worth."""
+        chances = softmax(self.logits, draw.legal)
+        logs = np.log(np.maximum(chances, 1e-12))
+        surprise = -(chances * logs).sum(axis=2, keepdims=True)
+        slope = -np.einsum("n,nko->ko", advantage, chances)
+        np.add.at(slope, (np.arange(len(self.knobs)), draw.places), advantage[:, None])
+        slope -= entropy * (chances * (logs + surprise)).sum(axis=0)
+        self._adam.step([-slope / max(1, len(advantage))])
+
+
+def softmax(logits: Logits, legal: Mask) -> Logits:
+    """Probabilities over the last axis, zero where illegal."""
+    raised = np.where(legal, logits, -np.inf)
+    powers = np.exp(raised - raised.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def counted(knobs: Knobs, rows: Rows, weight: NDArray[np.float64]) -> Logits:
+    """The logits under which weighted rows are most likely, mixed with a uniform share (cross-entropy)."""
+    uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
+    counts = np.zeros(knobs.exists.shape)
+    np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])
+    total = weight.sum()
+    share = counts / total if total else uniform
+    return np.asarray(np.log(np.maximum(SMOOTHING * uniform + (1 - SMOOTHING) * share, 1e-12)))

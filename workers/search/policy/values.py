@@ -1,0 +1,60 @@
+"""What each direction of a sketch is worth where, learnt from a replay of steps (Q-learning)."""
+
+from copy import deepcopy
+
+import numpy as np
+
+from workers.search.policy.adam import Array
+from workers.search.policy.moves import STAY, Directions, Moves
+from workers.search.policy.network import Network
+from workers.search.policy.replay import Steps, joined, reward
+from workers.search.policy.scout import Sight
+from workers.search.space import Matrix
+
+HIDDEN = (64, 64)
+BATCH = 128
+
+
+class Values:
+    """A direction is worth its reward and, discounted, what the best direction after it is worth."""
+
+    def __init__(
+        self, moves: Moves, known: Matrix, measured: Steps, rate: float, rng: np.random.Generator
+    ) -> None:
+        self._moves = moves
+        self._network = Network(known, HIDDEN, len(moves), rate, rng)
+        self._replay = [measured]
+
+    def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Directions:
+        """The direction of the highest value, or now and then any legal one."""
+        if not len(self._moves):
+            return np.full(len(here), STAY, dtype=np.int64)
+        legal = self._moves.legal(here.rows)
+        best = np.where(legal, self._network(here.features), -np.inf).argmax(axis=1)
+        anywhere = np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1)
+        return np.asarray(np.where(rng.random(len(here)) < epsilon, anywhere, best))
+
+    def remember(self, here: Sight, way: Directions, there: Sight) -> None:
+        """Keep a step for learning, rewarded by what it gained."""
+        gain = reward(there.promise - here.promise)
+        steps = Steps(here.features, way, gain, there.features, self._moves.legal(there.rows))
+        self._replay.append(steps)
+
+    def learn(self, updates: int, discount: float, rng: np.random.Generator) -> None:
+        """Fit draws of the replay, against what the network said before."""
+        self._replay = [joined(self._replay)]
+        before = deepcopy(self._network)
+        for _ in range(updates if len(self._moves) and len(self._replay[0].way) else 0):
+            steps = self._replay[0].drawn(rng, BATCH)
+            onward = np.where(steps.legal, before(steps.after), 0.0).max(axis=1, initial=0.0)
+            self._fit(steps, steps.reward + discount * onward)
+
+    def _fit(self, steps: Steps, worth: Array) -> None:
+        line = np.arange(len(worth))
+
+        def slope(outputs: Array) -> Array:
+            error = np.zeros_like(outputs)
+            error[line, steps.way] = (outputs[line, steps.way] - worth) / len(worth)
+            return error
+
+        self._network.learn(steps.state, slope)

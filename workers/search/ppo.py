@@ -1,0 +1,62 @@
+"""Proximal policy optimisation over knob steps, as in Chameleon: each knob goes down, stays or goes up."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workers.search.policy.actor import Actor
+from workers.search.policy.learner import Learner
+from workers.search.policy.lessons import Lessons
+from workers.search.policy.moves import moves_of
+from workers.search.policy.scout import Scout
+from workers.search.policy.trail import Trail
+from workers.search.sampler import BatchSampler
+
+STEP = "step"
+
+
+class Ppo(Learner):
+    """Many walkers take steps of all knobs at once; the policy learns which steps raise the model's promise.
+
+    After each rollout the policy is updated a fixed number of times, and the walkers begin anew from what
+    simulated annealing draws out of everything seen.
+    """
+
+    def __init__(
+        self,
+        sampler: BatchSampler | None = None,
+        *,
+        considered: int = 4096,
+        walkers: int = 128,
+        horizon: int = 4,
+        greed: float = 8.0,
+        epochs: int = 3,
+        rate: float = 5e-3,
+        discount: float = 0.9,
+        trace: float = 0.95,
+        clip: float = 0.2,
+        entropy: float = 0.01,
+    ) -> None:
+        super().__init__(sampler, considered=considered)
+        self.walkers, self.horizon, self.greed = walkers, horizon, greed
+        self.epochs, self.rate = epochs, rate
+        self.discount, self.trace, self.clip, self.entropy = discount, trace, clip, entropy
+
+    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+        actors = {
+            sight.sketch.key: Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
+            for sight in scout.memory()
+        }
+        for _ in range(max(1, (self.considered - len(scout)) // (self.walkers * self.horizon))):
+            trails = [Trail(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)]
+            for _ in range(self.horizon):
+                self._step(scout, trails, rng)
+            for trail in trails:
+                experience = trail.experience(self.discount, self.trace)
+                trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
+
+    def _step(self, scout: Scout, trails: Sequence[Trail], rng: np.random.Generator) -> None:
+        """One step of the walkers of every sketch."""
+        views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
+        for trail, there in zip(trails, scout.look(views, STEP), strict=True):
+            trail.arrive(there)

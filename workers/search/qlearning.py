@@ -1,0 +1,85 @@
+"""Q-learning over directions, as in FlexTensor: learns which small step pays where, and walks that way."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workers.search.features import decision_rows, places_by_sketch
+from workers.search.policy.learner import Learner
+from workers.search.policy.lessons import Lessons
+from workers.search.policy.moves import moves_of
+from workers.search.policy.replay import measured_steps
+from workers.search.policy.scout import Scout, Sight
+from workers.search.policy.values import Values
+from workers.search.sampler import BatchSampler
+
+WALK = "walk"
+
+
+class QLearning(Learner):
+    """Walkers start where simulated annealing would, and step in the direction of the highest value.
+
+    The value of a direction is learnt from what steps brought: measured ones of the history, and those of
+    this round by the model's promise. A share of the steps goes anywhere; it shrinks as the round goes on.
+    """
+
+    def __init__(
+        self,
+        sampler: BatchSampler | None = None,
+        *,
+        considered: int = 4096,
+        walkers: int = 128,
+        walk: int = 4,
+        greed: float = 8.0,
+        epsilon: tuple[float, float] = (0.8, 0.1),
+        discount: float = 0.7,
+        updates: int = 24,
+        rate: float = 5e-3,
+    ) -> None:
+        super().__init__(sampler, considered=considered)
+        self.walkers = walkers
+        self.walk = walk
+        self.greed = greed
+        self.epsilon = epsilon
+        self.discount = discount
+        self.updates = updates
+        self.rate = rate
+
+    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+        values = self._values(scout, lessons, rng)
+        rounds = max(1, (self.considered - len(scout)) // (self.walkers * self.walk))
+        for epsilon in np.geomspace(*self.epsilon, num=rounds):
+            walkers = scout.starts(self.walkers, self.greed, rng)
+            for _ in range(self.walk):
+                walkers = self._step(scout, walkers, values, float(epsilon), rng)
+            for walker in walkers:
+                updates = round(self.updates * len(walker) / self.walkers)
+                values[walker.sketch.key].learn(updates, self.discount, rng)
+
+    def _values(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> dict[str, Values]:
+        """One for each sketch of the memory, its replay begun with the measured steps."""
+        values: dict[str, Values] = {}
+        places = places_by_sketch([candidate.sketch for candidate in lessons.candidates])
+        for sight in scout.memory():
+            moves, lines = moves_of(sight.sketch), places.get(sight.sketch.key, [])
+            rows = decision_rows(sight.sketch, lessons.candidates, lines)
+            features = scout.space.features([lessons.candidates[at] for at in lines])
+            steps = measured_steps(moves, rows, features, lessons.label[lines])
+            values[sight.sketch.key] = Values(moves, sight.features, steps, self.rate, rng)
+        return values
+
+    def _step(
+        self,
+        scout: Scout,
+        walkers: Sequence[Sight],
+        values: dict[str, Values],
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> list[Sight]:
+        """One step of the walkers of every sketch, kept for learning."""
+        ways = [values[here.sketch.key].ways(here, epsilon, rng) for here in walkers]
+        moved = [moves_of(h.sketch).apply(h.rows, way) for h, way in zip(walkers, ways, strict=True)]
+        arrived = scout.look([(h.sketch, rows) for h, rows in zip(walkers, moved, strict=True)], WALK)
+        for here, way, there in zip(walkers, ways, arrived, strict=True):
+            values[here.sketch.key].remember(here, way, there)
+        return arrived

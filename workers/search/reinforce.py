@@ -1,0 +1,105 @@
+"""Policy gradient over choices, as in Woodpecker, started from what the fast ones have in common."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.search.policy.knobs import knobs_of
+from workers.search.policy.learner import Learner
+from workers.search.policy.lessons import Lessons
+from workers.search.policy.scout import Promise, Scout
+from workers.search.policy.tables import Draw, Tables, counted, softmax
+from workers.search.sampler import BatchSampler
+from workers.search.space import Sketch
+from workers.search.tiles import Rows
+
+POLICY = "policy"
+SMALLEST_SPREAD = 1e-6
+WORST = (
+    -1.0
+)  # how far below the baseline counts, in spreads: failures lie so low that they would drown the rest
+
+
+class Policy:
+    """Which sketch, and then each of its decisions, independently of each other."""
+
+    def __init__(self, sketches: Sequence[Sketch], liked: dict[str, Rows], rate: float) -> None:
+        """Cross-entropy: as likely as can be to draw the rows that are liked of each sketch."""
+        rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
+        self._rate = rate
+        self._taste = np.log([1.0 + len(mine) for mine in rows])
+        self._tables = [_tables(sketch, mine, rate) for sketch, mine in zip(sketches, rows, strict=True)]
+
+    def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
+        """`count` candidates, one draw a sketch."""
+        chances = softmax(self._taste, np.ones(len(self._taste), dtype=np.bool_))
+        shares = rng.multinomial(count, chances)
+        return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
+
+    def learn(self, draws: Sequence[Draw], promises: Sequence[Promise], entropy: float) -> None:
+        """One step; the sketches share one baseline."""
+        advantage = _advantage(np.concatenate(promises))
+        parts = np.split(advantage, np.cumsum([len(promise) for promise in promises])[:-1])
+        self._taste += self._rate * np.array([part.sum() for part in parts]) / len(advantage)
+        for table, draw, part in zip(self._tables, draws, parts, strict=True):
+            if len(part):
+                table.learn(draw, part, entropy)
+
+
+class Reinforce(Learner):
+    """A few policies, each started from its own draw of the best known, climb the expected promise.
+
+    A step weighs every drawn candidate by how far it lies above the average of its policy's draw (the
+    baseline), and keeps options open by an entropy bonus.
+    """
+
+    def __init__(
+        self,
+        sampler: BatchSampler | None = None,
+        *,
+        considered: int = 4096,
+        policies: int = 4,
+        updates: int = 10,
+        elite: int = 32,
+        greed: float = 8.0,
+        rate: float = 0.3,
+        entropy: float = 0.02,
+    ) -> None:
+        super().__init__(sampler, considered=considered)
+        self.policies = policies
+        self.updates = updates
+        self.elite = elite
+        self.greed = greed
+        self.rate = rate
+        self.entropy = entropy
+
+    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+        policies = [self._policy(scout, rng) for _ in range(self.policies)]
+        count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
+        for _ in range(self.updates):
+            draws = [policy.draw(rng, count) for policy in policies]
+            for policy, drawn, promises in zip(policies, draws, _priced(scout, draws), strict=True):
+                policy.learn(drawn, promises, self.entropy)
+
+    def _policy(self, scout: Scout, rng: np.random.Generator) -> Policy:
+        liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
+        return Policy(scout.space.sketches, liked, self.rate)
+
+
+def _tables(sketch: Sketch, liked: Rows, rate: float) -> Tables:
+    knobs = knobs_of(sketch)
+    return Tables(knobs, counted(knobs, liked, np.ones(len(liked))), rate)
+
+
+def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]]:
+    """The promises of every policy's draw, one question to the model for all."""
+    sketches = scout.space.sketches
+    views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]
+    promises = [sight.promise for sight in scout.look(views, POLICY)]
+    return [promises[at : at + len(sketches)] for at in range(0, len(promises), len(sketches))]
+
+
+def _advantage(promise: NDArray[np.float64]) -> NDArray[np.float64]:
+    lead = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
+    return np.asarray(np.maximum(WORST, lead))
