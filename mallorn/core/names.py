@@ -14,6 +14,10 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "guided": "workers.search.guided:Guided",
         "bo": "workers.search.bo:BayesianOptimisation",
         "portfolio": "workers.search.portfolio:Portfolio",
+        "qlearning": "workers.search.qlearning:QLearning",
+        "reinforce": "workers.search.reinforce:Reinforce",
+        "ppo": "workers.search.ppo:Ppo",
+        "mcts": "workers.search.mcts:Mcts",
         "random": "workers.search.random:RandomSearch",
     },
     "sampler": {
