@@ -27,7 +27,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.sim.crowd import Load
 from benchmarks.sim.curve_file import CurveFile
 from benchmarks.sim.curves import recordings
-from benchmarks.sim.ratios import WHATS, Ratio, ratio
+from benchmarks.sim.ratios import WHATS, Ratio, foresight, ratio
 from benchmarks.sim.report import HEAD, figures, line, oracle_line, ratio_figures, ratio_lines
 from benchmarks.sim.scale import measure
 from benchmarks.sim.tournament import FACTORS, RECORDED, SYNTHETIC, Arena, Cell, arenas, oracle, tournament
@@ -60,13 +60,22 @@ def _policies(args: argparse.Namespace) -> dict[str, Any]:
     ratios = list(_ratios(cells, args))
     print("\n".join(ratio_lines(ratios)))
     headline = _headline(ratios)
+    bound = None
+    if headline is not None:
+        known = {arena.name: trials[FACTORS[0]] for arena, trials in fewest.items()}
+        bound = foresight(cells, "round-robin", known, FACTORS[0])
+        print(f"with foresight it would be {bound:.3f}")
     print(f"trials of {JUDGED} over those of round-robin to 1.05x, geometric mean: {headline}")
     raw: dict[str, Any] = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
     raw["fewest_trials"] = [
         {"curves": arena.kind, "model": arena.name, "to": {str(at): count for at, count in trials.items()}}
         for arena, trials in fewest.items()
     ]
-    return raw | {"ratios": [ratio_figures(found) for found in ratios], "headline": headline}
+    return raw | {
+        "ratios": [ratio_figures(found) for found in ratios],
+        "foresight": bound,
+        "headline": headline,
+    }
 
 
 def _ratios(cells: list[Cell], args: argparse.Namespace) -> Iterator[Ratio]:

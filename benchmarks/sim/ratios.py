@@ -1,10 +1,10 @@
 """One policy against another, model by model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.sim.tournament import Cell, geometric_mean
+from benchmarks.sim.tournament import RECORDED, Cell, geometric_mean
 
 WHATS: Final = ("trials", "seconds")
 
@@ -39,6 +39,12 @@ def ratio(
     mine = {cell.model: _needs(cell, what, factor) for cell in here if cell.policy == policy}
     theirs = {cell.model: _needs(cell, what, factor) for cell in here if cell.policy == against}
     return Ratio(policy, against, kind, devices, factor, what, {m: mine[m] / theirs[m] for m in mine})
+
+
+def foresight(cells: Sequence[Cell], against: str, fewest: Mapping[str, float], factor: float) -> float:
+    """The ratio of trials, on the recorded models and one device, that no policy can go below."""
+    here = [cell for cell in cells if (cell.kind, cell.devices, cell.policy) == (RECORDED, 1, against)]
+    return geometric_mean([fewest[cell.model] / cell.trials_to(factor) for cell in here])
 
 
 def _needs(cell: Cell, what: str, factor: float) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 import services.planner.gradient
 from benchmarks.sim.fitted import left_out
-from benchmarks.sim.ratios import WHATS, ratio
+from benchmarks.sim.ratios import WHATS, foresight, ratio
 from benchmarks.sim.report import HEAD, figures, line, ratio_lines
 from benchmarks.sim.synthetic import smooth
 from benchmarks.sim.tournament import (
@@ -90,6 +90,11 @@ def test_a_cell_prints_under_its_head_and_keeps_a_figure_a_seed(cells: list[Cell
 def test_no_policy_needs_fewer_trials_than_foresight_does(cells: list[Cell]) -> None:
     fewest = oracle(Arena(RECORDED, "two", (TWO_TASKS,)), seeds=2)
     assert all(cell.trials_to(factor) >= fewest[factor] for cell in cells for factor in FACTORS)
+
+
+def test_foresight_bounds_the_ratio_of_trials(cells: list[Cell]) -> None:
+    trials = next(cell for cell in cells if (cell.policy, cell.devices) == ("round-robin", 1)).trials_to(1.06)
+    assert foresight(cells, "round-robin", {"two": 12.0}, 1.06) == pytest.approx(12.0 / trials)
 
 
 def test_who_throws_no_dice_plays_a_recording_twice_and_who_does_plays_every_seed() -> None:
