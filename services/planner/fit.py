@@ -16,7 +16,7 @@ from services.planner.curve import MEMO, Curve
 Array = NDArray[np.float64]
 
 # A round counts half as much this many rounds later, as the search itself changes on the way.
-HALF_LIFE_ROUNDS: Final = 10.0
+HALF_LIFE_ROUNDS: Final = 5.0
 START_SD: Final = 1.0
 KNOT_SD: Final = 1.2  # of logarithms, as the two below
 POWER_SD: Final = 0.6
@@ -37,7 +37,7 @@ class CurvePrior:
 
     drop: float = 0.5  # from the first random batch to the end
     drop_sd: float = 0.9
-    log_noise: float = -2.8  # of a round's best around the curve
+    log_noise: float = -2.5  # of a round's best around the curve
     log_knot: float = 3.5
     log_power: float = -0.2
 
@@ -140,7 +140,7 @@ def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) ->
 
 
 def _outlook(post: _Posterior, fall: Array, origin: float) -> Outlook:
-    """The mixture as one Student's t: the same centre, and a variance whose logarithm has the same moments."""
+    """The mixture as one Student's t: equal in its centre and in the moments of its log variance."""
     spread = _NOISE**2 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
     mean, centres_var = _moments(post.share, post.start + post.drop * fall)
     log_var, doubt = _moments(post.share, np.log(spread))

@@ -10,100 +10,98 @@ from mallorn.core.names import REGISTRY
 from services.planner.budgets import SMALLEST_ROUND
 from services.planner.planner import plan
 from services.planner.resting import HOPELESS_ROUNDS
-from services.planner.values import JobView, Plan, Point, TaskView
+from services.planner.testing import job, measured, task
+from services.planner.values import JobView, Plan
 
 POLICIES = sorted(REGISTRY["policy"])
+STILL = [50.0, 50.0] + [50.001] * 60
 
 
-def task(index: int = 0, **known: object) -> TaskView:
-    fresh = TaskView(
-        id=100 + index,
-        index=index,
-        name=f"task{index}",
-        weight=1,
-        flops=1e6 * (index + 1),
-        family="operator:matmul",
-        trials=0,
-        in_flight=0,
-        blocked=False,
-        rounds=0,
-    )
-    return replace(fresh, **known)  # type: ignore[arg-type]
-
-
-def job(*tasks: TaskView, **known: object) -> JobView:
-    fresh = JobView(
-        id="job",
-        seed=7,
-        policy="gradient",
-        round_size=16,
-        trials=200,
-        tasks=tasks,
-        rounds_planned=0,
-        slots=2,
-        seconds_left=None,
-        seconds_per_trial=None,
-    )
-    return replace(fresh, **known)  # type: ignore[arg-type]
-
-
-def apply(view: JobView, step: Plan, latency_us: float) -> JobView:
+def apply(view: JobView, step: Plan, latency_us: float | None) -> JobView:
     """The job after every planned round has been measured."""
     sizes = {round_.task_id: round_.size for round_ in step.rounds}
-    tasks = tuple(
-        replace(
-            t,
-            trials=t.trials + sizes[t.id],
-            rounds=t.rounds + 1,
-            points=(*t.points, Point(t.trials + sizes[t.id], latency_us)),
-        )
-        if t.id in sizes
-        else t
-        for t in view.tasks
-    )
+    tasks = tuple(measured(t, sizes[t.id], latency_us) if t.id in sizes else t for t in view.tasks)
     return replace(view, tasks=tasks, rounds_planned=view.rounds_planned + len(step.rounds))
 
 
-tasks_strategy = st.lists(
+shapes_strategy = st.lists(
     st.builds(
-        lambda weight, flops: {"weight": weight, "flops": flops},
-        st.integers(1, 50),
-        st.floats(0, 1e10),
+        lambda weight, flops: {"weight": weight, "flops": flops}, st.integers(1, 50), st.floats(0, 1e10)
     ),
     min_size=1,
-    max_size=12,
+    max_size=8,
 )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
-    shapes=tasks_strategy,
-    trials=st.integers(1, 400),
-    size=st.integers(1, 64),
+    shapes=shapes_strategy,
+    trials=st.integers(1, 300),
+    size=st.one_of(st.none(), st.integers(4, 64)),
     slots=st.integers(1, 5),
+    task_trials=st.one_of(st.none(), st.integers(1, 60)),
     latencies=st.randoms(use_true_random=False),
 )
-def test_a_budget_is_spent_to_the_last_trial_and_never_exceeded(
-    policy, shapes, trials, size, slots, latencies
+def test_budgets_are_spent_and_never_exceeded(
+    policy, shapes, trials, size, slots, task_trials, latencies
 ) -> None:
     tasks = [task(i, **shape) for i, shape in enumerate(shapes)]
-    view = job(*tasks, policy=policy, trials=trials, round_size=size, slots=slots)
+    known = {"policy": policy, "trials": trials, "round_size": size, "slots": slots}
+    view = job(*tasks, **known, task_trials=task_trials)
     while not (step := plan(view)).finished:
         assert step.rounds, "neither finished nor anything to do"
         assert len(step.rounds) <= slots
         view = apply(view, step, latencies.uniform(1, 1000))
         assert view.spent <= trials
-    assert view.spent == trials or "nothing is worth another round" in step.finished
+        assert all(t.trials <= (task_trials or trials) for t in view.tasks)
+    within = min(trials, len(tasks) * (task_trials or trials))
+    assert view.spent == within or "nothing is worth another round" in step.finished
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@given(shapes=tasks_strategy, order=st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None)
+@given(
+    left=st.floats(-5, 60),
+    seconds=st.one_of(st.none(), st.floats(0.05, 3)),
+    slots=st.integers(1, 4),
+    known=st.booleans(),
+)
+def test_what_is_planned_fits_the_seconds_left(policy, left, seconds, slots, known) -> None:
+    tasks = [task(i, [50.0, 40.0] if known else []) for i in range(4)]
+    clock = {"seconds_left": left, "seconds_per_trial": seconds}
+    step = plan(job(*tasks, policy=policy, slots=slots, trials=1000, round_size=None, **clock))
+    assert all(round_.size * (seconds or 0.0) <= left for round_ in step.rounds)
+    one_worker = sum(round_.size for round_ in step.rounds) * (seconds or 0.0)
+    assert one_worker <= max(0.0, left) * max(1, slots - 1)
+    if left <= 0:
+        assert step.finished == "the time budget is spent"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=20, deadline=None)
+@given(shapes=shapes_strategy, order=st.randoms(use_true_random=False))
 def test_the_order_of_the_tasks_changes_nothing(policy, shapes, order) -> None:
-    tasks = [task(i, known_us=100.0 * (i + 1), rounds=1, **shape) for i, shape in enumerate(shapes)]
+    tasks = [task(i, [100.0 * (i + 1), 90.0], **shape) for i, shape in enumerate(shapes)]
     shuffled = tasks.copy()
     order.shuffle(shuffled)
-    assert plan(job(*tasks, policy=policy)).rounds == plan(job(*shuffled, policy=policy)).rounds
+    assert plan(job(*tasks, policy=policy)) == plan(job(*shuffled, policy=policy))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_reason_can_be_explained(policy) -> None:
+    tasks = [task(0, [70.0, 60.0]), task(1, [5.0]), task(2), task(3, [None])]
+    planned = plan(job(*tasks, policy=policy, slots=4)).rounds
+    assert len(planned) == 4
+    for round_ in planned:
+        reason = round_.reason
+        assert reason["policy"] in (policy, "first-pass")
+        assert isinstance(reason["score"], float)
+        assert reason["why"]
+        assert reason["best_us"] == tasks[round_.task_id - 100].best_us
+        ahead = reason["forecast"]
+        assert set(ahead) == {"best_us", "expected_us", "low_us", "high_us", "gain_us", "promise"}
+        assert ahead["low_us"] <= ahead["expected_us"] <= ahead["high_us"]
 
 
 def test_the_first_pass_visits_every_task_before_any_twice() -> None:
@@ -114,6 +112,18 @@ def test_the_first_pass_visits_every_task_before_any_twice() -> None:
         visited.append(step.rounds[0].task_id)
         view = apply(view, step, 10.0)
     assert sorted(visited) == [100, 101, 102, 103, 104]
+
+
+def test_a_task_that_cannot_matter_gets_no_visit_of_its_own() -> None:
+    heavy = [task(i, [9000.0], flops=1e9) for i in range(6)]
+    tiny = task(9, flops=1e4)
+    assert plan(job(*heavy, tiny, slots=1)).rounds[0].task_id != tiny.id
+    called_often = replace(tiny, weight=100_000)
+    assert plan(job(*heavy, called_often, slots=1)).rounds[0].task_id == tiny.id
+
+
+def test_a_mover_of_memory_without_flops_is_visited() -> None:
+    assert plan(job(task(0, [100.0]), task(1, flops=0.0), slots=1)).rounds[0].task_id == 101
 
 
 def test_a_small_budget_still_reaches_many_tasks() -> None:
@@ -132,18 +142,15 @@ def test_a_workload_with_an_open_round_gets_no_second_one() -> None:
     assert step == Plan()
 
 
-def test_gradient_prefers_the_larger_weighted_latency() -> None:
-    small = task(0, known_us=10.0, rounds=1, trials=16)
-    large = task(1, known_us=10.0, rounds=1, trials=16, weight=9)
-    step = plan(job(small, large, slots=1))
-    assert step.rounds[0].task_id == large.id
-    assert "9 x 10.0 us" in step.rounds[0].reason["why"]
+def test_a_batch_that_failed_entirely_is_followed_by_another_searchers() -> None:
+    failed_once = task(0, [None])
+    assert plan(job(failed_once)).rounds[0].searcher == "random"
+    assert plan(job(measured(failed_once, 16, None))).rounds[0].searcher is None
+    assert plan(job(measured(failed_once, 16, 50.0))).rounds[0].searcher is None
 
 
-def test_a_task_whose_rounds_all_fail_is_tried_again_and_then_retired() -> None:
-    failing = task(0, rounds=1, failed_rounds=1, trials=16)
-    assert plan(job(failing, slots=1)).rounds[0].task_id == failing.id
-    hopeless = replace(failing, failed_rounds=HOPELESS_ROUNDS, rounds=HOPELESS_ROUNDS)
+def test_a_task_whose_rounds_all_fail_is_retired() -> None:
+    hopeless = task(0, [None] * HOPELESS_ROUNDS)
     step = plan(job(hopeless, slots=1))
     assert step.rounds == ()
     assert step.finished == "no task is left to tune"
@@ -158,11 +165,49 @@ def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
     assert plan(job(small)).finished == "no task is left to tune"
 
 
+def test_a_task_rests_when_nothing_is_expected_and_the_job_ends_in_words() -> None:
+    still = task(0, STILL)
+    step = plan(job(still, policy="dynatune", trials=10_000))
+    assert step.rounds == ()
+    assert step.retired[still.id].startswith("rests: ")
+    assert step.finished.startswith("nothing is worth another round: no task has more than a ")
+
+
+def test_a_resting_task_comes_back_when_the_picture_changes() -> None:
+    resting = task(0, STILL, retired="rests: a 0.1% chance")
+    assert plan(job(resting, policy="dynatune", trials=10_000)).retired == {}
+    better = measured(measured(measured(resting, 16, 40.0), 16, 36.0), 16, 33.0)
+    step = plan(job(better, policy="dynatune", trials=10_000))
+    assert step.retired == {resting.id: ""}
+    assert step.rounds[0].task_id == resting.id
+
+
+@pytest.mark.parametrize("policy", ["random", "round-robin"])
+def test_baselines_spend_their_budget_on_tasks_that_stand_still(policy) -> None:
+    assert plan(job(task(0, STILL), policy=policy, trials=10_000)).rounds
+
+
+def test_a_task_stops_at_its_own_budget() -> None:
+    view = job(task(0, [50.0, 40.0]), task(1, [50.0, 40.0]), task_trials=40, slots=2)
+    assert [round_.size for round_ in plan(view).rounds] == [8, 8]
+    spent = job(task(0, [50.0] * 3), task_trials=40)
+    assert "its budget of 40 trials is spent" in plan(spent).retired.values()
+
+
 def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:
     known = task(0, known_us=5.0, rounds=1, trials=16)
     step = plan(job(known, seconds_left=4.0, seconds_per_trial=0.5))
     assert step.rounds[0].size == 8
     assert plan(job(known, seconds_left=0.2, seconds_per_trial=0.5)).finished == "the time budget is spent"
+
+
+def test_rounds_grow_with_evidence_and_with_idle_devices() -> None:
+    known = {"round_size": None, "trials": 50_000}
+    few = plan(job(task(0, [9.0, 8.0]), **known, slots=1)).rounds[0].size
+    many = plan(job(task(0, [9.0, 8.0]), **known, slots=3)).rounds[0].size
+    sure = plan(job(task(0, [9.0 - 0.1 * at for at in range(40)]), **known, slots=1)).rounds[0].size
+    assert (few, many, sure) == (16, 48, 48)
+    assert plan(job(task(0, [9.0, 8.0]), round_size=None, slots=9, trials=400)).rounds[0].size == 16
 
 
 def test_tuning_does_not_end_while_a_round_is_open() -> None:
