@@ -39,10 +39,10 @@ class RankedRound:
 class Families(Repository):
     """The places of workloads, which all jobs of a target with the same grouping share."""
 
-    def has_unplaced(self, job_id: str) -> bool:
-        """Whether some task of a job has no family yet."""
-        unplaced = select(Task.id).where(Task.job_id == job_id, Task.family == "").limit(1)
-        return self.session.scalar(unplaced) is not None
+    def unplaced(self, job_id: str) -> set[int]:
+        """The workloads of a job's tasks that have no family yet."""
+        new = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
+        return set(self.session.scalars(new))
 
     def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[Seat]:
         """Of a job's workloads and all in their families; while some have none, all of their operators."""

@@ -23,7 +23,8 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
     stored = StoredFamilies(session)
     grouping: Families = resolve("families", options.families)()
-    if not grouping.revises and not stored.has_unplaced(job.id):
+    unplaced = stored.unplaced(job.id)
+    if not grouping.revises and not unplaced:
         return []
     old = stored.seats(job.id, job.target_id, options.families)
     members = _members(old, _evidence(stored, old, job.target_id) if grouping.revises else {})
@@ -31,7 +32,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
     for was, seat in moved:
         stored.move(job.target_id, was, seat)
-    stored.seat(job.id, new)
+    stored.seat(job.id, [seat for seat in new if seat.workload_id in unplaced])
     return _announce(session, job, moved)
 
 

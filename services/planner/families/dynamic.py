@@ -23,11 +23,16 @@ class Dynamic(Families):
 
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
         # By key, not by id: the same workloads get the same answer in every database.
-        members = sorted(members, key=lambda member: member.key)
-        members = _apply(members, _first_places(members))
-        while moved := next(filter(None, (revise(members) for revise in REVISIONS)), None):
-            members = _apply(members, moved)
-        return {member.id: Placement(member.family, member.why) for member in members}
+        before = sorted(members, key=lambda member: member.key)
+        after = _apply(before, _first_places(before))
+        while moved := next(filter(None, (revise(after) for revise in REVISIONS)), None):
+            after = _apply(after, moved)
+        return {was.id: _place(was, now) for was, now in zip(before, after, strict=True)}
+
+
+def _place(was: Member, now: Member) -> Placement:
+    """Who left and came back in one go has not moved."""
+    return Placement(now.family, was.why if now.family == was.family else now.why)
 
 
 def _apply(members: Sequence[Member], moved: Mapping[int, Placement]) -> Sequence[Member]:

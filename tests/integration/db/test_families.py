@@ -51,7 +51,9 @@ def families_of(rows, job_id):
 def test_new_workloads_have_no_seat_and_known_ones_have_that_of_the_dataset(rows):
     a_job(rows, {"w0": A})
     job = a_job(rows, {"w0": "", "w2": ""})
-    assert rows.read(lambda session: Families(session).has_unplaced(job))
+    assert rows.read(lambda session: Families(session).unplaced(job)) == {
+        rows.workloads[w] for w in ("w0", "w2")
+    }
     assert {key: seat.family for key, seat in seats_of(rows, job).items()} == {"w0": A, "w2": ""}
 
 
@@ -74,7 +76,7 @@ def test_seats_are_given_to_new_tasks_only(rows):
     rows.write(lambda session: Families(session).seat(job, seats))
     assert families_of(rows, job) == [A, B]
     assert seats_of(rows, job)["w0"] == replace(seats[0], workload_id=rows.workloads["w0"], key="w0")
-    assert not rows.read(lambda session: Families(session).has_unplaced(job))
+    assert rows.read(lambda session: Families(session).unplaced(job)) == set()
 
 
 def test_a_move_counts_for_all_jobs_of_the_target_that_agree(rows):
