@@ -22,7 +22,7 @@ from workers.search.space import Candidate, Space
 
 Column = NDArray[np.float64]
 
-ROWS: Final = 256  # what the process is fitted to, whatever the history's length
+ROWS: Final = 192  # what the process is fitted to, whatever the history's length
 FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit
 
 

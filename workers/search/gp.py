@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from workers.search.scaling import Points, squared_distances
 
@@ -44,18 +45,18 @@ class GaussianProcess:
         for length, noise in product(LENGTHS, NOISES):
             noisy = kernels[length] + noise * np.eye(len(points))
             factor = np.asarray(np.linalg.cholesky(noisy), dtype=np.float64)
-            half = np.linalg.solve(factor, unit)
+            half = np.asarray(solve_triangular(factor, unit, lower=True), dtype=np.float64)
             likelihood = -0.5 * half @ half - np.log(np.diag(factor)).sum()
             fits.append((float(likelihood), length, noise, factor, half))
         _, length, noise, factor, half = max(fits, key=lambda fitted: fitted[0])
-        weights = np.asarray(np.linalg.solve(factor.T, half), dtype=np.float64)
+        weights = np.asarray(solve_triangular(factor.T, half), dtype=np.float64)
         return cls(points, factor, weights, length, noise, centre, scale)
 
     def beliefs(self, points: Points) -> "Beliefs":
         """What the process says of other points, ready to be conditioned further."""
         cross = matern(self.points, points, self.length)
         mean = self.centre + self.scale * (cross.T @ self.weights)
-        rows = np.asarray(np.linalg.solve(self.factor, cross), dtype=np.float64)
+        rows = np.asarray(solve_triangular(self.factor, cross, lower=True), dtype=np.float64)
         return Beliefs(self, points, mean, rows)
 
 
