@@ -31,7 +31,8 @@ class _Decision:
         self._belief: Belief = resolve("belief", BELIEF)()
         self._ledger = Ledger(job)
         self._tasks = list(job.tasks)
-        self._forecasts = self._belief.forecast(job.tasks, job.round_size or ROUND_SIZE)
+        self._size = job.round_size or ROUND_SIZE
+        self._forecasts = self._belief.forecast(job.tasks, self._size)
         self._total_us = total_us(job.tasks, self._forecasts)
         self._retired = [self._why_retired(task, self._forecasts[at]) for at, task in enumerate(job.tasks)]
 
@@ -87,6 +88,8 @@ class _Decision:
 
     def _forecast(self, at: int, size: int) -> Forecast:
         """For the round as large as it became."""
+        if size == self._size:
+            return self._forecasts[at]
         return self._belief.forecast(self._job.tasks, size)[at]
 
     def _why_retired(self, task: TaskView, ahead: Forecast) -> str:
