@@ -1,0 +1,53 @@
+"""Models as bytes: numbers and arrays in one compressed npz, named by their kind, with no pickle anywhere."""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mallorn.core.errors import InvalidRequest
+
+Arrays = Mapping[str, NDArray[Any]]
+Numbers = Mapping[str, Any]  # anything that JSON holds
+
+HEADER: Final = "header"
+DAMAGE: Final = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, ValueError)
+
+
+def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
+    """The bytes of a model."""
+    header = json.dumps({"kind": kind, "numbers": dict(numbers)}).encode()
+    out = BytesIO()
+    np.savez_compressed(out, allow_pickle=False, **{HEADER: as_array(header), **arrays})
+    return out.getvalue()
+
+
+def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
+    """What was packed; InvalidRequest where the bytes are cut short, damaged or of another kind."""
+    try:
+        with np.load(BytesIO(blob), allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        header = json.loads(arrays.pop(HEADER).tobytes())
+    except DAMAGE as error:
+        raise unreadable(kind, str(error)) from error
+    if header["kind"] != kind:
+        raise unreadable(kind, f"it is a {header['kind']} model")
+    return header["numbers"], arrays
+
+
+def as_array(content: bytes) -> NDArray[np.uint8]:
+    """Bytes as an array, to be packed beside others."""
+    return np.frombuffer(content, dtype=np.uint8)
+
+
+def unreadable(kind: str, reason: str) -> InvalidRequest:
+    """What to raise for bytes that are no model of this kind."""
+    return InvalidRequest(
+        f"these {kind} model bytes cannot be read: {reason}",
+        hint="fit the model again; its measurements are in the dataset",
+    )

@@ -1,0 +1,63 @@
+"""A forest of random trees: every tree has an opinion, and where they differ the score is unsure."""
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.tree import ExtraTreeRegressor
+
+from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, variance_share
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import pack, unpack
+from costmodels.trees import Trees, as_trees
+
+KIND = "forest"
+MEMBERS = 32
+PARAMETERS = {"max_features": 0.5, "min_samples_leaf": 2, "max_depth": 20}
+
+
+class Forest(CostModel):
+    """Extremely randomised trees, each on a bootstrap of the rows.
+
+    Splits at random thresholds make smooth scores of few rows, and the spread grows where rows are rare.
+    """
+
+    def __init__(self) -> None:
+        self._trees: Trees | None = None
+        self._share, self._noise = 1.0, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        del groups  # labels are relative to their group's best already
+        self._trees, self._share, self._noise = None, 1.0, UNKNOWN
+        if not len(labels):
+            return
+        rng = np.random.default_rng(seed)
+        rows, weight = finite(features), importance(labels)
+        drawn = draws(rng, len(labels), MEMBERS)
+        self._trees = as_trees([_grow(rows, labels, counts * weight, rng) for counts in drawn])
+        share, rest = variance_share(self._trees.opinions(rows), labels, weight * (drawn == 0))
+        self._share, self._noise = share, rest**0.5
+
+    def predict(self, features: Matrix) -> Prediction:
+        if self._trees is None:
+            return ignorant(len(features))
+        return pooled(self._trees.opinions(finite(features)), self._noise, self._share)
+
+    def save(self) -> bytes:
+        return pack(
+            KIND, {"noise": self._noise, "share": self._share}, self._trees._asdict() if self._trees else {}
+        )
+
+    @classmethod
+    def load(cls, blob: bytes) -> "Forest":
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model._noise, model._share = numbers["noise"], numbers["share"]
+        model._trees = Trees(**arrays) if arrays else None
+        return model
+
+
+def _grow(
+    rows: Matrix, labels: Vector, weights: NDArray[np.float64], rng: np.random.Generator
+) -> ExtraTreeRegressor:
+    met = weights > 0
+    tree = ExtraTreeRegressor(**PARAMETERS, random_state=int(rng.integers(2**31)))
+    return tree.fit(rows[met], labels[met], sample_weight=weights[met])

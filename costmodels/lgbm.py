@@ -1,0 +1,134 @@
+"""LightGBM's trees on decision features, by regression or by rank."""
+
+from typing import Any, ClassVar, Self
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.bagging import (
+    UNKNOWN,
+    Weights,
+    draws,
+    finite,
+    ignorant,
+    importance,
+    pooled,
+    unexplained,
+)
+from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import as_array, pack, unpack, unreadable
+from costmodels.scale import UNSCALED, Scale, fit_scale
+
+MEMBERS = 4
+TREES = 40
+GRADES = 31
+SHARED = {
+    "num_leaves": 31,
+    "learning_rate": 0.15,
+    "feature_fraction_bynode": 0.5,
+    "min_data_in_leaf": 3,
+    "min_sum_hessian_in_leaf": 0.0,
+    "max_bin": 63,
+    "min_data_in_bin": 1,
+    "feature_pre_filter": False,
+    "deterministic": True,
+    "force_col_wise": True,
+    "num_threads": 1,  # OpenMP threads that spin stall everyone on a busy host
+    "verbosity": -1,
+}
+
+
+class LightGBM(CostModel):
+    """A few boosters by squared error, each on a bootstrap of the rows: leaf-wise trees, quick to fit."""
+
+    KIND: ClassVar = "lightgbm"
+    OBJECTIVE: ClassVar[dict[str, Any]] = {"objective": "regression"}
+
+    def __init__(self) -> None:
+        self._boosters: list[lightgbm.Booster] = []
+        self._scale, self._noise = UNSCALED, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        self.__init__()  # type: ignore[misc]
+        if not len(labels):
+            return
+        order = np.argsort(groups, kind="stable")
+        rows, truth = finite(features)[order], labels[order]
+        data = self._dataset(rows, truth, np.unique(groups, return_counts=True)[1])
+        rng = np.random.default_rng(seed)
+        drawn, weight = draws(rng, len(truth), MEMBERS), importance(truth)
+        self._boosters = [self._member(data, counts * weight, rng) for counts in drawn]
+        self._calibrate(self._raw(rows), truth, weight * (drawn == 0))
+
+    def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
+        del sizes  # labels are relative to their group's best already
+        return lightgbm.Dataset(rows, labels, params=SHARED, free_raw_data=False)
+
+    def _member(self, data: lightgbm.Dataset, weights: Weights, rng: np.random.Generator) -> lightgbm.Booster:
+        data.set_weight(weights)
+        parameters = {**SHARED, **self.OBJECTIVE, "seed": int(rng.integers(2**31))}
+        return lightgbm.train(parameters, data, num_boost_round=TREES)
+
+    def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
+        self._noise = unexplained(raw, labels, left_out)
+
+    def _raw(self, rows: Matrix) -> Weights:
+        return np.stack([booster.predict(rows, num_threads=1) for booster in self._boosters])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._boosters:
+            return ignorant(len(features))
+        if not len(features):
+            return pooled(np.empty((MEMBERS, 0)), self._noise)
+        return pooled(self._scale(self._raw(finite(features))), self._noise)
+
+    def save(self) -> bytes:
+        scores, labels, tilt = self._scale
+        texts = [as_array(booster.model_to_string().encode()) for booster in self._boosters]
+        arrays: dict[str, NDArray[Any]] = {
+            "scores": scores,
+            "labels": labels,
+            **{f"{at}": text for at, text in enumerate(texts)},
+        }
+        return pack(self.KIND, {"noise": self._noise, "tilt": tilt, "members": len(texts)}, arrays)
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._noise = numbers["noise"]
+        model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
+        try:
+            model._boosters = [_booster(arrays[f"{at}"]) for at in range(numbers["members"])]
+        except lightgbm.basic.LightGBMError as error:
+            raise unreadable(cls.KIND, str(error)) from error
+        return model
+
+
+class LightGBMRank(LightGBM):
+    """The same by LambdaRank: pairs weigh by what swapping them would change near the top of their group.
+
+    Its raw scores only order; a curve through the rows left out gives them back their meaning.
+    """
+
+    KIND: ClassVar = "lightgbm-rank"
+    OBJECTIVE: ClassVar[dict[str, Any]] = {
+        "objective": "lambdarank",
+        "label_gain": list(range(GRADES + 1)),
+        "lambdarank_truncation_level": 60,
+    }
+
+    def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
+        grades = np.rint(GRADES * (1 - labels / FAILED_LABEL))
+        return lightgbm.Dataset(rows, grades, group=sizes, params=SHARED, free_raw_data=False)
+
+    def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
+        truth = np.broadcast_to(labels, raw.shape)
+        unseen = (left_out > 0).astype(np.float64)
+        self._scale = fit_scale(raw.ravel(), truth.ravel(), unseen.ravel())
+        super()._calibrate(self._scale(raw), labels, left_out)
+
+
+def _booster(text: NDArray[np.uint8]) -> lightgbm.Booster:
+    return lightgbm.Booster(model_str=text.tobytes().decode())

@@ -1,0 +1,44 @@
+"""Gives scores that only order the meaning of labels, without touching their order."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Vector
+
+Column = NDArray[np.float64]
+
+MOST_KNOTS = 12
+ROWS_A_KNOT = 8
+TILT = 0.02  # labels a deviation of the scores: keeps apart what lies between equal knots and beyond the last
+
+
+class Scale(NamedTuple):
+    """A rising curve from scores to labels."""
+
+    scores: Column
+    labels: Column
+    tilt: float
+
+    def __call__(self, scores: Column) -> Column:
+        if not len(self.scores):
+            return self.tilt * scores
+        flat = np.interp(scores, self.scores, self.labels)
+        return np.asarray(flat + self.tilt * (scores - self.scores.mean()), dtype=np.float64)
+
+
+UNSCALED = Scale(np.empty(0), np.empty(0), 1.0)
+
+
+def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
+    """Through the mean scores and labels of a few bins, lowest scores first, never falling."""
+    seen = np.flatnonzero(weights)
+    if not len(seen):
+        return UNSCALED
+    order = seen[np.argsort(scores[seen], kind="stable")]
+    bins = np.array_split(order, min(MOST_KNOTS, max(1, len(order) // ROWS_A_KNOT)))
+    middles = [np.average(scores[rows], weights=weights[rows]) for rows in bins]
+    heights = [np.average(labels[rows], weights=weights[rows]) for rows in bins]
+    deviation = float(scores[seen].std())
+    return Scale(np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT)
