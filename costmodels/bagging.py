@@ -43,7 +43,7 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
     """How much of the members' variance, and what constant beside it, is the squared error of their mean.
 
-    Judged on each row by the members that did not see it: many that differ widely may still be right together.
+    Judged on each row by the members that did not see it: those that differ may still be right together.
     """
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:

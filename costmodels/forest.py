@@ -42,9 +42,8 @@ class Forest(CostModel):
         return pooled(self._trees.opinions(finite(features)), self._noise, self._share)
 
     def save(self) -> bytes:
-        return pack(
-            KIND, {"noise": self._noise, "share": self._share}, self._trees._asdict() if self._trees else {}
-        )
+        arrays = self._trees._asdict() if self._trees else {}
+        return pack(KIND, {"noise": self._noise, "share": self._share}, arrays)
 
     @classmethod
     def load(cls, blob: bytes) -> "Forest":

@@ -86,11 +86,8 @@ class LightGBM(CostModel):
     def save(self) -> bytes:
         scores, labels, tilt = self._scale
         texts = [as_array(booster.model_to_string().encode()) for booster in self._boosters]
-        arrays: dict[str, NDArray[Any]] = {
-            "scores": scores,
-            "labels": labels,
-            **{f"{at}": text for at, text in enumerate(texts)},
-        }
+        arrays: dict[str, NDArray[Any]] = {f"{at}": text for at, text in enumerate(texts)}
+        arrays |= {"scores": scores, "labels": labels}
         return pack(self.KIND, {"noise": self._noise, "tilt": tilt, "members": len(texts)}, arrays)
 
     @classmethod

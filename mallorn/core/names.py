@@ -28,6 +28,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "cost_model": {
         "xgboost": "costmodels.xgb:XGBoost",
+        "lightgbm": "costmodels.lgbm:LightGBM",
+        "lightgbm-rank": "costmodels.lgbm:LightGBMRank",
+        "forest": "costmodels.forest:Forest",
         "random": "costmodels.random:RandomModel",
     },
     "stopping": {

@@ -28,7 +28,7 @@ class TestLightGBMRank(CostModelTestCase):
 
     def test_scores_mean_what_labels_mean(self) -> None:
         features, labels, groups = easy_data(600, seed=0)
-        assert evaluate_within_tasks(LightGBMRank, features, labels, groups, seed=0).r2 > 0.5
+        assert evaluate_within_tasks(LightGBMRank, features, labels, groups, seed=0).r2 > 0.4
 
 
 class TestForest(CostModelTestCase):
