@@ -12,8 +12,8 @@ from services.planner.values import TaskView
 
 # Fewer FLOPs than this say nothing of the time: such a task moves memory.
 FEW_FLOPS: Final = 1e4
-ASSUMED_GFLOPS: Final = 10.0
-ASSUMED_SD: Final = 1.2
+ASSUMED_GFLOPS: Final = 50.0
+ASSUMED_SD: Final = 1.5
 SMALLEST_SD: Final = 0.3
 # Memory movers are small: without one to compare with, so much (in logs) below the job's average.
 MOVER_OFFSET: Final = -2.0

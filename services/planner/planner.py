@@ -32,7 +32,7 @@ class _Decision:
         self._ledger = Ledger(job)
         self._tasks = list(job.tasks)
         self._size = job.round_size or ROUND_SIZE
-        self._forecasts = self._belief.forecast(job.tasks, self._size)
+        self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)
         self._total_us = total_us(job.tasks, self._forecasts)
         self._retired = [self._why_retired(task, self._forecasts[at]) for at, task in enumerate(job.tasks)]
 
@@ -88,9 +88,9 @@ class _Decision:
 
     def _forecast(self, at: int, size: int) -> Forecast:
         """For the round as large as it became."""
-        if size == self._size:
-            return self._forecasts[at]
-        return self._belief.forecast(self._job.tasks, size)[at]
+        same = size == self._size
+        forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
+        return forecasts[at]
 
     def _why_retired(self, task: TaskView, ahead: Forecast) -> str:
         words = over(task, self._job.task_trials)
