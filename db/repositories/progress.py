@@ -19,6 +19,7 @@ class Progress:
     in_flight: int  # candidates of open rounds that are not committed yet
     outcomes: dict[str, int]
     best_us: dict[int, float]
+    steered: bool  # the first pass is over: some task was given a second round
 
     @property
     def failures(self) -> dict[str, int]:
@@ -26,10 +27,15 @@ class Progress:
 
 
 def progress(session: Session, job: Job) -> Progress:
-    """Four queries, each answered from an index; none reads a row of another job."""
+    """Five queries, each answered from an index; none reads a row of another job."""
     outcomes = count_by_outcome(session, job.id)
     return Progress(
-        job.trials, sum(outcomes.values()), _in_flight(session, job.id), outcomes, _best(session, job.id)
+        planned=job.trials,
+        spent=sum(outcomes.values()),
+        in_flight=_in_flight(session, job.id),
+        outcomes=outcomes,
+        best_us=_best(session, job.id),
+        steered=_steered(session, job.id),
     )
 
 
@@ -53,3 +59,8 @@ def _in_flight(session: Session, job_id: str) -> int:
 def _best(session: Session, job_id: str) -> dict[int, float]:
     query = select(Task.id, best_of_task()).join(Job, Job.id == Task.job_id).where(Task.job_id == job_id)
     return {task_id: best for task_id, best in session.execute(query) if best is not None}
+
+
+def _steered(session: Session, job_id: str) -> bool:
+    twice = select(Round.task_id).where(Round.job_id == job_id).group_by(Round.task_id)
+    return session.scalar(twice.having(func.count() > 1).limit(1)) is not None

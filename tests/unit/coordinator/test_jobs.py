@@ -41,6 +41,17 @@ def test_the_estimate_is_the_weighted_sum_once_every_task_has_a_time(
     assert progress["estimated_us"] == 20.0 + 2 * 5.0
 
 
+def test_the_estimate_leaves_out_what_the_first_pass_left_out(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    round_id, attempt = owned.claimed_round("w0")
+    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, [owned.ok(0, 20.0)]))
+    owned.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    measure(owned, "w0", 10.0)
+    progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
+    assert progress["estimated_us"] == 10.0
+
+
 def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRows) -> None:
     measure(owned, "w1", 5.0, None)
     waiting, measuring = coordinator.http.get(f"/jobs/{owned.job_id}/tasks").json()["items"]
