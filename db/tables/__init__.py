@@ -2,6 +2,7 @@
 
 from db.tables.base import Base
 from db.tables.dataset import Context, CostModel, Measurement, Schedule, Sketch, TargetRow, Workload
+from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.fleet import Device, Lease, Worker
 from db.tables.jobs import Event, Job, Model, Round, Task
 
@@ -11,6 +12,8 @@ __all__ = [
     "CostModel",
     "Device",
     "Event",
+    "ForeignRecord",
+    "ForeignTask",
     "Job",
     "Lease",
     "Measurement",
@@ -18,6 +21,8 @@ __all__ = [
     "Round",
     "Schedule",
     "Sketch",
+    "Snapshot",
+    "Source",
     "TargetRow",
     "Task",
     "Worker",

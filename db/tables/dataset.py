@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType
@@ -73,6 +73,16 @@ class Measurement(Base):
         Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
         Index("ix_measurements_job", "job_id", "id"),
         Index("ix_measurements_outcome", "job_id", "kind", "outcome"),
+        # A row of another dataset is stored once. Copies of a database count on alone: hence the date.
+        Index(
+            "uq_measurements_source",
+            "source_id",
+            "source_row",
+            "created_at",
+            unique=True,
+            sqlite_where=text("source_id is not null"),
+            postgresql_where=text("source_id is not null"),
+        ),
     )
 
     id: Mapped[IdPk]
@@ -94,6 +104,8 @@ class Measurement(Base):
     run_ms: Mapped[float | None]  # wall time on the device
     predicted: Mapped[float | None]
     origin: Mapped[str]  # which searcher's idea it was
+    source_id: Mapped[int | None] = mapped_column(ForeignKey("sources.id"))  # None: measured here
+    source_row: Mapped[int | None] = mapped_column(BigId)  # its id in the dataset that measured it
     created_at: Mapped[CreatedAt]
 
 

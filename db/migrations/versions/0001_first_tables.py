@@ -16,12 +16,16 @@ depends_on: str | Sequence[str] | None = None
 BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 IN_FLIGHT = sa.text("state in ('queued', 'leased')")
+FROM_ELSEWHERE = sa.text("source_id is not null")
 
 
 def upgrade() -> None:
     _leases()
     _models()
     _sketches()
+    _snapshots()
+    _sources()
+    _foreign()
     _targets()
     _workers()
     _workloads()
@@ -76,6 +80,66 @@ def _sketches() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_sketches"),
         sa.UniqueConstraint("key", name="uq_sketches_key"),
     )
+
+
+def _snapshots() -> None:
+    op.create_table(
+        "snapshots",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("upto", BIG_ID, nullable=False),
+        sa.Column("filter", JSON, nullable=False),
+        sa.Column("rows", BIG_ID, nullable=False),
+        sa.Column("digest", sa.String(), nullable=False),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_snapshots"),
+        sa.UniqueConstraint("name", name="uq_snapshots_name"),
+    )
+
+
+def _sources() -> None:
+    op.create_table(
+        "sources",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("own", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_sources"),
+        sa.UniqueConstraint("key", name="uq_sources_key"),
+    )
+    own = sa.text("own")
+    op.create_index(
+        "uq_sources_own", "sources", ["own"], unique=True, sqlite_where=own, postgresql_where=own
+    )
+
+
+def _foreign() -> None:
+    op.create_table(
+        "foreign_tasks",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("format", sa.String(), nullable=False),
+        sa.Column("task", sa.String(), nullable=False),
+        sa.Column("target", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_foreign_tasks"),
+        sa.UniqueConstraint("key", name="uq_foreign_tasks_key"),
+    )
+    op.create_table(
+        "foreign_records",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", BIG_ID, nullable=False),
+        sa.Column("steps", sa.LargeBinary(), nullable=False),
+        sa.Column("outcome", sa.String(), nullable=False),
+        sa.Column("failure", sa.String(), nullable=True),
+        sa.Column("latency_us", sa.Double(), nullable=True),
+        sa.Column("run_us", sa.LargeBinary(), nullable=True),
+        sa.Column("measured_at", sa.Double(), nullable=True),
+        sa.Column("created_at", sa.Float(53), nullable=False),
+        sa.ForeignKeyConstraint(["task_id"], ["foreign_tasks.id"], name="fk_foreign_records_task_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_foreign_records"),
+        sa.UniqueConstraint("key", name="uq_foreign_records_key"),
+    )
+    op.create_index("ix_foreign_records_task", "foreign_records", ["task_id", "id"])
 
 
 def _targets() -> None:
@@ -323,12 +387,15 @@ def _measurements() -> None:
         sa.Column("run_ms", sa.Double(), nullable=True),
         sa.Column("predicted", sa.Double(), nullable=True),
         sa.Column("origin", sa.String(), nullable=False),
+        sa.Column("source_id", BIG_ID, nullable=True),
+        sa.Column("source_row", BIG_ID, nullable=True),
         sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
         sa.ForeignKeyConstraint(["context_id"], ["contexts.id"], name="fk_measurements_context_id"),
         sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_measurements_device_id"),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_measurements_job_id"),
         sa.ForeignKeyConstraint(["round_id"], ["rounds.id"], name="fk_measurements_round_id"),
         sa.ForeignKeyConstraint(["sketch_id"], ["sketches.id"], name="fk_measurements_sketch_id"),
+        sa.ForeignKeyConstraint(["source_id"], ["sources.id"], name="fk_measurements_source_id"),
         sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_measurements_target_id"),
         sa.ForeignKeyConstraint(["workload_id"], ["workloads.id"], name="fk_measurements_workload_id"),
         sa.PrimaryKeyConstraint("id", name="pk_measurements"),
@@ -337,6 +404,14 @@ def _measurements() -> None:
     op.create_index("ix_measurements_best", "measurements", ["workload_id", "target_id", "latency_us"])
     op.create_index("ix_measurements_job", "measurements", ["job_id", "id"])
     op.create_index("ix_measurements_outcome", "measurements", ["job_id", "kind", "outcome"])
+    op.create_index(
+        "uq_measurements_source",
+        "measurements",
+        ["source_id", "source_row", "created_at"],
+        unique=True,
+        sqlite_where=FROM_ELSEWHERE,
+        postgresql_where=FROM_ELSEWHERE,
+    )
 
 
 def _schedules() -> None:

@@ -1,0 +1,64 @@
+"""What is frozen, what came from other datasets, and what others logged."""
+
+from sqlalchemy import ForeignKey, Index, LargeBinary, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
+
+
+class Source(Base):
+    """A dataset of Mallorn: this one (`own`), or one that rows were imported from."""
+
+    __tablename__ = "sources"
+    __table_args__ = (
+        # One row says which dataset this is, whoever asks first.
+        Index("uq_sources_own", "own", unique=True, sqlite_where=text("own"), postgresql_where=text("own")),
+    )
+
+    id: Mapped[IdPk]
+    key: Mapped[str] = mapped_column(unique=True)  # a UUID, hex
+    own: Mapped[bool]
+
+
+class Snapshot(Base):
+    """A frozen set of measurements: those up to `upto` that its filter selects. Rows are only ever added."""
+
+    __tablename__ = "snapshots"
+
+    id: Mapped[IdPk]
+    name: Mapped[str] = mapped_column(unique=True)
+    upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it may hold
+    filter: Mapped[Json]  # db.dataset.selection.Selection
+    rows: Mapped[int] = mapped_column(BigId)
+    digest: Mapped[str]  # of the rows in their order, alike in every dataset that holds them
+    created_at: Mapped[CreatedAt]
+
+
+class ForeignTask(Base):
+    """A tensor program as another tuner's log names it. We cannot build it, only learn about it."""
+
+    __tablename__ = "foreign_tasks"
+
+    id: Mapped[IdPk]
+    key: Mapped[str] = mapped_column(unique=True)  # hash of format, task and target
+    format: Mapped[str]  # workers.foreign: `metaschedule` or `tenset`
+    task: Mapped[str]  # the log's own key
+    target: Mapped[str]  # the log's own words
+
+
+class ForeignRecord(Base):
+    """A measurement from another tuner's log: trains models that need no features, never is a schedule."""
+
+    __tablename__ = "foreign_records"
+    __table_args__ = (Index("ix_foreign_records_task", "task_id", "id"),)
+
+    id: Mapped[IdPk]
+    key: Mapped[bytes] = mapped_column(LargeBinary, unique=True)  # 16 bytes: hash of all that the log says
+    task_id: Mapped[int] = mapped_column(ForeignKey("foreign_tasks.id"))
+    steps: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the candidate's steps as JSON
+    outcome: Mapped[str]  # mallorn.core.outcomes.Outcome
+    failure: Mapped[str | None]  # the log's own code
+    latency_us: Mapped[float | None]  # median of the run times
+    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.codec.pack_times
+    measured_at: Mapped[float | None]  # None: the log does not say
+    created_at: Mapped[Timestamp]  # when it was imported
