@@ -1,4 +1,4 @@
-"""A guided walk around the best, after AKG: on in the directions that were worth it so far."""
+"""A guided walk around the best measured: on in the directions that were worth it so far."""
 
 from collections.abc import Sequence
 
