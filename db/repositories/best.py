@@ -23,7 +23,7 @@ def eligible() -> ColumnElement[bool]:
     refuted = exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
     return and_(
         Measurement.latency_us.is_not(None),
-        Measurement.kind != MeasurementKind.FOREIGN,
+        Measurement.kind.not_in((MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)),
         ~refuted,
     )
 

@@ -46,6 +46,10 @@ class Sketches(Repository):
         """In the order of their ids; unknown keys are left out."""
         return self.session.scalars(select(Sketch).where(Sketch.key.in_(keys)).order_by(Sketch.id)).all()
 
+    def by_ids(self, sketch_ids: Collection[int]) -> Sequence[Sketch]:
+        """In the order of their ids."""
+        return self.session.scalars(select(Sketch).where(Sketch.id.in_(sketch_ids)).order_by(Sketch.id)).all()
+
 
 def trace_of(sketch: Sketch) -> str:
     """The trace's JSON."""

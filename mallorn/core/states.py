@@ -41,4 +41,21 @@ class MeasurementKind(StrEnum):
 
     TRIAL = "trial"
     FINISH = "finish"
-    FOREIGN = "foreign"
+    FOREIGN = "foreign"  # a trial of another dataset
+    FOREIGN_FINISH = "foreign_finish"
+
+    @property
+    def foreign(self) -> "MeasurementKind":
+        """What a measurement is where it is imported: it teaches, and is never promoted."""
+        return {
+            MeasurementKind.TRIAL: MeasurementKind.FOREIGN,
+            MeasurementKind.FINISH: MeasurementKind.FOREIGN_FINISH,
+        }.get(self, self)
+
+    @property
+    def measured(self) -> "MeasurementKind":
+        """What it was where it was measured."""
+        return {
+            MeasurementKind.FOREIGN: MeasurementKind.TRIAL,
+            MeasurementKind.FOREIGN_FINISH: MeasurementKind.FINISH,
+        }.get(self, self)

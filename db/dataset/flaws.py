@@ -1,0 +1,45 @@
+"""What is wrong with a measurement from elsewhere: such a row is counted and left out."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+
+NEEDED: Final = (
+    *("dataset", "row", "kind", "workload", "target", "sketch", "decisions"),
+    *("slot", "outcome", "run_us", "origin", "created_at"),
+)
+CONTEXT: Final = ("host_class", "tvm_version", "threads", "evaluator")
+KINDS: Final = frozenset({MeasurementKind.TRIAL, MeasurementKind.FINISH})
+OUTCOMES: Final = frozenset(Outcome)
+
+
+def flaw(row: Mapping[str, Any], widths: Mapping[str, int]) -> str | None:
+    """In a word or two, or None for a good row; `widths` says how many decisions each sketch has."""
+    if any(row[name] is None for name in NEEDED):
+        return "missing value"
+    if row["kind"] not in KINDS or row["outcome"] not in OUTCOMES:
+        return "unknown word"
+    if len(row["decisions"]) != widths[row["sketch"]] or None in row["decisions"]:
+        return "decisions"
+    if any("\0" in row[name] for name in ("error", "origin", "dataset") if row[name]):
+        return "text"
+    if not math.isfinite(row["created_at"]) or row["created_at"] <= 0:
+        return "date"
+    return _flaw_of_times(row)
+
+
+def _flaw_of_times(row: Mapping[str, Any]) -> str | None:
+    ok = row["outcome"] == Outcome.OK
+    if ok != bool(row["run_us"]) or ok != (row["latency_us"] is not None):
+        return "times of a failure" if not ok else "no times"
+    if ok and any(row[name] is None for name in CONTEXT):
+        return "no measuring context"
+    return None if not ok or _positive([row["latency_us"], *row["run_us"]]) else "latency"
+
+
+def _positive(times_us: Sequence[float | None]) -> bool:
+    """Zero, infinite, negative and missing times teach nothing."""
+    return all(time is not None and 0 < time < math.inf for time in times_us)

@@ -1,0 +1,169 @@
+"""Opens an exported dataset and finds out, before anything is stored, whether all of it can be read."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from db.dataset.schema import (
+    MEASUREMENT_TABLE,
+    SKETCH_TABLE,
+    SNAPSHOT_KEY,
+    TABLES,
+    VERSION,
+    VERSION_KEY,
+    WORKLOAD_TABLE,
+    Table,
+)
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+
+BATCH_ROWS: Final = 10_000  # what is in memory, and in one transaction, at a time
+AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """An export that can be read to its last row."""
+
+    directory: Path
+    snapshot: dict[str, Any]
+    rows: int
+    widths: dict[str, int]  # how many decisions a sketch has, by its key
+
+    def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[dict[str, Any]]]:
+        """The rows of a table, a bounded number at a time."""
+        for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
+            yield batch.to_pylist()
+
+
+def open_parcel(directory: Path) -> Parcel:
+    """Check heads, columns and checksums of all three files, and that they belong together.
+
+    Raises NotFound for a missing file, InvalidRequest with one sentence for anything else that is wrong.
+    """
+    files = {table.name: _open(directory, table) for table in TABLES}
+    heads = [_head(directory / table.file, files[table.name]) for table in TABLES]
+    if any(head != heads[0] for head in heads):
+        raise InvalidRequest(f"the files in {directory} are of different snapshots", hint=AGAIN)
+    rows = files[MEASUREMENT_TABLE.name].metadata.num_rows
+    if rows != heads[0].get("rows"):
+        raise InvalidRequest(
+            f"{directory} holds {rows} of the {heads[0].get('rows')} rows of its snapshot", hint=AGAIN
+        )
+    workloads = {row["key"] for row in _texts(directory, WORKLOAD_TABLE, "args", "features")}
+    widths = {row["key"]: _width(row["choices"]) for row in _texts(directory, SKETCH_TABLE, "choices")}
+    _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
+    return Parcel(directory, heads[0], rows, widths)
+
+
+def _open(directory: Path, table: Table) -> pq.ParquetFile:
+    path = directory / table.file
+    if not path.is_file():
+        raise NotFound(f"there is no {table.file} in {directory}", hint="mallorn dataset export DIR")
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+    _check_version(path, file)
+    _check_columns(path, file.schema_arrow, table)
+    return file
+
+
+def _check_version(path: Path, file: pq.ParquetFile) -> None:
+    found = (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    if found == str(VERSION):
+        return
+    if found.isdigit():
+        raise InvalidRequest(
+            f"{path} has schema version {found}, this Mallorn reads {VERSION}", hint="pip install -U mallorn"
+        )
+    raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
+
+
+def _check_columns(path: Path, found: pa.Schema, table: Table) -> None:
+    missing = [name for name in table.schema.names if name not in found.names]
+    if missing:
+        raise InvalidRequest(f"{path} lacks the column {', '.join(missing)}", hint=AGAIN)
+    for wanted in table.schema:
+        if found.field(wanted.name).type != wanted.type:
+            kind = found.field(wanted.name).type
+            raise InvalidRequest(
+                f"the column {wanted.name} of {path} holds {kind} instead of {wanted.type}", hint=AGAIN
+            )
+
+
+def _head(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.schema_arrow.metadata[SNAPSHOT_KEY]))
+    except (KeyError, TypeError, ValueError):
+        raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
+
+
+def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[dict[str, Any]]:
+    """The rows of a small table, their JSON parsed."""
+    for row in _rows(directory, table, 100):
+        if None in row.values():
+            raise InvalidRequest(f"{directory / table.file} has a row without a value", hint=AGAIN)
+        try:
+            yield row | {name: json.loads(row[name]) for name in json_columns}
+        except ValueError:
+            raise InvalidRequest(f"{directory / table.file}: {row['key']} is no JSON", hint=AGAIN) from None
+
+
+def _width(choices: Any) -> int:
+    try:
+        return sum(int(choice["width"]) for choice in choices)
+    except (KeyError, TypeError, ValueError):
+        raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
+
+
+def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> None:
+    """Read every page of every column once: what is torn in the middle shows nowhere else."""
+    targets: set[str | None] = set()
+    evaluators: set[str | None] = set()
+    for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):
+        for column, table in (("workload", WORKLOAD_TABLE), ("sketch", SKETCH_TABLE)):
+            named = set(batch.column(column).unique().to_pylist())
+            _check_known(directory / table.file, named - known[table])
+        targets.update(batch.column("target").unique().to_pylist())
+        evaluators.update(batch.column("evaluator").unique().to_pylist())
+    for text in sorted(targets - {None}, key=str):
+        parse_target(str(text))
+    for text in evaluators - {None}:
+        _check_json(directory / MEASUREMENT_TABLE.file, str(text))
+
+
+def _check_known(path: Path, unknown: set[str | None]) -> None:
+    named = sorted(str(key) for key in unknown if key is not None)
+    if named:
+        raise InvalidRequest(f"{path} lacks {named[0]}, which was measured", hint=AGAIN)
+
+
+def _check_json(path: Path, text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError:
+        raise InvalidRequest(f"{path} has an evaluator that is no JSON: {text[:80]}", hint=AGAIN) from None
+
+
+def _rows(directory: Path, table: Table, size: int) -> Iterator[dict[str, Any]]:
+    for batch in _batches(directory, table, size):
+        yield from batch.select(table.schema.names).to_pylist()
+
+
+def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:
+    """All columns, those that we do not know too."""
+    try:
+        yield from _open(directory, table).iter_batches(size)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(directory / table.file, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InvalidRequest:
+    said = str(error).partition("\n")[0]
+    return InvalidRequest(f"{path} is torn or no Parquet: {said}", hint=AGAIN)

@@ -1,0 +1,94 @@
+"""What an exported dataset looks like: three Parquet files in a directory, and what their heads say."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+# Raised when a reader of the old files would misread the new ones; frozen files of each stay in tests.
+VERSION: Final = 1
+VERSION_KEY: Final = b"mallorn.schema"
+SNAPSHOT_KEY: Final = b"mallorn.snapshot"
+TABLE_KEY: Final = b"mallorn.table"
+
+MEASUREMENTS: Final = pa.schema(
+    [
+        pa.field("dataset", pa.string(), nullable=False),  # which dataset measured it, and its id there
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),  # `trial`, or `finish`: a repeat of the best
+        pa.field("workload", pa.string(), nullable=False),
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("flops", pa.float64(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),  # canonical JSON
+        pa.field("host_class", pa.string()),  # the measuring context; null: it never reached a device
+        pa.field("tvm_version", pa.string()),
+        pa.field("threads", pa.int32()),
+        pa.field("evaluator", pa.string()),  # JSON
+        pa.field("sketch", pa.string(), nullable=False),
+        pa.field("decisions", pa.list_(pa.int64()), nullable=False),
+        pa.field("slot", pa.int16(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("run_us", pa.list_(pa.float32()), nullable=False),
+        pa.field("latency_us", pa.float64()),
+        pa.field("error", pa.string()),
+        pa.field("origin", pa.string(), nullable=False),
+        pa.field("predicted", pa.float64()),
+        pa.field("build_ms", pa.float64()),
+        pa.field("run_ms", pa.float64()),
+        pa.field("model", pa.string()),  # the network whose job measured it; null: from another dataset
+        pa.field("created_at", pa.float64(), nullable=False),  # seconds since the epoch
+    ]
+)
+WORKLOADS: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("structure", pa.string(), nullable=False),
+        pa.field("flops", pa.float64(), nullable=False),
+        pa.field("tir", pa.string(), nullable=False),  # tvm.ir.save_json of the module
+        pa.field("args", pa.string(), nullable=False),  # JSON
+        pa.field("features", pa.string(), nullable=False),  # JSON
+        pa.field("tvm_version", pa.string(), nullable=False),
+    ]
+)
+SKETCHES: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("trace", pa.string(), nullable=False),  # JSON of the trace without decisions
+        pa.field("choices", pa.string(), nullable=False),  # JSON
+        pa.field("ordinal", pa.int32(), nullable=False),
+        pa.field("space", pa.string(), nullable=False),
+        pa.field("tvm_version", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One file of an export."""
+
+    name: str
+    schema: pa.Schema
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.parquet"
+
+    def with_head(self, snapshot: Mapping[str, Any]) -> pa.Schema:
+        """The schema as it is written: with its version and the snapshot whose rows these are."""
+        return self.schema.with_metadata(
+            {
+                VERSION_KEY: str(VERSION),
+                TABLE_KEY: self.name,
+                SNAPSHOT_KEY: json.dumps(dict(snapshot), sort_keys=True),
+            }
+        )
+
+
+MEASUREMENT_TABLE: Final = Table("measurements", MEASUREMENTS)
+WORKLOAD_TABLE: Final = Table("workloads", WORKLOADS)
+SKETCH_TABLE: Final = Table("sketches", SKETCHES)
+TABLES: Final = (WORKLOAD_TABLE, SKETCH_TABLE, MEASUREMENT_TABLE)

@@ -1,0 +1,28 @@
+"""Which measurements are meant: by target, operator, model and date."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All that is not None must hold; nothing at all means every measurement."""
+
+    target: str | None = None  # canonical JSON
+    op: str | None = None  # Workload.op
+    model: str | None = None  # the SHA-256 of the network whose job measured it
+    since: float | None = None  # seconds since the epoch, included
+    until: float | None = None  # not included
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was asked for, for a JSON column."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """What as_dict told."""
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"

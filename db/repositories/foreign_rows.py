@@ -1,0 +1,40 @@
+"""Storing measurements that another dataset of Mallorn made."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import CursorResult, select
+
+from db.repositories.base import Repository
+from db.tables import Measurement, Source
+
+IDENTITY: Final = ("source_id", "source_row", "created_at")
+
+
+class ForeignRows(Repository):
+    """Rows by where they come from: their dataset, their id there and when they were made."""
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Store rows that are not here yet and return how many those were."""
+        new = self._without_own(rows)
+        if not new:
+            return 0
+        once = self.insert(Measurement).on_conflict_do_nothing(
+            index_elements=IDENTITY, index_where=Measurement.source_id.is_not(None)
+        )
+        # Through the connection: one prepared statement for all rows, whatever their number.
+        options = {"preserve_rowcount": True}
+        result = self.session.connection().execute(once, new, execution_options=options)
+        assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
+        return result.rowcount
+
+    def _without_own(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Drop what was measured here and came back. A copy of this database counts on: hence the dates."""
+        own = self.session.scalar(select(Source.id).where(Source.own))
+        returned = [row["source_row"] for row in rows if row["source_id"] == own]
+        if not returned:
+            return [dict(row) for row in rows]
+        mine = Measurement.id.in_(returned), Measurement.source_id.is_(None)
+        found = self.session.execute(select(Measurement.id, Measurement.created_at).where(*mine))
+        here = {(own, *pair) for pair in found}
+        return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in here]

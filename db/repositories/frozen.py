@@ -1,0 +1,113 @@
+"""Measurements in the order of their ids, page by page, with the names that mean the same elsewhere."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, Subquery, func, select, text
+from sqlalchemy.orm import InstrumentedAttribute
+
+from db.dataset.selection import Selection
+from db.repositories.base import Repository
+from db.tables import Context, Job, Measurement, Sketch, Source, TargetRow, Workload
+from mallorn.core.errors import NotFound
+
+
+class FrozenRow(NamedTuple):
+    """A measurement with the names of all it points to."""
+
+    id: int
+    source: str | None  # Source.key; None: measured here
+    source_row: int | None
+    kind: str
+    workload_id: int
+    workload: str
+    op: str
+    flops: float
+    target: str
+    context_id: int | None
+    sketch_id: int
+    sketch: str
+    decisions: bytes
+    slot: int
+    outcome: str
+    run_us: bytes | None
+    latency_us: float | None
+    error: str | None
+    origin: str
+    predicted: float | None
+    build_ms: float | None
+    run_ms: float | None
+    model: str | None
+    created_at: float
+
+
+class FrozenRows(Repository):
+    """Reads what no one changes any more: rows are only ever added."""
+
+    def settled_mark(self) -> int:
+        """The newest id below which no transaction can still commit a row. Needs a writing transaction."""
+        if self.session.get_bind().dialect.name == "postgresql":
+            # Ids are handed out before the commit: wait for those who hold some, for an instant.
+            self.session.execute(text("LOCK TABLE measurements IN SHARE MODE"))
+        return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
+
+    def page_end(self, after: int, upto: int, size: int) -> int | None:
+        """The last id of the next `size` rows, selected or not; None when there are none."""
+        ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id).limit(size)
+        end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
+        return end
+
+    def page(self, selection: Selection, after: int, upto: int) -> Iterator[FrozenRow]:
+        """The selected rows above `after` up to `upto`, in the order of their ids."""
+        # The limit keeps both databases from starting at another end than the ids.
+        ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id)
+        window = ids.limit(upto - after).subquery()
+        for row in self.session.execute(_named(window).where(*_conditions(selection)).order_by(window.c.id)):
+            yield FrozenRow(*row)
+
+    def contexts(self) -> dict[int, Context]:
+        """Every measuring context."""
+        return {context.id: context for context in self.session.scalars(select(Context))}
+
+    def check(self, selection: Selection) -> None:
+        """Raise NotFound for a target, operator or model that no row could have: mistyped, most likely."""
+        for column, value in _wanted(selection):
+            if self.session.scalar(select(column).where(column == value).limit(1)) is None:
+                raise NotFound(f"nothing in the dataset is of {value}", hint="mallorn dataset stats")
+
+
+def _between(after: int, upto: int) -> tuple[ColumnElement[bool], ...]:
+    return Measurement.id > after, Measurement.id <= upto
+
+
+def _wanted(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str]]:
+    columns = (TargetRow.text, selection.target), (Workload.op, selection.op), (Job.model_id, selection.model)
+    return [(column, value) for column, value in columns if value is not None]
+
+
+def _conditions(selection: Selection) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [column == value for column, value in _wanted(selection)]
+    if selection.since is not None:
+        conditions.append(Measurement.created_at >= selection.since)
+    if selection.until is not None:
+        conditions.append(Measurement.created_at < selection.until)
+    return conditions
+
+
+def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
+    found = Measurement
+    return (
+        select(
+            *(found.id, Source.key, found.source_row, found.kind),
+            *(found.workload_id, Workload.key, Workload.op, Workload.flops, TargetRow.text, found.context_id),
+            *(found.sketch_id, Sketch.key, found.decisions, found.slot, found.outcome),
+            *(found.run_us, found.latency_us, found.error, found.origin, found.predicted),
+            *(found.build_ms, found.run_ms, Job.model_id, found.created_at),
+        )
+        .join(window, window.c.id == found.id)
+        .join(Workload, Workload.id == found.workload_id)
+        .join(TargetRow, TargetRow.id == found.target_id)
+        .join(Sketch, Sketch.id == found.sketch_id)
+        .join(Source, Source.id == found.source_id, isouter=True)
+        .join(Job, Job.id == found.job_id, isouter=True)
+    )

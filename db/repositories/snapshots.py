@@ -1,0 +1,69 @@
+"""Named, frozen sets of measurements, and the name of the dataset itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import select
+
+from db.repositories.base import Repository
+from db.tables import Snapshot, Source
+from mallorn.core.errors import Conflict, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """A snapshot as it was counted and hashed."""
+
+    name: str
+    upto: int
+    filter: dict[str, Any]
+    rows: int
+    digest: str
+
+
+class Snapshots(Repository):
+    """Snapshots by name. One is never changed."""
+
+    def add(self, new: NewSnapshot) -> Snapshot:
+        """Store a snapshot. Raises Conflict when the name is taken, by the very same rows or by others."""
+        values = {name: getattr(new, name) for name in new.__slots__}
+        once = self.insert(Snapshot).values(values).on_conflict_do_nothing(index_elements=["name"])
+        if not self.changed(once):
+            raise name_taken(new.name)
+        return self.get(new.name)
+
+    def find(self, name: str) -> Snapshot | None:
+        return self.session.scalars(select(Snapshot).where(Snapshot.name == name)).one_or_none()
+
+    def get(self, name: str) -> Snapshot:
+        """Raises NotFound."""
+        found = self.find(name)
+        if found is None:
+            raise NotFound(f"there is no snapshot {name}", hint="mallorn dataset snapshot   (lists them)")
+        return found
+
+    def list(self) -> Sequence[Snapshot]:
+        """Newest first."""
+        return self.session.scalars(select(Snapshot).order_by(Snapshot.id.desc())).all()
+
+
+class Sources(Repository):
+    """Datasets by the name they gave themselves."""
+
+    def own(self) -> Source:
+        """This dataset; it names itself when it is first asked."""
+        self.session.execute(self.insert(Source).values(key=uuid4().hex, own=True).on_conflict_do_nothing())
+        return self.session.scalars(select(Source).where(Source.own)).one()
+
+    def ensure(self, key: str) -> int:
+        """The id of a dataset, written if it is new."""
+        once = self.insert(Source).values(key=key, own=False)
+        self.session.execute(once.on_conflict_do_nothing(index_elements=["key"]))
+        return self.session.scalars(select(Source.id).where(Source.key == key)).one()
+
+
+def name_taken(name: str) -> Conflict:
+    """What a snapshot is refused with whose name there is already."""
+    return Conflict(f"there is a snapshot {name} already", hint=f"mallorn dataset snapshot {name}-2")

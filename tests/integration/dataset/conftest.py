@@ -1,0 +1,82 @@
+"""A dataset with rows of every sort, and an empty one to bring them into."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from db.dataset.export import export
+from db.dataset.selection import Selection
+from db.dataset.snapshots import take_snapshot
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.rounds import Rounds
+from db.repositories.sketches import NewSketch, Sketches
+from db.session import Database
+from db.tables import Measurement
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState, RoundState
+from tests.fixtures.rows import Rows
+
+CHOICES = [{"kind": "tile", "width": 2, "extent": 4, "limit": 4, "values": [], "labels": [], "weights": []}]
+
+
+class Filled(Rows):
+    """A job with measurements that came out well and badly, on the way and at the finish."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.write(self._measure)
+
+    def _fill(self, session: Session, workloads: tuple[str, ...], owner: str) -> None:
+        super()._fill(session, workloads, owner)
+        tiled = NewSketch("tiled", "[tiled]", CHOICES, 1, "tvm/1", "0.27.0")
+        self.sketch_id = Sketches(session).ensure_many([tiled])["tiled"]
+
+    def _measure(self, session: Session) -> None:
+        self.measure(session, "w0", [self.ok(0, 5.0, predicted=0.5), self.failed(1), self.ok(2, 3.0)])
+        lost = self.failed(0, Outcome.BUILD_TIMEOUT, context_id=None)
+        self.measure(session, "w1", [lost, self.ok(1, 7.0)])
+
+    def measure(self, session: Session, workload: str, batch: list[NewMeasurement]) -> None:
+        """A round of a workload, from its claim to its end."""
+        round_id = self.add_round(session, workload)
+        attempt = Rounds(session).claim(round_id, "w", 60)
+        assert attempt is not None
+        Measurements(session).add_batch(round_id, attempt, batch)
+        Rounds(session).close(round_id, attempt, RoundState.DONE)
+
+    def finish(self, session: Session, batch: list[NewMeasurement]) -> None:
+        """Repeats of the best, at the end of the job."""
+        from db.repositories.jobs import Jobs
+
+        Jobs(session).move(self.job_id, [JobState.TUNING], JobState.FINISHING)
+        attempt = Jobs(session).get(self.job_id, None).attempts
+        Measurements(session).add_finish(self.job_id, attempt, self.workloads["w0"], self.target_id, batch)
+
+    def exported(self, directory: Path, **selected: Any) -> dict[str, Any]:
+        """Freeze and write."""
+        return export(self.database, take_snapshot(self.database, None, Selection(**selected)), directory)
+
+
+def stored(database: Database) -> list[Measurement]:
+    """All measurements, oldest first."""
+    with database.session() as session:
+        return list(session.query(Measurement).order_by(Measurement.id))
+
+
+@pytest.fixture
+def filled(database: Database) -> Filled:
+    return Filled(database)
+
+
+@pytest.fixture
+def elsewhere(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
+    """Another dataset, empty."""
+    file = tmp_path / "elsewhere.db"
+    shutil.copyfile(sqlite_template, file)
+    opened = Database(f"sqlite:///{file}")
+    yield opened
+    opened.dispose()
