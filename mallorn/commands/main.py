@@ -29,6 +29,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("models", "mallorn.commands.models:models"),
     ("schedules", "mallorn.commands.data:schedules"),
     ("records", "mallorn.commands.data:records"),
+    ("record", "mallorn.commands.record:record"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
     ("compile", "mallorn.commands.compile:compile_model"),

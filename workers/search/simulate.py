@@ -8,6 +8,7 @@ import numpy as np
 from costmodels.base import CostModel
 from costmodels.training import labels
 from workers.search.base import Searcher, Trial
+from workers.search.space import Space
 from workers.search.synthetic import SyntheticSpace
 
 
@@ -33,7 +34,7 @@ def simulate(
 
 
 def trained(
-    space: SyntheticSpace, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
+    space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
 ) -> CostModel:
     """A model of everything measured so far."""
     group = np.zeros(len(history), dtype=np.int64)

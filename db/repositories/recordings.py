@@ -1,0 +1,109 @@
+"""What a recording is made of: every first measurement of the candidates of a workload, failures included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, func, or_, select
+
+from db.codec import unpack_decisions, unpack_times
+from db.repositories.base import Repository
+from db.tables import Context, Device, Measurement, Sketch, TargetRow
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A workload on a target in one measuring context."""
+
+    workload_id: int
+    target_id: int
+    context_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FullTrial:
+    """A measurement with all that a recording keeps of it."""
+
+    sketch: str  # Sketch.key
+    decisions: tuple[int, ...]
+    outcome: Outcome
+    latency_us: float | None
+    run_us: tuple[float, ...]
+    build_ms: float | None
+    origin: str
+    error: str
+
+
+class Recordings(Repository):
+    """Reads whole tasks."""
+
+    def measured(self) -> Sequence[Measured]:
+        """All that was measured here, in the order it was first met."""
+        same = Measurement.workload_id, Measurement.target_id, Measurement.context_id
+        query = select(*same).where(_is_trial(), Measurement.context_id.is_not(None))
+        rows = self.session.execute(query.group_by(*same).order_by(func.min(Measurement.id)))
+        return [
+            Measured(workload, target, context) for workload, target, context in rows if context is not None
+        ]
+
+    def trials(self, of: Measured) -> Sequence[FullTrial]:
+        """Oldest first; what never reached a device belongs to every context."""
+        rows = self.session.execute(_full_trials(of))
+        return [
+            FullTrial(
+                sketch,
+                unpack_decisions(decisions),
+                Outcome(outcome),
+                latency_us,
+                unpack_times(run_us or b""),
+                build_ms,
+                origin,
+                error or "",
+            )
+            for sketch, decisions, outcome, latency_us, run_us, build_ms, origin, error in rows
+        ]
+
+    def context(self, context_id: int) -> dict[str, Any]:
+        """The facts that must be equal for two times to compare."""
+        found = self.session.get_one(Context, context_id)
+        return {
+            "host_class": found.host_class,
+            "tvm_version": found.tvm_version,
+            "threads": found.threads,
+            "evaluator": found.evaluator,
+        }
+
+    def target(self, target_id: int) -> str:
+        """A target, as canonical JSON."""
+        return self.session.get_one(TargetRow, target_id).text
+
+    def devices(self) -> Sequence[Device]:
+        """The devices that measured anything, in the order of their names."""
+        measured = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
+        return self.session.scalars(select(Device).where(Device.id.in_(measured)).order_by(Device.name)).all()
+
+
+def _full_trials(of: Measured) -> Select[*tuple[Any, ...]]:
+    columns = (
+        Sketch.key,
+        Measurement.decisions,
+        Measurement.outcome,
+        Measurement.latency_us,
+        Measurement.run_us,
+        Measurement.build_ms,
+        Measurement.origin,
+        Measurement.error,
+    )
+    return (
+        select(*columns)
+        .join(Sketch, Sketch.id == Measurement.sketch_id)
+        .where(Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id, _is_trial())
+        .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)))
+        .order_by(Measurement.id)
+    )
+
+
+def _is_trial() -> Any:
+    return Measurement.kind == MeasurementKind.TRIAL

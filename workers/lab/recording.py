@@ -1,0 +1,48 @@
+"""Everything that was measured of one workload in one measuring context, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mallorn.core.outcomes import Outcome
+from workers.search.space import Candidate, Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTrial:
+    """A candidate and what became of it. `latency_us` is None and `run_us` empty unless the outcome is ok."""
+
+    candidate: Candidate
+    outcome: Outcome
+    latency_us: float | None
+    run_us: tuple[float, ...]
+    build_ms: float | None
+    origin: str  # the searcher that proposed it when it was recorded: a recording is as biased as that was
+    error: str
+
+
+@dataclass(frozen=True)
+class RecordedTask:
+    """A workload, its sketches and its distinct candidates, in the order they were measured."""
+
+    workload: str  # Workload.key
+    name: str
+    op: str
+    structure: str
+    flops: float
+    args: Mapping[str, Any]  # shapes and types, as db.tables.Workload.args has them
+    descriptors: tuple[float, ...]
+    target: str  # canonical JSON
+    context: Mapping[str, Any]  # what must be equal for two times to compare: host class, threads, evaluator
+    sketches: tuple[Sketch, ...]
+    trials: tuple[RecordedTrial, ...]
+
+    @cached_property
+    def optimum_us(self) -> float | None:
+        """The least latency recorded; None where every candidate failed."""
+        return min((trial.latency_us for trial in self.trials if trial.latency_us is not None), default=None)
+
+    @property
+    def failures(self) -> int:
+        return sum(trial.outcome is not Outcome.OK for trial in self.trials)
