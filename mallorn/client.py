@@ -123,6 +123,10 @@ class Client:
         wanted = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
         return self.connection.pages("/records", **wanted, limit=page_size)
 
+    def dataset_stats(self) -> dict[str, Any]:
+        """What your jobs measured, counted by target, operator, model, outcome and day."""
+        return dict(self.connection.get("/dataset/stats"))
+
     def schedules(self, workload: str | None = None, target: Target = None) -> list[dict[str, Any]]:
         """The best known schedule of each workload and target."""
         return list(self.connection.get("/schedules", workload=workload, target=_text(target))["items"])

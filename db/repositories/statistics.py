@@ -1,0 +1,136 @@
+"""Counts over the whole dataset, in one pass over the measurements."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Integer, Row, Subquery, func, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from db.repositories.base import Repository, owned
+from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Model, TargetRow, Workload
+from mallorn.core.states import MeasurementKind
+
+DAY_SEC = 86400
+IMPORTED = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many measurements there are of something."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a day added."""
+
+    day: date  # UTC
+    count: int
+    total: int  # up to its end
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStatistics:
+    """The dataset in numbers; most of each kind first, days in their order."""
+
+    measurements: int
+    imported: int  # of them, from other datasets
+    workloads: int  # that were measured
+    targets: Sequence[Count]
+    operators: Sequence[Count]
+    models: Sequence[Count]  # by the networks whose jobs measured; imported rows have none
+    outcomes: Sequence[Count]
+    days: Sequence[Growth]
+    foreign: Sequence[Count]  # records of other tuners, by format; they are no measurements
+
+
+class Statistics(Repository):
+    """Counts what an owner's jobs measured, or all there is."""
+
+    def of(self, owner: str | None) -> DatasetStatistics:
+        """Imported rows and other tuners' records belong to no owner: only None sees them."""
+        cells = self._cells(owner)
+        models = dict(self.session.execute(select(Model.id, func.min(Model.name)).group_by(Model.id)).all())
+        return DatasetStatistics(
+            measurements=sum(cell.rows for cell in cells),
+            imported=sum(cell.rows for cell in cells if cell.kind in IMPORTED),
+            workloads=len({cell.workload_id for cell in cells}),
+            targets=_counted((cell.target, cell.rows) for cell in cells),
+            operators=_counted((cell.op, cell.rows) for cell in cells),
+            models=_counted(
+                (models.get(cell.model_id, cell.model_id), cell.rows) for cell in cells if cell.model_id
+            ),
+            outcomes=_counted((cell.outcome, cell.rows) for cell in cells),
+            days=_growth(cells),
+            foreign=self._foreign() if owner is None else [],
+        )
+
+    def _cells(self, owner: str | None) -> Sequence[Row[*tuple[Any, ...]]]:
+        """Numbers of rows that are alike in all that is counted by; names only once they are few."""
+        found = _grouped(owner)
+        query = (
+            select(found, Workload.op, TargetRow.text.label("target"), Job.model_id)
+            .join(Workload, Workload.id == found.c.workload_id)
+            .join(TargetRow, TargetRow.id == found.c.target_id)
+            .join(Job, Job.id == found.c.job_id, isouter=True)
+        )
+        return self.session.execute(query).all()
+
+    def _foreign(self) -> list[Count]:
+        query = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
+            ForeignRecord, ForeignRecord.task_id == ForeignTask.id
+        )
+        return _counted(self.session.execute(query.group_by(ForeignTask.format)).all())
+
+
+class days_since_epoch(FunctionElement[int]):
+    """The whole days in seconds since the epoch."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(days_since_epoch, "postgresql")
+def _postgres_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"floor({compiler.process(element.clauses, **kw)} / {DAY_SEC})::integer"
+
+
+@compiles(days_since_epoch, "sqlite")
+def _sqlite_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"cast({compiler.process(element.clauses, **kw)} / {DAY_SEC} as integer)"
+
+
+def _grouped(owner: str | None) -> Subquery:
+    day: ColumnElement[int] = days_since_epoch(Measurement.created_at).label("day")
+    alike = Measurement.target_id, Measurement.workload_id, Measurement.job_id, Measurement.outcome
+    query = select(*alike, Measurement.kind, day, func.count().label("rows"))
+    if owner is not None:
+        query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
+    return query.group_by(*alike, Measurement.kind, day).subquery()
+
+
+def _counted(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[Count]:
+    counter: Counter[str] = Counter()
+    for name, count in pairs:
+        counter[name] += count
+    return [
+        Count(name, count) for name, count in sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def _growth(cells: Sequence[Row[*tuple[Any, ...]]]) -> list[Growth]:
+    counter: Counter[int] = Counter()
+    for cell in cells:
+        counter[cell.day] += cell.rows
+    total, days = 0, []
+    for day, count in sorted(counter.items()):
+        total += count
+        days.append(Growth(datetime.fromtimestamp(day * DAY_SEC, UTC).date(), count, total))
+    return days
