@@ -74,7 +74,8 @@ class RecordedArena(Arena):
     def __init__(self, task: RecordedTask, view: View) -> None:
         self._recorded = RecordedSpace(task)
         shown = LooseSpace(task) if view is View.RECORDED else WideSpace(self._recorded)
-        super().__init__(str(view), task.name, shown, self._recorded.optimum_us)
+        name = f"{task.name} {task.workload[:8]}"  # another model may have another task of this name
+        super().__init__(str(view), name, shown, self._recorded.optimum_us)
 
     def measure(self, candidate: Candidate) -> Trial:
         return self._recorded.measure(candidate)

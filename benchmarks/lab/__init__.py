@@ -1,0 +1,1 @@
+"""Searchers, cost models and samplers replayed on recorded and made-up spaces."""
