@@ -27,9 +27,9 @@ class Mcts(Learner):
         trees: int = 8,
         batch: int = 256,
         elite: int = 32,
-        greed: float = 8.0,
-        curiosity: float = 0.5,
-        noise: float = 0.05,
+        greed: float = 20.0,
+        curiosity: float = 0.2,
+        noise: float = 0.03,
     ) -> None:
         super().__init__(sampler, considered=considered)
         self.trees = trees

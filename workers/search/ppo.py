@@ -29,7 +29,7 @@ class Ppo(Learner):
         considered: int = 4096,
         walkers: int = 128,
         horizon: int = 4,
-        greed: float = 8.0,
+        greed: float = 2.0,
         epochs: int = 3,
         rate: float = 5e-3,
         discount: float = 0.9,

@@ -30,7 +30,7 @@ class QLearning(Learner):
         considered: int = 4096,
         walkers: int = 128,
         walk: int = 4,
-        greed: float = 8.0,
+        greed: float = 2.0,
         epsilon: tuple[float, float] = (0.8, 0.1),
         discount: float = 0.7,
         updates: int = 24,

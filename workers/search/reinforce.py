@@ -62,7 +62,7 @@ class Reinforce(Learner):
         policies: int = 4,
         updates: int = 10,
         elite: int = 32,
-        greed: float = 8.0,
+        greed: float = 2.0,
         rate: float = 0.3,
         entropy: float = 0.02,
     ) -> None:

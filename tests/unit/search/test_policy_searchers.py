@@ -101,12 +101,16 @@ def test_what_it_looks_at_gets_better_as_it_learns(
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
-def test_it_finds_better_than_what_it_learnt_from(
+def test_in_three_rounds_it_finds_better_than_what_it_learnt_from(
     kind: type[Learner], space: SyntheticSpace, history: list[Trial]
 ) -> None:
     model = trained(space, history, XGBoost, seed=0)
-    proposals = kind(considered=2048).propose(space, history, model, 32, np.random.default_rng(0))
-    assert np.nanmin(space.latency_us([p.candidate for p in proposals])) < best_us(history)
+    rounds = [
+        kind(considered=2048).propose(space, history, model, 32, np.random.default_rng(seed))
+        for seed in range(3)
+    ]
+    found = space.latency_us([proposal.candidate for proposals in rounds for proposal in proposals])
+    assert np.nanmin(found) < 0.95 * best_us(history)
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
