@@ -18,6 +18,8 @@ from mallorn.core.states import JobState
 
 PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 ACTIVE = (*PAUSABLE, JobState.FINISHING)
+# Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
+NO_TURN: dict[str, Any] = {"share_pass": None, "owner_pass": None, "planned_at": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Jobs(Stages):
             "stage_lease_until": None,
             "stage_losses": 0,
             "finished_at": now() if to_state.final else None,
+            **NO_TURN,
         }
         if to_state is not JobState.QUEUED:
             values["started_at"] = func.coalesce(Job.started_at, now())
@@ -136,7 +139,7 @@ class Jobs(Stages):
         **changes: Any,
     ) -> Job:
         job = self.get(job_id, owner)
-        changes |= {"state": to, "reason": reason, "stage_worker": None, "stage_lease_until": None}
+        changes |= {"state": to, "reason": reason, "stage_worker": None, "stage_lease_until": None, **NO_TURN}
         if to is JobState.CANCELLED:
             changes["finished_at"] = now()
         if not self.changed(update(Job).where(Job.id == job_id, Job.state.in_(states)).values(changes)):

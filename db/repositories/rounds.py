@@ -90,13 +90,6 @@ class Rounds(Repository):
         """Fix, at the first claim, the version of the cost model that all attempts use."""
         self.changed(update(Round).where(Round.id == round_id).values(cost_model_id=cost_model_id))
 
-    def seconds_per_trial(self, job_id: str) -> float | None:
-        """Wall time of a job's closed rounds over their size; None before the first."""
-        closed = Round.job_id == job_id, Round.state == RoundState.DONE
-        wall = func.sum(Round.finished_at - Round.started_at), func.sum(Round.size)
-        seconds, size = self.session.execute(select(*wall).where(*closed)).one()
-        return seconds / size if seconds and size else None
-
     def renew(self, round_id: int, attempt: int, lease_sec: float) -> bool:
         """False when the round is no longer ours: taken back or cancelled."""
         return (
@@ -162,6 +155,11 @@ class Rounds(Repository):
     def mark_sent(self, round_ids: Sequence[int]) -> None:
         """A message for these rounds goes out now."""
         self.changed(update(Round).where(Round.id.in_(round_ids)).values(sent_at=now()))
+
+    def count_open(self, target_id: int) -> int:
+        """How many rounds of a target are queued or leased, of whatever job."""
+        is_open = Round.target_id == target_id, Round.state.in_(OPEN)
+        return self.session.scalar(select(func.count()).select_from(Round).where(*is_open)) or 0
 
     def in_flight(self, job_id: str | None = None, target_id: int | None = None) -> Sequence[Round]:
         """Open rounds of a job, of a target, or of all."""

@@ -101,7 +101,7 @@ class Tasks(Repository):
         rounds = self._rounds(job_id)
         others = or_(Measurement.job_id.is_(None), Measurement.job_id != job_id)
         query = (
-            select(Task, Workload, best_of_task(), best_of_task(others), _blocked())
+            select(Task, Workload, best_of_task(), best_of_task(others), workload_is_busy())
             .join(Workload, Workload.id == Task.workload_id)
             .join(Job, Job.id == Task.job_id)
             .where(Task.job_id == job_id)
@@ -129,7 +129,8 @@ class Tasks(Repository):
         return found
 
 
-def _blocked() -> ColumnElement[bool]:
+def workload_is_busy() -> ColumnElement[bool]:
+    """Whether the enclosing query's task has an open round on its job's target, of this job or another."""
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
     same = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
     return exists(select(Round.id).where(*same, is_open).correlate(Task, Job))

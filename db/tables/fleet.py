@@ -36,7 +36,7 @@ class Worker(Base):
 
 
 class Lease(Base):
-    """A named single-flight right (`plan:<job>`, `export:<job>`), with a fencing token."""
+    """A named single-flight right (`plan:target:<id>`, `export:<job>`), with a fencing token."""
 
     __tablename__ = "leases"
 

@@ -41,6 +41,9 @@ class Job(Base):
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)
+    share_pass: Mapped[float | None]  # of the fair share, among its owner's jobs; None: no turn yet
+    owner_pass: Mapped[float | None]  # its owner's among the owners, as of this job's last turn
+    planned_at: Mapped[Timestamp | None]  # when its planning last looked at it
     options: Mapped[Json]  # mallorn.core.options.JobOptions
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # where a paused job goes on

@@ -1,127 +1,71 @@
-"""One planning step of one job: read the state, ask the planner, write its answer."""
+"""One planning step of one target: settle the job that has news, then deal the free slots by fair share."""
 
-from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
-
-from db.repositories.devices import Devices
-from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
-from db.repositories.rounds import NewRound, Rounds
-from db.repositories.targets import Targets
-from db.repositories.tasks import Tasks, TaskSummary
-from db.repositories.workers import Workers
+from db.repositories.shares import Shares
 from db.session import Database
-from db.tables import Job
-from mallorn.core import queues
-from mallorn.core.options import JobOptions
-from mallorn.core.states import JobState
-from services.control.grouping import group
-from services.control.views import job_view, measuring_context
-from services.planner.planner import plan
-from services.planner.values import JobView, Plan, PlannedRound
+from services.control.fleet import Survey, survey
+from services.control.messages import Message
+from services.control.turn import Turn, take_turn
+from services.planner.share import charged, dealt
 
 PLAN_LEASE_SEC = 20.0
-FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
-
-Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What one planning step works with."""
-
-    session: Session
-    job: Job
-    options: JobOptions
 
 
 def plan_job(database: Database, job_id: str, holder: str) -> list[Message] | None:
-    """Messages to send after the commit; None when another process plans this job right now."""
-    name = f"plan:{job_id}"
+    """Messages to send after the commits; None when another process plans this job's target right now."""
     with database.transaction() as session:
-        token = Leases(session).acquire(name, holder, PLAN_LEASE_SEC)
+        target_id = Jobs(session).get(job_id, None).target_id
+        token = Leases(session).acquire(name := f"plan:target:{target_id}", holder, PLAN_LEASE_SEC)
     if token is None:
         return None
     try:
-        with database.transaction() as session:
-            return _plan(session, job_id)
+        with database.session() as session:
+            seen = survey(session, target_id)
+        return _Step(database, seen).run(job_id)
     finally:
         with database.transaction() as session:
             Leases(session).release(name, token)
 
 
-def _plan(session: Session, job_id: str) -> list[Message]:
-    # The lease saves work; this lock is what keeps two planners from spending one budget twice.
-    Jobs(session).lock_job(job_id)
-    job = Jobs(session).get(job_id, None)
-    if job.state != JobState.TUNING:
-        return []
-    step = _Step(session, job, JobOptions.model_validate(job.options))
-    group(session, job, step.options)
-    if job.context_id is None and not _enter_context(step):
-        return []
-    return _write(step, plan(_view(step)))
+class _Step:
+    """Goes from job to job, each in a transaction of its own that locks this one job.
 
+    The lease saves work; these locks are what keeps two planners from spending one budget twice.
+    """
 
-def _enter_context(step: _Step) -> bool:
-    """The first device of its target gives a job its measuring context; without one it waits and says so."""
-    devices = Devices(step.session).list(FRESH_SEC, target_id=step.job.target_id)
-    jobs = Jobs(step.session)
-    if not devices:
-        target = Targets(step.session).get(step.job.target_id).text
-        jobs.say(step.job.id, f"waits for a device for {target}: start one with `mallorn device`")
-        return False
-    jobs.bind_context(step.job.id, measuring_context(step.session, devices[0], step.options))
-    jobs.say(step.job.id, "")
-    step.session.refresh(step.job)
-    return True
+    def __init__(self, database: Database, seen: Survey) -> None:
+        self._database = database
+        self._device = seen.device
+        self._free = seen.free_slots
+        self._jobs = {job.id: job for job in seen.jobs}
+        self._able = set(seen.able)
+        self._messages: list[Message] = []
 
+    def run(self, first: str) -> list[Message]:
+        """The job that has news is looked at in any case, every other one only when it is its turn."""
+        if first in self._jobs:
+            self._look_at(first, self._deal(self._able | {first}).get(first, 0))
+        while slots := self._deal(self._able):
+            for job_id, count in slots.items():
+                self._look_at(job_id, count)
+        return self._messages
 
-def _view(step: _Step) -> JobView:
-    view = job_view(step.session, step.job, step.options, _slots(step.session))
-    if view.seconds_left is None or view.seconds_left > 0 or not Rounds(step.session).withdraw(step.job.id):
-        return view
-    # The time is over: rounds that nobody began are not waited for.
-    return job_view(step.session, step.job, step.options, view.slots)
+    def _deal(self, able: set[str]) -> dict[str, int]:
+        return dealt(self._jobs.values(), able, self._free)
 
+    def _look_at(self, job_id: str, slots: int) -> None:
+        with self._database.transaction() as session:
+            turn = take_turn(session, job_id, slots, self._device)
+            paid = charged([*self._jobs.values()], job_id, turn.candidates)
+            Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+        self._jobs[job_id] = paid
+        self._note(job_id, slots, turn)
 
-def _slots(session: Session) -> int:
-    """One round for every worker, and one more, so that none waits for the planner."""
-    return max(1, len(Workers(session).list(FRESH_SEC))) + 1
-
-
-def _write(step: _Step, decision: Plan) -> list[Message]:
-    tasks = Tasks(step.session)
-    tasks.retire(decision.retired)
-    if decision.finished:
-        return _finish(step, decision.finished)
-    known = {task.id: task for task in tasks.summaries(step.job.id)}
-    opened = [_open(step, planned, known[planned.task_id]) for planned in decision.rounds]
-    return [message for message in opened if message is not None]
-
-
-def _open(step: _Step, planned: PlannedRound, task: TaskSummary) -> Message | None:
-    new = NewRound(
-        job_id=step.job.id,
-        task_id=task.id,
-        workload_id=task.workload_id,
-        target_id=step.job.target_id,
-        index=planned.index,
-        size=planned.size,
-        seed=planned.seed,
-        searcher=step.options.search,
-        reason=dict(planned.reason),
-    )
-    if (row := Rounds(step.session).add(new)) is None:  # another job tunes this workload right now
-        return None
-    payload = {"round": row.index, "task": task.index, "name": task.name, "size": row.size, **row.reason}
-    Events(step.session).append(step.job.id, "round_planned", payload)
-    return queues.RUN_ROUND, row.id
-
-
-def _finish(step: _Step, why: str) -> list[Message]:
-    Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
-    Events(step.session).append(step.job.id, "finishing", {"why": why})
-    return [(queues.FINISH_JOB, step.job.id)]
+    def _note(self, job_id: str, slots: int, turn: Turn) -> None:
+        self._messages += turn.messages
+        self._free -= turn.opened
+        if turn.over:
+            del self._jobs[job_id]
+        if turn.opened < slots:
+            self._able.discard(job_id)

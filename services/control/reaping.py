@@ -7,7 +7,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.stages import Stages
 from db.session import Database
 from mallorn.core import queues
-from services.control.planning import Message
+from services.control.messages import Message
 
 
 def reap(database: Database) -> list[Message]:

@@ -1,15 +1,18 @@
 """Repeats messages that the broker may have lost: redundant ones are harmless, as claims are conditional."""
 
-from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
+from db.repositories.shares import Shares
 from db.repositories.stages import Stages
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.states import JobState
-from services.control.planning import Message
+from services.control.messages import Message
+from services.control.views import FINISH_SEC, FINISH_SEC_PER_TASK
 
 # Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
 STALE_SEC = 20.0
+# A look at a job costs milliseconds: with hundreds of them a sweep takes the next few of every target.
+LOOKS_PER_TARGET = 4
 STAGE_TASK = {
     JobState.QUEUED: queues.IMPORT_MODEL,
     JobState.IMPORTING: queues.IMPORT_MODEL,
@@ -25,9 +28,9 @@ def sweep(database: Database) -> list[Message]:
         Stages(session).mark_sent([job.id for job in stages])
         rounds = Rounds(session).stale(STALE_SEC)
         Rounds(session).mark_sent([row.id for row in rounds])
-        tuning = [job.id for job in Jobs(session).active() if job.state == JobState.TUNING]
+        due = Shares(session).due(LOOKS_PER_TARGET, FINISH_SEC, FINISH_SEC_PER_TASK)
         return [
             *((STAGE_TASK[JobState(job.state)], job.id) for job in stages),
             *((queues.RUN_ROUND, row.id) for row in rounds),
-            *((queues.PLAN, job_id) for job_id in tuning),
+            *((queues.PLAN, job_id) for job_id in due),
         ]

@@ -1,17 +1,18 @@
 """A job's rows as the planner's plain values."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
 from db.repositories.rounds import Rounds
-from db.repositories.tasks import RoundResult, Tasks, TaskSummary
+from db.repositories.standings import Standing
 from db.session import read_clock
 from db.tables import Device, Job
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
-from services.planner.values import JobView, Point, TaskView
+from services.control.curves import barren, has_run, lost, points, seconds_per_trial
+from services.planner.values import JobView, TaskView
 
 # What the finish takes, set aside from a budget in minutes: measured again, compiled, checked, timed.
 FINISH_SEC = 15.0
@@ -24,21 +25,21 @@ def measuring_context(session: Session, device: Device, options: JobOptions) -> 
     return Contexts(session).ensure(device.target_id, *host, options.timing()).id
 
 
-def job_view(session: Session, job: Job, options: JobOptions, slots: int) -> JobView:
-    """What the planner needs to know of a job, now."""
-    tasks = Tasks(session).summaries(job.id)
-    elapsed = read_clock(session) - job.created_at
+def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Standing]) -> JobView:
+    """What the planner needs to know of a job, now. It has no free slots until some are dealt to it."""
+    own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
+    everyones = [row for task in tasks for row in task.rounds]
     return JobView(
         id=job.id,
         seed=job.seed,
         policy=options.policy,
         round_size=options.round_size,
         trials=job.trials,
-        tasks=tuple(_task_view(task) for task in tasks),
+        tasks=tuple(_task_view(job, task) for task in tasks),
         rounds_planned=Rounds(session).next_index(job.id),
-        slots=slots,
-        seconds_left=_seconds_left(job, elapsed, len(tasks)),
-        seconds_per_trial=Rounds(session).seconds_per_trial(job.id),
+        slots=0,
+        seconds_left=_seconds_left(job, read_clock(session) - job.created_at, len(tasks)),
+        seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(everyones),
     )
 
 
@@ -50,8 +51,9 @@ def _seconds_left(job: Job, elapsed: float, tasks: int) -> float | None:
     return job.minutes * 60 - elapsed - reserve
 
 
-def _task_view(task: TaskSummary) -> TaskView:
-    closed = [result for result in task.rounds if not result.state.open]
+def _task_view(job: Job, task: Standing) -> TaskView:
+    own = [row for row in task.rounds if row.job_id == job.id]
+    closed = [row for row in own if has_run(row)]
     return TaskView(
         id=task.id,
         index=task.index,
@@ -59,37 +61,15 @@ def _task_view(task: TaskSummary) -> TaskView:
         weight=task.weight,
         flops=task.flops,
         family=task.family,
-        trials=task.trials,
-        in_flight=task.in_flight,
-        blocked=task.blocked,
+        trials=sum(row.trials for row in own),
+        in_flight=sum(row.size - row.trials for row in own if row.state.open),
+        blocked=bool(task.blocked),
         rounds=len(closed),
-        points=tuple(_points(task, closed)),
+        points=tuple(points(job, task)),
         known_us=task.known_us,
-        failed_rounds=_barren(closed),
-        lost_rounds=_lost(closed),
-        exhausted=any(result.state == RoundState.DONE and result.trials < result.size for result in closed),
+        seconds_per_trial=seconds_per_trial(task.rounds),
+        failed_rounds=barren(closed),
+        lost_rounds=lost(closed),
+        exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
         retired=task.retired,
     )
-
-
-def _points(task: TaskSummary, closed: list[RoundResult]) -> Iterator[Point]:
-    trials = task.known_at_start
-    for result in closed:
-        trials += result.trials
-        yield Point(trials, result.best_us)
-
-
-def _barren(closed: list[RoundResult]) -> int:
-    """Rounds since the last one that brought a valid result, those that never ran left out."""
-    count = 0
-    for result in reversed(closed):
-        if result.best_us is not None:
-            break
-        count += result.trials > 0 or result.state == RoundState.POISON
-    return count
-
-
-def _lost(closed: list[RoundResult]) -> int:
-    """How many of the newest rounds were given up after they lost worker after worker."""
-    ran = [result.state for result in closed if result.state != RoundState.CANCELLED]
-    return next((at for at, state in enumerate(reversed(ran)) if state != RoundState.POISON), len(ran))

@@ -17,7 +17,7 @@ from db.tables import Device, Job, Round
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
-from services.control import planning
+from services.control import fleet, planning, turn
 from services.control.planning import plan_job
 from services.control.reaping import reap
 from services.control.sweeping import STALE_SEC, sweep
@@ -59,15 +59,17 @@ def test_without_a_device_a_job_says_what_it_waits_for_and_goes_on_when_one_come
 
 def test_one_planner_at_a_time(workshop):
     job = workshop.job()
-    token = workshop.write(lambda session: Leases(session).acquire(f"plan:{job}", "other", 60))
+    token = workshop.write(
+        lambda session: Leases(session).acquire(f"plan:target:{workshop.target_id}", "other", 60)
+    )
     assert plan_job(workshop.database, job, "me") is None
-    workshop.write(lambda session: Leases(session).release(f"plan:{job}", token))
+    workshop.write(lambda session: Leases(session).release(f"plan:target:{workshop.target_id}", token))
     assert plan_job(workshop.database, job, "me")
 
 
 def test_a_planner_that_died_holds_nobody_up_for_long(workshop):
     job = workshop.job()
-    workshop.write(lambda session: Leases(session).acquire(f"plan:{job}", "dead", -1))
+    workshop.write(lambda session: Leases(session).acquire(f"plan:target:{workshop.target_id}", "dead", -1))
     assert plan_job(workshop.database, job, "me")
 
 
@@ -85,8 +87,8 @@ def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypat
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
     workshop.plan(job)  # the first plan also writes what is settled once
-    monkeypatch.setattr(planning, "_slots", lambda _session: 8)
-    monkeypatch.setattr(planning, "plan", slow(planning.plan))
+    monkeypatch.setattr(fleet, "_slots", lambda _devices, _workers: 8)
+    monkeypatch.setattr(turn, "plan", slow(turn.plan))
     start = threading.Barrier(4)
 
     def race(holder):
@@ -180,7 +182,7 @@ def test_a_task_whose_every_candidate_fails_is_retired(workshop):
 
 def test_a_space_that_is_exhausted_ends_the_job(workshop):
     workshop.use_space(2, 2, 1)
-    job = workshop.job(("w0",), trials=1000)
+    job = workshop.job(("w0",), trials=1000, policy="round-robin")
     workshop.work(job)
     assert workshop.state(job) == JobState.FINISHING
     assert "nothing left to try" in retired(workshop, job)[0]

@@ -7,6 +7,8 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds
+from db.repositories.shares import Shares
+from db.repositories.standings import Standings
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.session import Database
@@ -40,6 +42,9 @@ def plans_of(rows, read):
 READS = {
     "progress": lambda rows: lambda session: Jobs(session).progress(rows.job_id),
     "summaries": lambda rows: lambda session: Tasks(session).summaries(rows.job_id),
+    "standings": lambda rows: lambda session: Standings(session).of(Jobs(session).get(rows.job_id, None)),
+    "claims": lambda rows: lambda session: Shares(session).claims(rows.target_id),
+    "due": lambda rows: lambda session: Shares(session).due(4, 15.0, 2.5),
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
     "family": lambda rows: lambda session: Trials(session).family("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),

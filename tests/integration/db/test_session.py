@@ -4,11 +4,12 @@ import os
 import threading
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
 from db.repositories.models import Models
 from db.session import Database, read_clock
+from db.tables import Task
 from mallorn.core.errors import Unavailable
 
 MODEL = "b" * 64
@@ -80,7 +81,7 @@ def test_the_clock_is_the_databases_own_and_moves_within_a_transaction(database)
 
 
 def test_foreign_keys_are_enforced(database):
-    statement = text("INSERT INTO tasks VALUES (1, 'no job', 0, 'n', 1, 77, 'f', 0, '')")
+    statement = insert(Task).values(job_id="no job", index=0, name="n", weight=1, workload_id=77)
     with pytest.raises(DBAPIError, match=r"(?i)foreign key"), database.transaction() as session:
         session.execute(statement)
 

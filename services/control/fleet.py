@@ -1,0 +1,44 @@
+"""What a target has to tune with, and who wants it."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db.repositories.devices import Devices
+from db.repositories.rounds import Rounds
+from db.repositories.shares import Shares
+from db.repositories.workers import Workers
+from db.tables import Device
+from services.planner.share import JobShare
+
+FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A target at the moment of planning; `able` are the jobs that have a task to open a round for."""
+
+    device: Device | None
+    free_slots: int
+    jobs: tuple[JobShare, ...]
+    able: frozenset[str]
+
+
+def survey(session: Session, target_id: int) -> Survey:
+    """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
+    devices = Devices(session).list(FRESH_SEC, target_id=target_id)
+    claims = Shares(session).claims(target_id)
+    slots = _slots(len(devices), len(Workers(session).list(FRESH_SEC)))
+    return Survey(
+        device=devices[0] if devices else None,
+        free_slots=max(0, slots - Rounds(session).count_open(target_id)),
+        jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
+        able=frozenset(claim.id for claim in claims if claim.able),
+    )
+
+
+def _slots(devices: int, workers: int) -> int:
+    """A round for every device that a worker can serve, and one more, so that none waits for the planner."""
+    if not devices:
+        return 0
+    return max(1, min(devices, workers)) + 1

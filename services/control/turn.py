@@ -1,0 +1,124 @@
+"""One job's turn: read its state, ask the planner, write its answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import NewRound, Rounds
+from db.repositories.standings import Standing, Standings
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.tables import Device, Job
+from mallorn.core import queues
+from mallorn.core.options import JobOptions
+from mallorn.core.states import JobState
+from services.control.grouping import group
+from services.control.messages import Message
+from services.control.views import job_view, measuring_context
+from services.planner.planner import plan
+from services.planner.values import JobView, Plan, PlannedRound
+
+
+@dataclass(slots=True)
+class Turn:
+    """What came of it. `over`: the job tunes no more."""
+
+    messages: list[Message] = field(default_factory=list)
+    opened: int = 0
+    candidates: int = 0
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one turn works with."""
+
+    session: Session
+    job: Job
+    options: JobOptions
+
+
+def take_turn(session: Session, job_id: str, slots: int, device: Device | None) -> Turn:
+    """Settle a job and open at most `slots` rounds for it; `device` is one of its target that answers."""
+    Jobs(session).lock_job(job_id)
+    job = Jobs(session).get(job_id, None)
+    if job.state != JobState.TUNING:
+        return Turn(over=True)
+    step = _Step(session, job, JobOptions.model_validate(job.options))
+    turn = Turn(messages=group(session, job, step.options))
+    if _has_device(step, device):
+        _write(step, turn, *_decide(step, slots))
+    return turn
+
+
+def _has_device(step: _Step, device: Device | None) -> bool:
+    """The first device of its target gives a job its measuring context; without one it waits and says so."""
+    jobs, job = Jobs(step.session), step.job
+    words = _waits_for(Targets(step.session).get(job.target_id).text)
+    if device is None:
+        jobs.say(job.id, words)
+        return job.context_id is not None
+    if job.reason == words:
+        jobs.say(job.id, "")
+    if job.context_id is None:
+        jobs.bind_context(job.id, measuring_context(step.session, device, step.options))
+        step.session.refresh(job)
+    return True
+
+
+def _waits_for(target: str) -> str:
+    return f"waits for a device for {target}: start one with `mallorn device`"
+
+
+def _decide(step: _Step, slots: int) -> tuple[Sequence[Standing], Plan]:
+    tasks, view = _view(step)
+    over = view.seconds_left is not None and view.seconds_left <= 0
+    if over and Rounds(step.session).withdraw(step.job.id):
+        tasks, view = _view(step)  # the time is over: rounds that nobody began are not waited for
+    return tasks, plan(replace(view, slots=view.open_rounds + slots))
+
+
+def _view(step: _Step) -> tuple[Sequence[Standing], JobView]:
+    tasks = Standings(step.session).of(step.job)
+    return tasks, job_view(step.session, step.job, step.options, tasks)
+
+
+def _write(step: _Step, turn: Turn, tasks: Sequence[Standing], decision: Plan) -> None:
+    Tasks(step.session).retire(decision.retired)
+    if decision.finished:
+        turn.over = True
+        turn.messages += _finish(step, decision.finished)
+    known = {task.id: task for task in tasks}
+    for planned in decision.rounds:
+        if (message := _open(step, planned, known[planned.task_id])) is not None:
+            turn.messages.append(message)
+            turn.opened += 1
+            turn.candidates += planned.size
+
+
+def _open(step: _Step, planned: PlannedRound, task: Standing) -> Message | None:
+    new = NewRound(
+        job_id=step.job.id,
+        task_id=task.id,
+        workload_id=task.workload_id,
+        target_id=step.job.target_id,
+        index=planned.index,
+        size=planned.size,
+        seed=planned.seed,
+        searcher=planned.searcher or step.options.search,
+        reason=dict(planned.reason),
+    )
+    if (row := Rounds(step.session).add(new)) is None:  # another job tunes this workload right now
+        return None
+    payload = {"round": row.index, "task": task.index, "name": task.name, "size": row.size, **row.reason}
+    Events(step.session).append(step.job.id, "round_planned", payload)
+    return queues.RUN_ROUND, row.id
+
+
+def _finish(step: _Step, why: str) -> list[Message]:
+    Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
+    Events(step.session).append(step.job.id, "finishing", {"why": why})
+    return [(queues.FINISH_JOB, step.job.id)]

@@ -1,0 +1,221 @@
+"""Many jobs and many devices: who gets the next slot of a target; nobody waits for another target."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import event, update
+
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.standings import Standings
+from db.tables import Job
+from mallorn.core import queues
+from mallorn.core.states import JobState
+from services.control import planning
+from services.control.sweeping import LOOKS_PER_TARGET, sweep
+
+
+def fair(given, jobs, largest=16):
+    """Whether all of these got the same, give or take a round."""
+    return max(given[job] for job in jobs) - min(given[job] for job in jobs) <= largest
+
+
+def test_jobs_of_one_owner_take_turns(yard):
+    jobs = [yard.job(), yard.job(), yard.job()]
+    given = yard.turns(jobs[0], 15)
+    assert fair(given, jobs)
+
+
+def test_an_owner_with_many_jobs_gets_no_more_than_one_with_a_single_job(yard):
+    ada = [yard.job() for _ in range(3)]
+    bob = yard.job(owner="bob")
+    given = yard.turns(ada[0], 24)
+    assert abs(sum(given[job] for job in ada) - given[bob]) <= 48  # of some 350
+    assert fair(given, ada)
+
+
+def test_a_step_of_priority_is_twice_the_share(yard):
+    plain, urgent = yard.job(), yard.job(priority=1)
+    given = yard.turns(plain, 21)
+    assert abs(given[urgent] - 2 * given[plain]) <= 32
+
+
+def test_a_job_that_comes_later_neither_waits_nor_catches_up(yard):
+    old = yard.job()
+    yard.turns(old, 10)
+    new = yard.job()
+    yard.plan(new)
+    given = yard.turns(new, 12)
+    assert fair(given, [old, new], 32)
+
+
+@pytest.mark.parametrize("act", ["pause", "cancel"])
+def test_when_a_job_stops_the_others_share_what_is_left(yard, act):
+    jobs = [yard.job(), yard.job(), yard.job(owner="bob")]
+    yard.turns(jobs[0], 7)
+    stopped, *rest = jobs
+    yard.write(lambda session: getattr(Jobs(session), act)(stopped, "ada"))
+    yard.write(lambda session: Rounds(session).cancel_open(stopped))
+    given = yard.turns(rest[0], 12)
+    assert given[stopped] == 0
+    assert fair(given, rest, 32)
+
+
+def test_a_job_that_was_paused_makes_up_for_nothing(yard):
+    away, here = yard.job(), yard.job()
+    yard.turns(away, 3)
+    yard.write(lambda session: Jobs(session).pause(away, "ada"))
+    yard.write(lambda session: Rounds(session).cancel_open(away))
+    yard.turns(here, 10)
+    yard.write(lambda session: Jobs(session).resume(away, "ada"))
+    given = yard.turns(away, 12)
+    assert fair(given, [away, here], 32)
+
+
+@pytest.mark.parametrize(("devices", "slots"), [(1, 2), (3, 4)])
+def test_a_target_has_a_slot_for_every_device_and_one_more(yard, devices, slots):
+    yard.devices(devices)
+    yard.write(
+        lambda session: session.connection().exec_driver_sql("DELETE FROM devices WHERE name = 'bench'")
+    )
+    jobs = [yard.job(), yard.job()]
+    yard.write(
+        lambda session: session.connection().exec_driver_sql("DELETE FROM devices WHERE name = 'bench'")
+    )
+    yard.plan(jobs[0])
+    assert len(yard.open_rounds()) == slots
+    assert {row.job_id for row in yard.open_rounds()} == set(jobs)
+    assert yard.opened(jobs[1]) == []
+
+
+def test_a_job_that_has_all_its_tasks_in_flight_leaves_its_slots_to_others(yard):
+    yard.devices(5)
+    narrow, wide = yard.job("w0"), yard.job("a", "b", "c", "d", "e", "f")
+    yard.plan(narrow)
+    held = [row.job_id for row in yard.open_rounds()]
+    assert (held.count(narrow), held.count(wide)) == (1, 5)
+
+
+def test_jobs_of_one_target_never_wait_for_slots_of_another(yard):
+    here, there = yard.job(), yard.target(cores=7)
+    yard.devices(1, there)
+    abroad = yard.job(target_id=there)
+    yard.plan(here)
+    assert len(yard.opened(abroad)) == 2
+    assert {row.job_id for row in yard.open_rounds(there)} == {abroad}
+    assert yard.workshop.reason(abroad) == ""
+
+
+def test_a_job_whose_target_has_no_device_waits_and_says_so_while_others_go_on(yard):
+    nowhere = yard.target(cores=9)
+    waits, goes_on = yard.job(target_id=nowhere), yard.job()
+    assert yard.plan(waits) == []
+    assert "mallorn device" in yard.workshop.reason(waits)
+    assert len(yard.opened(goes_on)) == 2
+    assert yard.workshop.reason(goes_on) == ""
+    yard.devices(1, nowhere)
+    assert len(yard.opened(waits)) == 2
+    assert yard.workshop.reason(waits) == ""
+
+
+def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_back(yard):
+    job = yard.job()
+    oldest, *_ = yard.opened(job)
+    yard.silence()
+    yard.close(oldest)
+    assert yard.opened(job) == []
+    assert "waits for a device" in yard.workshop.reason(job)
+    yard.workshop.see_device()
+    assert len(yard.opened(job)) == 1
+    assert yard.workshop.reason(job) == ""
+
+
+def test_a_spent_budget_ends_a_job_whose_turn_it_is_not(yard):
+    spent, other = yard.job("w0", trials=4), yard.job()
+    (mine,) = [row for row in yard.opened(spent) if yard.owner_of(row) == spent]
+    yard.close(mine)
+    messages = yard.plan(spent)
+    assert (queues.FINISH_JOB, spent) in messages
+    assert yard.workshop.state(spent) == JobState.FINISHING
+    assert {row.job_id for row in yard.open_rounds()} == {other}
+
+
+def counted(yard, monkeypatch, jobs):
+    """Statements and loaded jobs of the planning step after a round was closed."""
+    statements, loaded = [], []
+    everyone = [yard.job() for _ in range(jobs)]
+    for job in everyone:
+        yard.plan(job)  # the first look at a job also writes what is settled once
+    closed = yard.close(min(row.id for row in yard.open_rounds()))
+    had_its_part = update(Job).where(Job.id == closed).values(share_pass=1000.0)
+    yard.write(lambda session: session.execute(had_its_part))
+    read = Standings.of
+
+    def remember(*args):
+        statements.append(args[2])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Standings, "of", lambda self, job: loaded.append(job.id) or read(self, job))
+        event.listen(yard.workshop.database.engine, "before_cursor_execute", remember)
+        opened = yard.opened(closed)
+        event.remove(yard.workshop.database.engine, "before_cursor_execute", remember)
+    assert len(opened) == 1
+    for job in everyone:
+        yard.write(lambda session, job=job: Rounds(session).cancel_open(job))
+        yard.write(lambda session, job=job: Jobs(session).cancel(job, "ada"))
+    return len(statements), loaded, [closed, yard.owner_of(opened[0])]
+
+
+def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard, monkeypatch):
+    few, *_ = counted(yard, monkeypatch, 3)
+    many, loaded, planned = counted(yard, monkeypatch, 50)
+    assert loaded == planned
+    assert many == few
+
+
+def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yard, monkeypatch):
+    monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
+    yard.devices(8)
+    names = [f"w{at}" for at in range(6)]
+    jobs = [yard.job(*names, trials=48) for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def race(job):
+        start.wait()
+        for _ in range(4):
+            yard.plan(job)
+            yard.write(lambda session: Rounds(session).expire())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(race, jobs))
+    assert len({row.workload_id for row in yard.open_rounds()}) == len(yard.open_rounds()) == 6
+    assert all(sum(row.size for row in yard.open_rounds() if row.job_id == job) <= 48 for job in jobs)
+
+
+def woken(yard):
+    return [message[1] for message in sweep(yard.workshop.database) if message[0] == queues.PLAN]
+
+
+def test_of_many_jobs_the_sweeper_wakes_those_with_news_and_the_next_few_of_each_target(yard):
+    jobs = [yard.job() for _ in range(LOOKS_PER_TARGET + 3)]
+    abroad = yard.job(target_id=yard.target(cores=7))
+    assert set(woken(yard)) == {*jobs, abroad}, "nobody has looked at any of them"
+    for job in (*jobs, abroad):
+        yard.plan(job)
+    assert set(woken(yard)) == {*jobs[:LOOKS_PER_TARGET], abroad}
+    newest = yard.close(max(row.id for row in yard.open_rounds()))
+    assert newest in woken(yard)
+    for job in woken(yard):
+        yard.plan(job)
+    assert set(jobs[LOOKS_PER_TARGET:]) - {newest} <= set(woken(yard))
+
+
+def test_the_sweeper_wakes_a_job_whose_time_is_over(yard):
+    late, *others = [yard.job() for _ in range(LOOKS_PER_TARGET + 2)]
+    for job in (*others, late):
+        yard.plan(job)
+    assert late not in woken(yard)
+    over = update(Job).where(Job.id == late).values(minutes=1.0, created_at=Job.created_at - 60)
+    yard.write(lambda session: session.execute(over))
+    assert late in woken(yard)
