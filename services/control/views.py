@@ -40,6 +40,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[St
         slots=0,
         seconds_left=_seconds_left(job, read_clock(session) - job.created_at, len(tasks)),
         seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(everyones),
+        task_trials=options.task_trials,
     )
 
 

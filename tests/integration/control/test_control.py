@@ -193,6 +193,13 @@ def test_a_model_without_tasks_goes_straight_to_its_finish(workshop):
     assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
 
 
+def test_no_task_gets_more_than_its_own_budget(workshop):
+    job = workshop.job(("w0", "w1"), trials=1000, task_trials=12)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert [task.trials for task in workshop.read(lambda session: Tasks(session).summaries(job))] == [12, 12]
+
+
 def test_a_task_that_costs_nothing_is_tuned_like_any_other(workshop):
     job = workshop.job(("w0",), trials=8, flops=0.0)
     workshop.work(job)
