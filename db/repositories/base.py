@@ -1,5 +1,8 @@
 """What the repositories share: the session, upserts for both databases, and the lock on a job."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from sqlalchemy import ColumnElement, CursorResult, Executable, Select, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
@@ -25,6 +28,12 @@ class Repository:
         result = self.session.execute(statement)
         assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
         return result.rowcount
+
+    def inserted(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Run one prepared INSERT for any number of rows and say how many were written."""
+        # Through the connection: the ORM would write the values into ever longer statements.
+        options = {"preserve_rowcount": True}
+        return self.session.connection().execute(statement, rows, execution_options=options).rowcount
 
     def lock_jobs(self, ids: Select[str]) -> None:
         """Hold these jobs' rows until the transaction ends; SQLite holds the whole database anyway."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import CursorResult, select
+from sqlalchemy import select
 
 from db.repositories.base import Repository
 from db.tables import Measurement, Source
@@ -22,11 +22,7 @@ class ForeignRows(Repository):
         once = self.insert(Measurement).on_conflict_do_nothing(
             index_elements=IDENTITY, index_where=Measurement.source_id.is_not(None)
         )
-        # Through the connection: one prepared statement for all rows, whatever their number.
-        options = {"preserve_rowcount": True}
-        result = self.session.connection().execute(once, new, execution_options=options)
-        assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
-        return result.rowcount
+        return self.inserted(once, new)
 
     def _without_own(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Drop what was measured here and came back. A copy of this database counts on: hence the dates."""

@@ -3,7 +3,7 @@
 from sqlalchemy import ForeignKey, Index, LargeBinary, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json
 
 
 class Source(Base):
@@ -61,4 +61,4 @@ class ForeignRecord(Base):
     latency_us: Mapped[float | None]  # median of the run times
     run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.codec.pack_times
     measured_at: Mapped[float | None]  # None: the log does not say
-    created_at: Mapped[Timestamp]  # when it was imported
+    created_at: Mapped[CreatedAt]  # when it was imported

@@ -1,0 +1,125 @@
+"""Records of other tuners: stored once each, read by trainers whose models need no features of programs."""
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from sqlalchemy import select
+
+from db.codec import pack_text, pack_times, unpack_text, unpack_times
+from db.repositories.base import Repository
+from db.tables import ForeignRecord, ForeignTask
+from mallorn.core.outcomes import Outcome
+
+
+@dataclass(frozen=True)
+class NewForeign:
+    """One line of another tuner's log."""
+
+    format: str
+    task: str  # the log's own key of the program
+    target: str  # the log's own words
+    steps: str  # how the candidate was made, as JSON
+    outcome: Outcome
+    failure: str | None = None  # the log's own code
+    run_us: tuple[float, ...] = ()
+    measured_at: float | None = None
+
+    @cached_property
+    def task_key(self) -> str:
+        """Names the task, alike in every file."""
+        return _hash(self.format, self.task, self.target).hex()
+
+    @cached_property
+    def key(self) -> bytes:
+        """Names the record by all it says, so that a file may be imported again after it grew."""
+        return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredForeign:
+    """A record as a trainer sees it. Latencies compare only within one task and target."""
+
+    id: int
+    task_id: int
+    format: str
+    task: str
+    target: str
+    steps: str
+    outcome: Outcome
+    latency_us: float | None
+    run_us: tuple[float, ...]
+
+
+class ForeignRecords(Repository):
+    """Others' records. No query that looks for a schedule reads this table."""
+
+    def add(self, records: Sequence[NewForeign]) -> int:
+        """Store records that are not here yet and return how many those were."""
+        if not records:
+            return 0
+        tasks = self._ensure_tasks({record.task_key: record for record in records})
+        once = self.insert(ForeignRecord).on_conflict_do_nothing(index_elements=["key"])
+        values = [_columns(record, tasks[record.task_key]) for record in records]
+        return self.inserted(once, values)
+
+    def page(self, after: int = 0, limit: int = 10_000) -> Sequence[StoredForeign]:
+        """Records in the order of their ids, from the one after `after` on."""
+        task = ForeignTask.format, ForeignTask.task, ForeignTask.target
+        query = (
+            select(ForeignRecord, *task)
+            .join(ForeignTask, ForeignTask.id == ForeignRecord.task_id)
+            .where(ForeignRecord.id > after)
+            .order_by(ForeignRecord.id)
+            .limit(limit)
+        )
+        return [_stored(*row) for row in self.session.execute(query)]
+
+    def _ensure_tasks(self, records: dict[str, NewForeign]) -> dict[str, int]:
+        rows = [
+            {"key": key, "format": record.format, "task": record.task, "target": record.target}
+            for key, record in sorted(records.items())
+        ]
+        once = self.insert(ForeignTask).values(rows).on_conflict_do_nothing(index_elements=["key"])
+        self.session.execute(once)
+        return self._task_ids(list(records))
+
+    def _task_ids(self, keys: Collection[str]) -> dict[str, int]:
+        query = select(ForeignTask.key, ForeignTask.id).where(ForeignTask.key.in_(keys))
+        return dict(self.session.execute(query).all())
+
+
+def _columns(record: NewForeign, task_id: int) -> dict[str, Any]:
+    times = record.run_us
+    return {
+        "key": record.key,
+        "task_id": task_id,
+        "steps": pack_text(record.steps),
+        "outcome": record.outcome,
+        "failure": record.failure,
+        "latency_us": median(times) if times else None,
+        "run_us": pack_times(times) if times else None,
+        "measured_at": record.measured_at,
+    }
+
+
+def _stored(row: ForeignRecord, name: str, task: str, target: str) -> StoredForeign:
+    return StoredForeign(
+        id=row.id,
+        task_id=row.task_id,
+        format=name,
+        task=task,
+        target=target,
+        steps=unpack_text(row.steps),
+        outcome=Outcome(row.outcome),
+        latency_us=row.latency_us,
+        run_us=unpack_times(row.run_us or b""),
+    )
+
+
+def _hash(*parts: object) -> bytes:
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).digest()

@@ -1,0 +1,1 @@
+"""Reads the logs of other tuners, without any of their code."""
