@@ -24,6 +24,7 @@ from services.coordinator.parts import Parts
 from services.coordinator.records.endpoints import router as records
 from services.coordinator.schedules.endpoints import router as schedules
 from services.coordinator.workers.endpoints import router as workers
+from services.dashboard.pages import add_page
 
 PREFIX: Final = "/api/v1"
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
@@ -58,7 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(_api(), prefix=PREFIX)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=PREFIX, responses=_only(503), include_in_schema=False)
-    app.add_api_route("/", _welcome, include_in_schema=False)
+    add_page(app, {"name": "Mallorn", "version": mallorn.__version__, "docs": "/docs", "api": PREFIX})
     return app
 
 
@@ -72,10 +73,6 @@ def _api() -> APIRouter:
 
 def _only(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: FAILURES[status] for status in statuses}
-
-
-def _welcome() -> dict[str, str]:
-    return {"name": "Mallorn", "version": mallorn.__version__, "docs": "/docs", "api": PREFIX}
 
 
 @asynccontextmanager

@@ -1,0 +1,72 @@
+"""Serves the built page at `/`; where it was not built, `/` says how to get it."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.types import Scope
+
+STATIC: Final = Path(__file__).parent / "static"
+# Nothing from elsewhere and nothing inline: the page is files of this server and what its API answers.
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+# The page names its assets, and an asset's name changes with its content.
+PAGE_HEADERS: Final = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+ASSET_HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+NOT_BUILT: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>Mallorn</title>
+<h1>Mallorn runs, its page is not built yet</h1>
+<p>In the directory of the source, this builds it (Node 20.19 or newer is used where it is installed,
+else it comes from PyPI):</p>
+<pre>make page</pre>
+<p>Then load this address again; nothing needs a restart. Until then the command line does all of it
+(<code>mallorn jobs</code>, <code>mallorn watch JOB</code>), and <a href="docs">the API</a> is there.</p>
+</html>
+"""
+
+
+class Assets(StaticFiles):
+    """Files that a browser may keep for ever."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """The file, with how long to keep it; raises HTTPException 404 where there is none."""
+        response = await super().get_response(path, scope)
+        response.headers.update(ASSET_HEADERS)
+        return response
+
+
+def add_page(app: FastAPI, about: dict[str, Any], directory: Path = STATIC) -> None:
+    """Serve the page at `/` to browsers; whoever does not ask for HTML there gets `about` as JSON."""
+
+    def page(request: Request) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):
+            return JSONResponse(about, headers={"Vary": "Accept"})
+        index = directory / "index.html"
+        headers = PAGE_HEADERS | {"Vary": "Accept"}
+        if not index.is_file():
+            return HTMLResponse(NOT_BUILT, headers=headers)
+        return FileResponse(index, media_type="text/html", headers=headers)
+
+    def icon() -> Response:
+        file = directory / "icon.svg"
+        return FileResponse(file, media_type="image/svg+xml") if file.is_file() else Response(status_code=404)
+
+    app.add_api_route("/", page, include_in_schema=False, response_model=None)
+    app.add_api_route("/icon.svg", icon, include_in_schema=False, response_model=None)
+    app.mount("/assets", Assets(directory=directory / "assets", check_dir=False))

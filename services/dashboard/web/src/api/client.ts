@@ -1,0 +1,83 @@
+/** Requests to the API next to this page, with the key that the user gave for this tab. */
+import type { ErrorBody, Page } from "./types";
+
+const KEY = "mallorn.key";
+export const KEY_NEEDED = "mallorn-key-needed";
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly hint: string,
+  ) {
+    super(message);
+  }
+}
+
+export type Query = { readonly [name: string]: string | number | boolean | null | undefined };
+
+/** Where a route is: relative to the page, so that a path prefix in front of it is kept. */
+export function address(path: string, query: Query = {}, base: string = document.baseURI): string {
+  const url = new URL(`api/v1/${path}`, base);
+  url.hash = "";
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));
+  }
+  return url.href;
+}
+
+export function setKey(key: string): void {
+  sessionStorage.setItem(KEY, key);
+}
+
+export function headers(more: { readonly [name: string]: string } = {}): Headers {
+  const all = new Headers(more);
+  const key = sessionStorage.getItem(KEY);
+  if (key) all.set("Authorization", `Bearer ${key}`);
+  return all;
+}
+
+/** The answer, or an ApiError in words that can be shown. */
+export async function ask(path: string, query: Query = {}, init: RequestInit = {}): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(address(path, query), { ...init, headers: headers(plain(init.headers)) });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "The coordinator does not answer.", "It is tried again by itself. Is mallorn up?");
+  }
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+export async function get<Answer>(path: string, query: Query = {}, signal?: AbortSignal): Promise<Answer> {
+  return (await ask(path, query, { signal: signal ?? null })).json() as Promise<Answer>;
+}
+
+export async function post<Answer>(path: string, body?: unknown, more = {}): Promise<Answer> {
+  const init = { method: "POST", headers: { "Content-Type": "application/json", ...more } };
+  const answer = await ask(path, {}, body === undefined ? init : { ...init, body: JSON.stringify(body) });
+  return answer.json() as Promise<Answer>;
+}
+
+/** Every item of a list, page by page. */
+export async function all<Item>(path: string, query: Query, signal?: AbortSignal): Promise<Item[]> {
+  const items: Item[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Page<Item> = await get(path, { limit: 1000, ...query, cursor }, signal);
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  return items;
+}
+
+export async function refusal(answer: Response): Promise<ApiError> {
+  if (answer.status === 401) window.dispatchEvent(new Event(KEY_NEEDED));
+  const body = (await answer.json().catch(() => null)) as Partial<ErrorBody> | null;
+  return new ApiError(answer.status, body?.detail ?? `The server answered ${answer.status}.`, body?.hint ?? "");
+}
+
+function plain(given: HeadersInit | undefined): { [name: string]: string } {
+  return Object.fromEntries(new Headers(given));
+}

@@ -1,0 +1,82 @@
+/** News of a job as they happen; where the stream breaks it is resumed behind the last event. */
+import { useEffect, useRef, useState } from "react";
+import { follow } from "./sse";
+
+export type Liveness = "connecting" | "live" | "polling" | "ended";
+/** Refreshes for many events at once: no more than one in this time. */
+const GATHER_MS = 1000;
+const POLL_MS = 4000;
+const LONGEST_WAIT_MS = 30_000;
+
+/** Calls `onNews` when something happened, or every few seconds while there is no stream. */
+export function useLive(jobId: string, active: boolean, onNews: () => void): Liveness {
+  const [mode, setMode] = useState<Liveness>("connecting");
+  const cursor = useRef({ jobId, seen: 0 });
+  const news = useRef(onNews);
+  news.current = onNews;
+
+  useEffect(() => {
+    if (!active) {
+      setMode("ended");
+      return;
+    }
+    if (cursor.current.jobId !== jobId) cursor.current = { jobId, seen: 0 };
+    const stop = new AbortController();
+    const gather = gathered(() => news.current(), GATHER_MS);
+    void (async () => {
+      for (let failures = 0; !stop.signal.aborted; ) {
+        const opened = (): void => {
+          failures = 0;
+          setMode("live");
+        };
+        try {
+          await follow(jobId, cursor.current.seen, take, opened, stop.signal);
+          gather.now();
+          await sleep(POLL_MS, stop.signal); // the job ended, or the server restarts: the job's state tells
+        } catch {
+          if (stop.signal.aborted) return;
+          setMode("polling");
+          gather.now();
+          await sleep(retryAfterMs(failures++), stop.signal);
+        }
+      }
+    })();
+    function take(events: { id: number }[]): void {
+      cursor.current.seen = Math.max(cursor.current.seen, ...events.map((event) => event.id));
+      gather.soon();
+    }
+    return () => {
+      stop.abort();
+      gather.cancel();
+    };
+  }, [jobId, active]);
+  return mode;
+}
+
+export function retryAfterMs(failures: number): number {
+  return Math.min(POLL_MS * 2 ** failures, LONGEST_WAIT_MS);
+}
+
+/** Runs an action soon after it was asked for, once for all that ask in between. */
+export function gathered(action: () => void, ms: number): { soon: () => void; now: () => void; cancel: () => void } {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const cancel = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+  };
+  const now = (): void => {
+    cancel();
+    action();
+  };
+  return { cancel, now, soon: () => (timer ??= setTimeout(now, ms)) };
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

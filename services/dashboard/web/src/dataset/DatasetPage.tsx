@@ -1,0 +1,119 @@
+/** What is known: the best verified schedule of every workload, by target. */
+import { useMemo, type ReactNode } from "react";
+import { all, get } from "../api/client";
+import { useResource } from "../api/resource";
+import type { List, Model, Schedule } from "../api/types";
+import { bytes, clock, count, latency, target } from "../format";
+import { formatRoute, useChoose, useRoute } from "../route";
+import { Fact, Facts } from "../ui/parts";
+import { formatOrder, parseOrder } from "../ui/sort";
+import { Empty, Shown } from "../ui/states";
+import { Table, type Column } from "../ui/Table";
+import { byTarget, fitting } from "./counts";
+
+const REFRESH_SEC = 10;
+
+export function DatasetPage(): ReactNode {
+  const schedules = useResource<List<Schedule>>("schedules", (signal) => get("schedules", {}, signal), REFRESH_SEC);
+  const models = useResource<Model[]>("models", (signal) => all("models", {}, signal), REFRESH_SEC);
+  return (
+    <>
+      <h1>Dataset</h1>
+      <section aria-labelledby="schedules">
+        <h2 id="schedules">Schedules</h2>
+        <Shown of={schedules} what="schedules">
+          {({ items }) => (items.length === 0 ? <NoSchedules /> : <Schedules items={items} />)}
+        </Shown>
+      </section>
+      <section aria-labelledby="models">
+        <h2 id="models">Models</h2>
+        <Shown of={models} what="models">
+          {(items) =>
+            items.length === 0 ? (
+              <Empty title="No models yet" />
+            ) : (
+              <Table label="Models" columns={MODELS} rows={items} rowKey={(model) => model.id} />
+            )
+          }
+        </Shown>
+      </section>
+    </>
+  );
+}
+
+function NoSchedules(): ReactNode {
+  return (
+    <Empty title="No schedules yet">
+      A job promotes the best of each task when it finishes, once it was measured again and checked.
+    </Empty>
+  );
+}
+
+function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  const counts = useMemo(() => byTarget(items), [items]);
+  const wanted = choices["target"] ?? "";
+  const text = choices["q"] ?? "";
+  const shown = useMemo(() => fitting(items, wanted, text), [items, wanted, text]);
+  return (
+    <>
+      <Facts>
+        {counts.map((entry) => (
+          <Fact key={entry.target} name={target(entry.target)} note={`${count(entry.workloads)} workloads`}>
+            {count(entry.schedules)} <small>schedules</small>
+          </Fact>
+        ))}
+      </Facts>
+      <div className="toolbar">
+        <label>
+          Target
+          <select value={wanted} onChange={(event) => choose({ target: event.target.value })}>
+            <option value="">all</option>
+            {counts.map((entry) => (
+              <option key={entry.target} value={entry.target}>
+                {target(entry.target)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Find
+          <input type="search" value={text} placeholder="workload" onChange={(event) => choose({ q: event.target.value })} />
+        </label>
+        <span className="count" role="status">
+          {count(shown.length)} of {count(items.length)}
+        </span>
+      </div>
+      {shown.length === 0 ? (
+        <Empty title="No schedule fits" />
+      ) : (
+        <Table
+          label="Schedules"
+          columns={SCHEDULES}
+          rows={shown}
+          rowKey={(schedule) => String(schedule.id)}
+          order={parseOrder(choices["sort"], "-latency")}
+          onOrder={(order) => choose({ sort: formatOrder(order) })}
+        />
+      )}
+    </>
+  );
+}
+
+const SCHEDULES: readonly Column<Schedule>[] = [
+  { key: "workload", title: "Workload", width: 30, value: (row) => row.workload_name, cell: (row) => <span title={row.workload}>{row.workload_name}</span> },
+  { key: "target", title: "Target", width: 18, value: (row) => target(row.target), cell: (row) => <span title={row.target}>{target(row.target)}</span> },
+  { key: "latency", title: "Latency", width: 10, numeric: true, value: (row) => row.latency_us, cell: (row) => latency(row.latency_us) },
+  { key: "interval", title: "Confidence interval", width: 18, numeric: true, cell: (row) => `${latency(row.low_us)} … ${latency(row.high_us)}` },
+  { key: "error", title: "Error", help: "Largest relative error against the unscheduled program", width: 10, numeric: true, value: (row) => row.max_error, cell: (row) => row.max_error.toExponential(1) },
+  { key: "job", title: "Job", width: 14, cell: (row) => (row.job_id === null ? "–" : <a href={formatRoute(["jobs", row.job_id])}>{row.job_id}</a>) },
+  { key: "when", title: "Promoted", width: 14, numeric: true, value: (row) => row.created_at, cell: (row) => clock(row.created_at) },
+];
+
+const MODELS: readonly Column<Model>[] = [
+  { key: "name", title: "Model", width: 30, cell: (model) => model.name },
+  { key: "id", title: "SHA-256", width: 40, cell: (model) => <code title={model.id}>{model.id}</code> },
+  { key: "size", title: "Size", width: 12, numeric: true, cell: (model) => bytes(model.size_bytes) },
+  { key: "when", title: "Uploaded", width: 16, numeric: true, cell: (model) => clock(model.created_at) },
+];

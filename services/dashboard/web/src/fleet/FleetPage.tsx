@@ -1,0 +1,106 @@
+/** Who works and what is measured on. */
+import type { ReactNode } from "react";
+import { get } from "../api/client";
+import { useResource } from "../api/resource";
+import type { Device, List, Worker } from "../api/types";
+import { duration, plural, target } from "../format";
+import { Empty, Shown } from "../ui/states";
+import { Table, type Column } from "../ui/Table";
+import { healthOf, workerHealth } from "./health";
+
+const REFRESH_SEC = 3;
+
+export function FleetPage(): ReactNode {
+  const workers = useResource<List<Worker>>("workers", (signal) => get("workers", {}, signal), REFRESH_SEC);
+  const devices = useResource<List<Device>>("devices", (signal) => get("devices", {}, signal), REFRESH_SEC);
+  return (
+    <>
+      <h1>Fleet</h1>
+      <section aria-labelledby="devices">
+        <h2 id="devices">Devices</h2>
+        <Shown of={devices} what="devices">
+          {({ items }) =>
+            items.length === 0 ? (
+              <Empty title="No device yet">
+                <p>
+                  On the machine that is to be measured on: <code>mallorn device</code>
+                </p>
+              </Empty>
+            ) : (
+              <>
+                <p className="note">{deviceWords(items)}</p>
+                <Table label="Devices" columns={DEVICES} rows={items} rowKey={(device) => String(device.id)} rowHeight={54} />
+              </>
+            )
+          }
+        </Shown>
+      </section>
+      <section aria-labelledby="workers">
+        <h2 id="workers">Worker slots</h2>
+        <Shown of={workers} what="workers">
+          {({ items }) =>
+            items.length === 0 ? (
+              <Empty title="No worker within a day">
+                <p>
+                  Start one with <code>mallorn worker</code>
+                </p>
+              </Empty>
+            ) : (
+              <>
+                <p className="note">{workerWords(items)}</p>
+                <Table label="Worker slots" columns={WORKERS} rows={items} rowKey={(worker) => worker.id} />
+              </>
+            )
+          }
+        </Shown>
+      </section>
+    </>
+  );
+}
+
+function deviceWords(devices: readonly Device[]): string {
+  const online = devices.filter((device) => device.online);
+  const busy = online.filter((device) => device.busy);
+  return `${plural(devices.length, "device")}, ${online.length} online, ${busy.length} measuring.`;
+}
+
+function workerWords(workers: readonly Worker[]): string {
+  const alive = workers.filter((worker) => workerHealth(worker) !== "silent");
+  const busy = alive.filter((worker) => worker.busy_with !== "");
+  return `${plural(alive.length, "slot")} alive, ${busy.length} at work.`;
+}
+
+function Health({ words }: { words: string }): ReactNode {
+  return <span className={`mark mark-${words}`}>{words}</span>;
+}
+
+const info = (device: Device, name: string): string => String(device.info[name] ?? "");
+
+const DEVICES: readonly Column<Device>[] = [
+  {
+    key: "name",
+    title: "Device",
+    width: 22,
+    cell: (device) => (
+      <>
+        {device.name}
+        <small>{info(device, "cpu_model") || device.host_class}</small>
+      </>
+    ),
+  },
+  { key: "health", title: "State", width: 12, cell: (device) => <Health words={healthOf(device)} /> },
+  { key: "target", title: "Target", width: 24, cell: (device) => <span title={device.target}>{target(device.target)}</span> },
+  { key: "address", title: "Address", width: 16, cell: (device) => info(device, "address") || "–" },
+  { key: "threads", title: "Threads", width: 8, numeric: true, cell: (device) => device.threads },
+  { key: "tvm", title: "TVM", width: 12, cell: (device) => device.tvm_version },
+  { key: "seen", title: "Seen", width: 10, numeric: true, cell: (device) => `${duration(device.seen_sec)} ago` },
+];
+
+const WORKERS: readonly Column<Worker>[] = [
+  { key: "id", title: "Slot", width: 24, cell: (worker) => <span title={worker.id}>{worker.id}</span> },
+  { key: "health", title: "State", width: 10, cell: (worker) => <Health words={workerHealth(worker)} /> },
+  { key: "work", title: "At work on", width: 36, cell: (worker) => <span title={worker.busy_with}>{worker.busy_with || "–"}</span> },
+  { key: "host", title: "Host", width: 14, cell: (worker) => <span title={worker.host_id}>{worker.host_id}</span> },
+  { key: "up", title: "Up for", width: 10, numeric: true, cell: (worker) => duration(worker.uptime_sec) },
+  { key: "seen", title: "Seen", width: 10, numeric: true, cell: (worker) => `${duration(worker.seen_sec)} ago` },
+];

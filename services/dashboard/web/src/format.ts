@@ -1,0 +1,88 @@
+/** Numbers with their units, times in the reader's own zone. */
+
+const DASH = "–";
+
+/** Three or four significant digits with the unit that fits: µs, ms or s. */
+export function latency(us: number | null | undefined): string {
+  if (us === null || us === undefined) return DASH;
+  if (us < 1000) return `${digits(us)} µs`;
+  return us < 1e6 ? `${digits(us / 1e3)} ms` : `${digits(us / 1e6)} s`;
+}
+
+export function digits(value: number): string {
+  const size = Math.abs(value);
+  const places = size >= 1000 || Number.isInteger(value) ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
+  return value.toLocaleString(undefined, { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+
+export function count(value: number): string {
+  return value.toLocaleString();
+}
+
+/** "1 task", "3 tasks". */
+export function plural(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+export function flops(value: number): string {
+  const units = ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"];
+  let at = 0;
+  let rest = value;
+  while (rest >= 1000 && at < units.length - 1) {
+    rest /= 1000;
+    at += 1;
+  }
+  return `${at === 0 ? count(rest) : digits(rest)} ${units[at]}`;
+}
+
+export function percent(share: number | null): string {
+  return share === null ? DASH : `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+export function times(factor: number | null): string {
+  return factor === null ? DASH : `${digits(factor)}×`;
+}
+
+export function bytes(size: number): string {
+  if (size < 1e3) return `${size} B`;
+  if (size < 1e6) return `${digits(size / 1e3)} kB`;
+  return size < 1e9 ? `${digits(size / 1e6)} MB` : `${digits(size / 1e9)} GB`;
+}
+
+/** "8 s", "3 min 20 s", "2 h 5 min", "4 d 1 h". */
+export function duration(sec: number | null): string {
+  if (sec === null) return DASH;
+  const whole = Math.max(0, Math.round(sec));
+  if (whole < 60) return `${whole} s`;
+  const steps: [number, string, number, string][] = [
+    [60, "min", 1, "s"],
+    [3600, "h", 60, "min"],
+    [86_400, "d", 3600, "h"],
+  ];
+  const [big, bigUnit, small, smallUnit] = steps.findLast(([size]) => whole >= size) ?? steps[0]!;
+  const rest = Math.floor((whole % big) / small);
+  return `${Math.floor(whole / big)} ${bigUnit}${rest > 0 ? ` ${rest} ${smallUnit}` : ""}`;
+}
+
+export function clock(sec: number | null): string {
+  if (sec === null) return DASH;
+  const date = new Date(sec * 1000);
+  const sameDay = date.toDateString() === new Date().toDateString();
+  return date.toLocaleString(undefined, sameDay ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** A target in few words: its kind or tag, its processor and its cores. */
+export function target(text: string): string {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return text;
+  }
+  if (typeof parsed !== "object" || parsed === null) return text;
+  const fields = parsed as { [name: string]: unknown };
+  const model = fields["mcpu"] ?? fields["model"] ?? fields["arch"] ?? fields["tag"];
+  const cores = fields["num-cores"];
+  const words = [fields["kind"], model, cores === undefined ? undefined : `${String(cores)} cores`];
+  return words.filter((word) => word !== undefined && word !== "").join(" · ") || text;
+}

@@ -1,0 +1,99 @@
+/** What can be done with a job now: pause, resume, more trials, cancel, download. */
+import { useState, type FormEvent, type ReactNode } from "react";
+import { ApiError, post } from "../api/client";
+import type { Job, Round, Task } from "../api/types";
+import { CancelDialog } from "../jobs/CancelDialog";
+import { canPause, canResume, isFinal } from "../jobs/standing";
+import { Dialog } from "../ui/parts";
+import { Failed } from "../ui/states";
+import { saveLogs, saveReport } from "./download";
+
+type Props = { job: Job; rounds: readonly Round[]; tasks: readonly Task[]; onDone: () => void };
+
+export function Actions({ job, rounds, tasks, onDone }: Props): ReactNode {
+  const [error, setError] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [asking, setAsking] = useState<"cancel" | "more" | null>(null);
+  const act = async (action: () => Promise<unknown>): Promise<boolean> => {
+    setBusy(true);
+    setError(null);
+    try {
+      await action();
+      return true;
+    } catch (reason) {
+      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
+      return false;
+    } finally {
+      setBusy(false);
+      onDone();
+    }
+  };
+  const close = (): void => {
+    setAsking(null);
+    onDone();
+  };
+  return (
+    <div className="actions">
+      <div className="buttons">
+        {canPause(job) && (
+          <button type="button" disabled={busy} onClick={() => void act(() => post(`jobs/${job.id}/pause`))}>
+            Pause
+          </button>
+        )}
+        {job.state === "paused" && (
+          <button type="button" className="primary" disabled={busy} onClick={() => void act(() => post(`jobs/${job.id}/resume`))}>
+            Resume
+          </button>
+        )}
+        {canResume(job) && (
+          <button type="button" disabled={busy} onClick={() => setAsking("more")}>
+            Add trials …
+          </button>
+        )}
+        <button type="button" disabled={busy || !job.exported} title={job.exported ? "" : "There are logs once the job is done"} onClick={() => void act(() => saveLogs(job))}>
+          Download logs
+        </button>
+        <button type="button" disabled={busy} onClick={() => saveReport(job, tasks, rounds)}>
+          Download report
+        </button>
+        {!isFinal(job) && (
+          <button type="button" className="danger" disabled={busy} onClick={() => setAsking("cancel")}>
+            Cancel …
+          </button>
+        )}
+      </div>
+      {error && <Failed error={error} />}
+      {asking === "cancel" && <CancelDialog jobs={[job]} onClose={close} />}
+      {asking === "more" && <MoreTrials job={job} act={act} onClose={close} />}
+    </div>
+  );
+}
+
+type MoreProps = { job: Job; act: (action: () => Promise<unknown>) => Promise<boolean>; onClose: () => void };
+
+function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
+  const [trials, setTrials] = useState("100");
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    void act(() => post(`jobs/${job.id}/resume`, { trials: Number(trials) })).then(onClose);
+  };
+  return (
+    <Dialog title="Add trials" onClose={onClose}>
+      <form className="stack" onSubmit={submit}>
+        <label>
+          Trials on top of {job.trials}
+          <input type="number" min={1} required value={trials} onChange={(event) => setTrials(event.target.value)} />
+        </label>
+        <p className="note">The job goes on; nothing is measured again.</p>
+        <div className="buttons">
+          <button type="button" onClick={onClose}>
+            Close
+          </button>
+          <button type="submit" className="primary">
+            Go on
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

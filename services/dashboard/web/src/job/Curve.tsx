@@ -1,0 +1,84 @@
+/** The weighted latency of the whole model against trials or seconds. */
+import { useMemo, type ReactNode } from "react";
+import uPlot from "uplot";
+import type { Job, Round, Task } from "../api/types";
+import { duration, latency } from "../format";
+import { engines } from "../jobs/standing";
+import { useChoose, useRoute } from "../route";
+import { Chart, type Plan } from "../ui/Chart";
+import { Empty } from "../ui/states";
+import { curve } from "./history";
+
+/** A line farther away than this would press the curve flat; it is told in words. */
+const FARTHEST = 4;
+
+export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round[]; tasks: readonly Task[] }): ReactNode {
+  const bySeconds = useRoute().choices["x"] === "seconds";
+  const choose = useChoose();
+  const points = useMemo(() => curve(rounds, tasks, job.created_at), [rounds, tasks, job.created_at]);
+  const { untuned, onnxruntime, tuned } = engines(job);
+  const first = points[0];
+  const last = points.at(-1);
+  const near = (us: number | undefined): us is number =>
+    us !== undefined && first !== undefined && last !== undefined && us < first.totalUs * FARTHEST && us > last.totalUs / FARTHEST;
+  const levels = { onnxruntime, "tuned, whole model": tuned, untuned };
+  const lines = Object.entries(levels).filter((entry): entry is [string, number] => near(entry[1]));
+  const far = Object.entries(levels).filter(([, us]) => us !== undefined && !near(us));
+  const data = useMemo<uPlot.AlignedData>(() => {
+    const x = points.map((point) => (bySeconds ? point.sec : point.trials));
+    const y = points.map((point) => point.totalUs);
+    return [x, y, ...lines.map(([, us]) => x.map(() => us))];
+  }, [points, bySeconds, JSON.stringify(lines)]);
+
+  if (first === undefined || last === undefined) {
+    return <Empty title="No curve yet">It begins when every task that matters has been timed once.</Empty>;
+  }
+  const label = `Latency fell from ${latency(first.totalUs)} to ${latency(last.totalUs)} in ${last.trials} trials and ${duration(last.sec)}.`;
+  const names = lines.map(([name]) => name);
+  return (
+    <figure>
+      <div className="switch" role="radiogroup" aria-label="Horizontal axis">
+        {["trials", "seconds"].map((axis) => (
+          <label key={axis}>
+            <input type="radio" name="axis" checked={(axis === "seconds") === bySeconds} onChange={() => choose({ x: axis === "seconds" ? axis : "" })} />
+            {axis}
+          </label>
+        ))}
+      </div>
+      <Chart label={label} planKey={`${bySeconds}/${names.join()}`} plan={curvePlan(bySeconds, names)} data={data} />
+      <figcaption>
+        {label} {far.map(([name, us]) => `Off the picture: ${name}, ${latency(us)}.`).join(" ")} Drag to zoom, double-click to see all.
+      </figcaption>
+    </figure>
+  );
+}
+
+function curvePlan(bySeconds: boolean, levels: readonly string[]): Plan {
+  return (colours) => {
+    const axis = { stroke: colours.muted, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid } };
+    return {
+      scales: { x: { time: false }, y: { distr: 3 } },
+      legend: { live: true },
+      axes: [
+        { ...axis, label: bySeconds ? "time since submit" : "trials", values: (_u, ticks) => ticks.map((tick) => (bySeconds ? duration(tick) : String(tick))) },
+        { ...axis, size: 74, values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : latency(tick))) },
+      ],
+      series: [
+        { label: bySeconds ? "time" : "trials", value: (_u, value) => (value === null ? "–" : bySeconds ? duration(value) : String(value)) },
+        { label: "sum over tasks", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: (_u, value) => latency(value) },
+        ...levels.map((name, at) => ({
+          label: name,
+          stroke: colours.series[(at + 1) % colours.series.length] ?? colours.muted,
+          width: 1,
+          dash: [6, 4],
+          points: { show: false },
+          value: (_u: uPlot, value: number | null) => latency(value),
+        })),
+      ],
+    };
+  };
+}
+
+/** A latency holds until a round ends with a better one. */
+const stepPaths = uPlot.paths.stepped?.({ align: 1 });
+const stepped = stepPaths ? { paths: stepPaths } : {};

@@ -1,0 +1,57 @@
+/** The model's graph before and after the passes. */
+import type { ReactNode } from "react";
+import type { Job } from "../api/types";
+import { plural } from "../format";
+
+type Counts = { [operator: string]: number };
+type Step = { pass: string; ops_before: number; ops_after: number; functions_before: number; functions_after: number };
+
+export function Graph({ graph }: { graph: Job["graph"] }): ReactNode {
+  if (graph === null) return null;
+  const before = (graph["operators_before"] ?? {}) as Counts;
+  const after = (graph["operators_after"] ?? {}) as Counts;
+  const steps = ((graph["steps"] ?? []) as Step[]).filter(
+    (step) => step.ops_before !== step.ops_after || step.functions_before !== step.functions_after,
+  );
+  return (
+    <section aria-labelledby="graph">
+      <h2 id="graph">Graph</h2>
+      <div className="columns">
+        <Operators title="Before the passes" counts={before} />
+        <div>
+          <h3>Passes that changed it</h3>
+          <ol>
+            {steps.map((step, at) => (
+              <li key={at}>
+                <code>{step.pass.split(".").at(-1)}</code>: {change(step)}
+              </li>
+            ))}
+          </ol>
+        </div>
+        <Operators title="After the passes" counts={after} />
+      </div>
+    </section>
+  );
+}
+
+function change(step: Step): string {
+  const calls = step.ops_before === step.ops_after ? "" : `${step.ops_before} → ${plural(step.ops_after, "call")}`;
+  const functions = step.functions_before === step.functions_after ? "" : `${step.functions_before} → ${plural(step.functions_after, "function")}`;
+  return [calls, functions].filter(Boolean).join(", ");
+}
+
+function Operators({ title, counts }: { title: string; counts: Counts }): ReactNode {
+  const sorted = Object.entries(counts).sort(([, one], [, other]) => other - one);
+  return (
+    <div>
+      <h3>{title}</h3>
+      <ul className="operators" tabIndex={0} aria-label={title}>
+        {sorted.map(([name, times]) => (
+          <li key={name}>
+            <span>{name}</span> <span>×{times}</span>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,51 @@
+/** How a job stands, in a few large numbers. */
+import type { ReactNode } from "react";
+import type { Job } from "../api/types";
+import { clock, count, duration, latency, target, times } from "../format";
+import { bestUs, engines, isFinal, secondsLeft, speedUp, versusOnnxruntime } from "../jobs/standing";
+import { Fact, Facts, Meter } from "../ui/parts";
+
+export function Summary({ job }: { job: Job }): ReactNode {
+  const { untuned, onnxruntime, tuned } = engines(job);
+  const { trials, tasks, tasks_measured, in_flight } = job.progress;
+  const endSec = job.finished_at ?? Date.now() / 1000;
+  return (
+    <Facts>
+      <Fact name="Latency" note={tuned === undefined ? "sum over the tasks" : "of the whole model, measured"}>
+        {latency(bestUs(job))}
+      </Fact>
+      {untuned !== undefined && (
+        <Fact name="Untuned" note={`${times(speedUp(job))} faster now`}>
+          {latency(untuned)}
+        </Fact>
+      )}
+      {onnxruntime !== undefined && (
+        <Fact name="onnxruntime" note={against(versusOnnxruntime(job))}>
+          {latency(onnxruntime)}
+        </Fact>
+      )}
+      <Fact
+        name="Trials"
+        note={<Meter value={trials} of={job.trials} label={`${trials} of ${job.trials} trials`} />}
+      >
+        {count(trials)} <small>of {count(job.trials)}{in_flight > 0 && `, ${in_flight} under way`}</small>
+      </Fact>
+      <Fact name="Tasks timed">
+        {count(tasks_measured)} <small>of {count(tasks)}</small>
+      </Fact>
+      <Fact name={isFinal(job) ? "Took" : "Time left"} note={isFinal(job) ? `since ${clock(job.created_at)}` : `running for ${duration(endSec - job.created_at)}`}>
+        {duration(isFinal(job) ? endSec - job.created_at : secondsLeft(job, endSec))}
+      </Fact>
+      <Fact name="Target" note={`search ${String(job.options["search"])}, policy ${String(job.options["policy"])}`}>
+        <span className="target" title={job.target}>
+          {target(job.target)}
+        </span>
+      </Fact>
+    </Facts>
+  );
+}
+
+function against(factor: number | null): string {
+  if (factor === null) return "";
+  return factor >= 1 ? `${times(factor)} faster than it` : `${times(1 / factor)} slower than it`;
+}

@@ -1,0 +1,79 @@
+/** MetaSchedule's table of tasks, with each task's way down and the belief of its next gain. */
+import { useMemo, type ReactNode } from "react";
+import type { Job, Round, Task } from "../api/types";
+import { count, digits, flops, latency, percent } from "../format";
+import { formatRoute, useChoose, useRoute } from "../route";
+import { Sparkline, StateMark } from "../ui/parts";
+import { formatOrder, parseOrder } from "../ui/sort";
+import { Table, type Column } from "../ui/Table";
+import { ways, type Way } from "./history";
+
+type Props = { job: Job; tasks: readonly Task[]; rounds: readonly Round[] };
+
+export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  const waysDown = useMemo(() => ways(rounds), [rounds]);
+  const totalUs = tasks.reduce((sum, task) => sum + (task.weighted_latency_us ?? 0), 0);
+  const columns = taskColumns(job.id, totalUs, waysDown);
+  return (
+    <Table
+      label="Tasks"
+      columns={columns}
+      rows={tasks}
+      rowKey={(task) => String(task.index)}
+      order={parseOrder(choices["tasks"], "-share")}
+      onOrder={(order) => choose({ tasks: formatOrder(order) })}
+    />
+  );
+}
+
+function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<number, Way>): Column<Task>[] {
+  const share = (task: Task): number | null =>
+    task.weighted_latency_us === null || totalUs === 0 ? null : task.weighted_latency_us / totalUs;
+  const numeric = true;
+  return [
+    { key: "index", title: "ID", width: 4, numeric, value: (task) => task.index, cell: (task) => task.index },
+    {
+      key: "name",
+      title: "Task",
+      width: 25,
+      value: (task) => task.name,
+      cell: (task) => (
+        <a href={formatRoute(["jobs", jobId, "tasks", String(task.index)])} title={task.name}>
+          {task.name}
+        </a>
+      ),
+    },
+    { key: "family", title: "Family", help: "With whom it shares a cost model", width: 10, value: (task) => task.family, cell: (task) => <span title={`${task.family}: ${task.family_why}`}>{task.family}</span> },
+    { key: "flops", title: "Work", width: 9, numeric, value: (task) => task.flops, cell: (task) => flops(task.flops) },
+    { key: "weight", title: "Weight", help: "How often the model calls it", width: 7, numeric, value: (task) => task.weight, cell: (task) => task.weight },
+    { key: "gflops", title: "GFLOPS", width: 8, numeric, value: (task) => task.gflops, cell: (task) => (task.gflops === null ? "–" : digits(task.gflops)) },
+    { key: "latency", title: "Latency", width: 9, numeric, value: (task) => task.latency_us, cell: (task) => latency(task.latency_us) },
+    { key: "share", title: "Share", help: "Of the sum over tasks, weighted", width: 7, numeric, value: share, cell: (task) => percent(share(task)) },
+    { key: "way", title: "Best so far", width: 9, cell: (task) => <Sparkline values={waysDown.get(task.index)?.best ?? []} label={`Best of ${task.name}, round by round`} /> },
+    {
+      key: "next",
+      title: "Next gain",
+      help: "What the newest forecast expected of a round, times the weight",
+      width: 9,
+      numeric,
+      value: (task) => waysDown.get(task.index)?.expectedGainUs,
+      cell: (task) => latency(waysDown.get(task.index)?.expectedGainUs),
+    },
+    {
+      key: "trials",
+      title: "Trials",
+      width: 8,
+      numeric,
+      value: (task) => task.trials,
+      cell: (task) => (
+        <>
+          {count(task.trials)}
+          {task.failures > 0 && <span className="bad" title={`${task.failures} failed`}> ✕{task.failures}</span>}
+        </>
+      ),
+    },
+    { key: "state", title: "State", width: 10, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={task.state} /></span> },
+  ];
+}

@@ -1,0 +1,71 @@
+/** What a job's rounds add up to: its curve, and each task's way down. */
+import type { Round, Task } from "../api/types";
+
+export type Point = { trials: number; sec: number; totalUs: number };
+export type Way = { best: number[]; expectedGainUs: number | null; promise: number | null };
+
+/**
+ * The job's weighted total after every round that ended, in the order of their ends. It starts where every
+ * task has a time: before the first round, where the dataset knew them all.
+ */
+export function curve(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Point[] {
+  const weights = new Map(tasks.filter((task) => task.latency_us !== null).map((task) => [task.index, task.weight]));
+  const best = knownAtStart(rounds, tasks);
+  const points: Point[] = [];
+  let trials = 0;
+  const note = (sec: number): void => {
+    const totalUs = total(best, weights);
+    if (totalUs !== null) points.push({ trials, sec, totalUs });
+  };
+  note(0);
+  for (const round of inOrderOfEnds(rounds)) {
+    trials += round.trials;
+    lower(best, round.task_index, round.found_us);
+    note((round.finished_at ?? createdAt) - createdAt);
+  }
+  return points;
+}
+
+/** By task: its best after each of its rounds, and what the newest forecast promised of the next one. */
+export function ways(rounds: readonly Round[]): Map<number, Way> {
+  const found = new Map<number, Way>();
+  for (const round of rounds) {
+    const way = found.get(round.task_index) ?? { best: [], expectedGainUs: null, promise: null };
+    const last = way.best.at(-1) ?? round.before_us;
+    if (way.best.length === 0 && round.before_us !== null) way.best.push(round.before_us);
+    if (round.found_us !== null) way.best.push(Math.min(last ?? round.found_us, round.found_us));
+    const gainUs = round.forecast?.gain_us ?? null;
+    if (gainUs !== null) way.expectedGainUs = gainUs * round.weight;
+    if (round.forecast?.promise != null) way.promise = round.forecast.promise;
+    found.set(round.task_index, way);
+  }
+  return found;
+}
+
+/** What was known of each task before the job's first round for it. */
+function knownAtStart(rounds: readonly Round[], tasks: readonly Task[]): Map<number, number | null> {
+  const known = new Map(tasks.map((task) => [task.index, task.latency_us] as [number, number | null]));
+  for (const round of [...rounds].reverse()) known.set(round.task_index, round.before_us);
+  return known;
+}
+
+function inOrderOfEnds(rounds: readonly Round[]): Round[] {
+  const ended = rounds.filter((round) => round.finished_at !== null);
+  return ended.sort((one, other) => (one.finished_at ?? 0) - (other.finished_at ?? 0));
+}
+
+function lower(best: Map<number, number | null>, index: number, us: number | null): void {
+  const known = best.get(index) ?? null;
+  if (us !== null && (known === null || us < known)) best.set(index, us);
+}
+
+function total(best: ReadonlyMap<number, number | null>, weights: ReadonlyMap<number, number>): number | null {
+  if (weights.size === 0) return null;
+  let sum = 0;
+  for (const [index, weight] of weights) {
+    const us = best.get(index) ?? null;
+    if (us === null) return null;
+    sum += us * weight;
+  }
+  return sum;
+}

@@ -1,0 +1,153 @@
+/** All jobs: how they stand, what they won, and ways to start and to end some. */
+import { useMemo, useState, type ReactNode } from "react";
+import { get } from "../api/client";
+import { useResource } from "../api/resource";
+import type { Job, Page } from "../api/types";
+import { plural } from "../format";
+import { useChoose, useRoute } from "../route";
+import { Empty, Failed, Shown } from "../ui/states";
+import { formatOrder, parseOrder } from "../ui/sort";
+import { Table } from "../ui/Table";
+import { CancelDialog } from "./CancelDialog";
+import { chosen, formatSelection, merged, selection } from "./choose";
+import { jobColumns } from "./columns";
+import { FINAL, isFinal } from "./standing";
+import { SubmitDialog } from "./SubmitDialog";
+import { useOlderJobs } from "./older";
+import { useDroppedFile } from "./drop";
+
+const REFRESH_SEC = 3;
+const PAGE_JOBS = 200;
+const STATES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL];
+
+export function JobsPage(): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  const newest = useResource<Page<Job>>("jobs", (signal) => get("jobs", { limit: PAGE_JOBS }, signal), REFRESH_SEC);
+  const older = useOlderJobs(newest.data?.next_cursor ?? null);
+  const [cancelling, setCancelling] = useState(false);
+  const [submitting, setSubmitting] = useState(false);
+  const dropped = useDroppedFile();
+  const jobs = useMemo(() => merged(newest.data?.items ?? [], older.jobs), [newest.data, older.jobs]);
+  const state = choices["state"] ?? "";
+  const text = choices["q"] ?? "";
+  const shown = useMemo(() => chosen(jobs, state, text), [jobs, state, text]);
+  const picked = selection(choices["sel"]);
+  const cancellable = jobs.filter((job) => picked.has(job.id) && !isFinal(job));
+
+  const toggle = (ids: readonly string[], on: boolean): void => {
+    const next = new Set(picked);
+    for (const id of ids) on ? next.add(id) : next.delete(id);
+    choose({ sel: formatSelection(next) });
+  };
+  const columns = jobColumns(shown, picked, toggle);
+
+  return (
+    <>
+      <div className="title-row">
+        <h1>Jobs</h1>
+        <button type="button" className="primary" onClick={() => setSubmitting(true)}>
+          Tune a model …
+        </button>
+      </div>
+      <Shown of={newest} what="jobs">
+        {() =>
+          jobs.length === 0 ? (
+            <NoJobs onSubmit={() => setSubmitting(true)} />
+          ) : (
+            <>
+              <div className="toolbar">
+                <label>
+                  State
+                  <select value={state} onChange={(event) => choose({ state: event.target.value })}>
+                    <option value="">all</option>
+                    <option value="active">not ended</option>
+                    {STATES.map((name) => (
+                      <option key={name}>{name}</option>
+                    ))}
+                  </select>
+                </label>
+                <label>
+                  Find
+                  <input type="search" value={text} placeholder="name, target, id" onChange={(event) => choose({ q: event.target.value })} />
+                </label>
+                <span className="count" role="status">
+                  {plural(shown.length, "job")}
+                  {shown.length < jobs.length && ` of ${jobs.length}`}
+                  {picked.size > 0 && `, ${picked.size} selected`}
+                </span>
+                {picked.size > 0 && (
+                  <>
+                    <button type="button" onClick={() => choose({ sel: "" })}>
+                      Clear selection
+                    </button>
+                    <button type="button" className="danger" disabled={cancellable.length === 0} onClick={() => setCancelling(true)}>
+                      Cancel {cancellable.length} …
+                    </button>
+                  </>
+                )}
+              </div>
+              {shown.length === 0 ? (
+                <Empty title="No job fits">
+                  <button type="button" onClick={() => choose({ state: "", q: "" })}>
+                    Show all {jobs.length}
+                  </button>
+                </Empty>
+              ) : (
+                <Table
+                  label="Jobs"
+                  columns={columns}
+                  rows={shown}
+                  rowKey={(job) => job.id}
+                  rowHeight={54}
+                  order={parseOrder(choices["sort"], "-created")}
+                  onOrder={(order) => choose({ sort: formatOrder(order) })}
+                  rowClass={(job) => (picked.has(job.id) ? "picked" : "")}
+                />
+              )}
+              {older.more && (
+                <button type="button" className="more" disabled={older.busy} onClick={older.load}>
+                  {older.busy ? "Loading …" : "Load older jobs"}
+                </button>
+              )}
+              {older.error && <Failed error={older.error} retry={older.load} />}
+            </>
+          )
+        }
+      </Shown>
+      {cancelling && (
+        <CancelDialog
+          jobs={cancellable}
+          onClose={() => {
+            setCancelling(false);
+            newest.refresh();
+          }}
+        />
+      )}
+      {dropped.over && <div className="drop-veil">Drop the ONNX file to tune it</div>}
+      {(submitting || dropped.file) && (
+        <SubmitDialog
+          file={dropped.file}
+          onClose={() => {
+            setSubmitting(false);
+            dropped.clear();
+            newest.refresh();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function NoJobs({ onSubmit }: { onSubmit: () => void }): ReactNode {
+  return (
+    <Empty title="No jobs yet">
+      <p>
+        Drop an ONNX file anywhere on this page, or <code>mallorn tune model.onnx</code>
+      </p>
+      <button type="button" className="primary" onClick={onSubmit}>
+        Tune a model …
+      </button>
+    </Empty>
+  );
+}

@@ -1,0 +1,106 @@
+/** Starts a job: a file, a target and a budget. */
+import { useRef, useState, type FormEvent, type ReactNode } from "react";
+import { ApiError, get, post } from "../api/client";
+import { useResource } from "../api/resource";
+import type { Device, Job, List, NewJob } from "../api/types";
+import { bytes, percent, target as targetWords } from "../format";
+import { go } from "../route";
+import { Dialog } from "../ui/parts";
+import { Failed } from "../ui/states";
+import { upload } from "./upload";
+
+const OTHER = "other";
+
+export function SubmitDialog(props: { file: File | null; onClose: () => void }): ReactNode {
+  const [picked, setPicked] = useState<File | null>(null);
+  const file = picked ?? props.file;
+  const [target, setTarget] = useState("local");
+  const [otherTarget, setOtherTarget] = useState("");
+  const [trials, setTrials] = useState("200");
+  const [minutes, setMinutes] = useState("");
+  const [share, setShare] = useState<number | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const attempt = useRef(newKey());
+  const devices = useResource<List<Device>>("devices", (signal) => get("devices", {}, signal), null);
+  const known = [...new Set((devices.data?.items ?? []).map((device) => device.target))];
+
+  const submit = async (event: FormEvent): Promise<void> => {
+    event.preventDefault();
+    if (file === null) return;
+    setError(null);
+    setShare(0);
+    try {
+      const model = await upload(file, setShare);
+      const job: NewJob = {
+        model_id: model.id,
+        target: target === OTHER ? otherTarget.trim() : target,
+        trials: Number(trials),
+        minutes: minutes === "" ? null : Number(minutes),
+        name: file.name,
+      };
+      const made = await post<Job>("jobs", job, { "Idempotency-Key": attempt.current });
+      props.onClose();
+      go(["jobs", made.id]);
+    } catch (reason) {
+      // Where no answer came, the job may have been made: sent again under the same key it is found.
+      if (reason instanceof ApiError && reason.status !== 0) attempt.current = newKey();
+      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
+      setShare(null);
+    }
+  };
+
+  return (
+    <Dialog title="Tune a model" onClose={props.onClose}>
+      <form className="stack" onSubmit={(event) => void submit(event)}>
+        <label className="drop">
+          <span>{file ? <strong>{file.name}</strong> : "Drop an ONNX file here, or choose one"}</span>
+          {file && <span className="note">{bytes(file.size)}</span>}
+          <input type="file" accept=".onnx" aria-label="ONNX file" onChange={(event) => setPicked(event.target.files?.[0] ?? null)} />
+        </label>
+        {file && !file.name.toLowerCase().endsWith(".onnx") && <p className="bad">This does not look like an ONNX file.</p>}
+        <label>
+          Target
+          <select value={target} onChange={(event) => setTarget(event.target.value)}>
+            <option value="local">local: the device beside the coordinator</option>
+            {known.map((text) => (
+              <option key={text} value={text}>
+                {targetWords(text)}
+              </option>
+            ))}
+            <option value={OTHER}>another: JSON or a TVM tag …</option>
+          </select>
+        </label>
+        {target === OTHER && (
+          <label>
+            Target as JSON or tag
+            <input required value={otherTarget} placeholder='{"kind":"llvm","num-cores":4}' onChange={(event) => setOtherTarget(event.target.value)} />
+          </label>
+        )}
+        <div className="pair">
+          <label>
+            Budget in trials
+            <input type="number" required min={1} max={2147483647} value={trials} onChange={(event) => setTrials(event.target.value)} />
+          </label>
+          <label>
+            and at most minutes
+            <input type="number" min={0.1} step="any" value={minutes} placeholder="no limit" onChange={(event) => setMinutes(event.target.value)} />
+          </label>
+        </div>
+        {error && <Failed error={error} />}
+        <div className="buttons">
+          <button type="button" onClick={props.onClose}>
+            Close
+          </button>
+          <button type="submit" className="primary" disabled={file === null || share !== null}>
+            {share === null ? "Start tuning" : share < 1 ? `Uploading ${percent(share)}` : "Starting …"}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** `crypto.randomUUID` is there over https and on loopback only. */
+function newKey(): string {
+  return crypto.getRandomValues(new Uint32Array(4)).join("-");
+}

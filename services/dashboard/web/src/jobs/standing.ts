@@ -1,0 +1,53 @@
+/** What the list tells of a job, from its state, progress and report. */
+import type { Job, JobState } from "../api/types";
+
+export const FINAL: readonly JobState[] = ["done", "failed", "cancelled"];
+const PAUSABLE: readonly JobState[] = ["queued", "importing", "tuning"];
+
+export const isFinal = (job: Job): boolean => FINAL.includes(job.state);
+export const canPause = (job: Job): boolean => PAUSABLE.includes(job.state);
+export const canResume = (job: Job): boolean => job.state === "paused" || job.state === "done";
+
+export type Engines = { untuned?: number; tuned?: number; onnxruntime?: number };
+
+/** Whole-model medians that the finish measured, in microseconds. */
+export function engines(job: Job): Engines {
+  const measured = job.report?.["latency_us"];
+  if (typeof measured !== "object" || measured === null) return {};
+  const medians = Object.entries(measured as { [engine: string]: { median?: unknown } | null })
+    .map(([engine, time]) => [engine, time?.median] as const)
+    .filter(([, median]) => typeof median === "number");
+  return Object.fromEntries(medians) as Engines;
+}
+
+/** The measured latency of the tuned model; before the finish the sum of its tasks' best. */
+export function bestUs(job: Job): number | null {
+  return engines(job).tuned ?? job.progress.estimated_us;
+}
+
+/** Against the untuned model, once both were measured whole. */
+export function speedUp(job: Job): number | null {
+  const { untuned, tuned } = engines(job);
+  return untuned !== undefined && tuned ? untuned / tuned : null;
+}
+
+/** Against onnxruntime, once both were measured whole. */
+export function versusOnnxruntime(job: Job): number | null {
+  const { onnxruntime, tuned } = engines(job);
+  return onnxruntime !== undefined && tuned ? onnxruntime / tuned : null;
+}
+
+/** Seconds until the budget is spent, at the pace so far; null where there is no pace to go by. */
+export function secondsLeft(job: Job, nowSec: number): number | null {
+  if (job.state !== "tuning" || job.started_at === null) return null;
+  const { trials } = job.progress;
+  const pace = trials > 0 ? (nowSec - job.started_at) / trials : null;
+  const byTrials = pace === null ? null : Math.max(0, job.trials - trials) * pace;
+  const byClock = job.minutes === null ? null : Math.max(0, job.created_at + job.minutes * 60 - nowSec);
+  if (byTrials === null || byClock === null) return byTrials ?? byClock;
+  return Math.min(byTrials, byClock);
+}
+
+export function failureCount(job: Job): number {
+  return Object.values(job.progress.failures).reduce((sum, count) => sum + count, 0);
+}

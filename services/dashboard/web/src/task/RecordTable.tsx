@@ -1,0 +1,49 @@
+/** The measurements behind the pictures, the fastest on top. */
+import type { ReactNode } from "react";
+import type { MeasuredRecord } from "../api/types";
+import { clock, digits, latency } from "../format";
+import { outcomeWords } from "../job/words";
+import { useChoose, useRoute } from "../route";
+import { formatOrder, parseOrder } from "../ui/sort";
+import { Table, type Column } from "../ui/Table";
+
+export function RecordTable({ records }: { records: readonly MeasuredRecord[] }): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  return (
+    <Table
+      label="Measurements"
+      columns={COLUMNS}
+      rows={records}
+      rowKey={(record) => String(record.id)}
+      order={parseOrder(choices["sort"], "latency")}
+      onOrder={(order) => choose({ sort: formatOrder(order) })}
+    />
+  );
+}
+
+const milliseconds = (ms: number | null): string => (ms === null ? "–" : latency(ms * 1000));
+
+const COLUMNS: readonly Column<MeasuredRecord>[] = [
+  { key: "latency", title: "Latency", width: 10, numeric: true, value: (record) => record.latency_us, cell: (record) => latency(record.latency_us) },
+  { key: "spread", title: "Repeats", help: "Fastest and slowest run", width: 14, numeric: true, cell: spreadWords },
+  {
+    key: "outcome",
+    title: "Outcome",
+    width: 16,
+    value: (record) => record.outcome,
+    cell: (record) => (record.outcome === "ok" ? "ok" : <span className="bad" title={record.error ?? ""}>{outcomeWords(record.outcome)}</span>),
+  },
+  { key: "origin", title: "Idea of", width: 12, value: (record) => record.origin, cell: (record) => record.origin },
+  { key: "kind", title: "Kind", width: 8, value: (record) => record.kind, cell: (record) => record.kind },
+  { key: "predicted", title: "Predicted", width: 9, numeric: true, value: (record) => record.predicted, cell: (record) => (record.predicted === null ? "–" : digits(record.predicted)) },
+  { key: "build", title: "Build", width: 8, numeric: true, value: (record) => record.build_ms, cell: (record) => milliseconds(record.build_ms) },
+  { key: "run", title: "On device", width: 8, numeric: true, value: (record) => record.run_ms, cell: (record) => milliseconds(record.run_ms) },
+  { key: "device", title: "Device", width: 12, value: (record) => record.device, cell: (record) => record.device ?? "–" },
+  { key: "when", title: "When", width: 12, numeric: true, value: (record) => record.created_at, cell: (record) => clock(record.created_at) },
+];
+
+function spreadWords(record: MeasuredRecord): string {
+  if (record.run_us.length < 2) return record.run_us.length === 1 ? "1 run" : "–";
+  return `${latency(Math.min(...record.run_us))} … ${latency(Math.max(...record.run_us))}`;
+}

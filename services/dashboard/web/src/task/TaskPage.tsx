@@ -1,0 +1,107 @@
+/** One task of a job: every measurement, and how far its cost model can be trusted. */
+import { useEffect, useMemo, type ReactNode } from "react";
+import { get } from "../api/client";
+import { useLive } from "../api/live";
+import { useResource } from "../api/resource";
+import type { Job, List, MeasuredRecord, Task } from "../api/types";
+import { count, digits, flops, latency } from "../format";
+import { isFinal } from "../jobs/standing";
+import { formatRoute } from "../route";
+import { Fact, Facts, StateMark } from "../ui/parts";
+import { Empty, Shown } from "../ui/states";
+import { loadRecords } from "./measurements";
+import { Prediction } from "./Prediction";
+import { RecordTable } from "./RecordTable";
+import { ScatterChart } from "./ScatterChart";
+
+export function TaskPage({ jobId, index }: { jobId: string; index: number }): ReactNode {
+  const job = useResource<Job>(`job/${jobId}`, (signal) => get(`jobs/${jobId}`, {}, signal), null);
+  const tasks = useResource<List<Task>>(`tasks/${jobId}`, (signal) => get(`jobs/${jobId}/tasks`, {}, signal), null);
+  const task = tasks.data?.items.find((known) => known.index === index);
+  useLive(jobId, job.data !== undefined && !isFinal(job.data), () => [job, tasks].forEach((resource) => resource.refresh()));
+  return (
+    <Shown of={job} what="the job">
+      {(knownJob) => (
+        <Shown of={tasks} what="the task">
+          {() =>
+            task === undefined ? (
+              <Empty title={`This job has no task ${index}`}>
+                <a href={formatRoute(["jobs", jobId])}>To the job</a>
+              </Empty>
+            ) : (
+              <TaskView job={knownJob} task={task} />
+            )
+          }
+        </Shown>
+      )}
+    </Shown>
+  );
+}
+
+function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
+  const seen = `${task.trials}/${task.state}`;
+  return (
+    <>
+      <p className="crumbs">
+        <a href={formatRoute(["jobs"])}>Jobs</a> / <a href={formatRoute(["jobs", job.id])}>{job.name}</a>
+      </p>
+      <h1 className="long">
+        {task.name} <StateMark state={task.state} />
+      </h1>
+      {task.reason && <p className="reason">{task.reason}</p>}
+      <Facts>
+        <Fact name="Latency" note={`${latency(task.weighted_latency_us)} with its weight of ${task.weight}`}>
+          {latency(task.latency_us)}
+        </Fact>
+        <Fact name="Speed" note={`${flops(task.flops)} a call`}>
+          {task.gflops === null ? "–" : `${digits(task.gflops)} GFLOPS`}
+        </Fact>
+        <Fact name="Trials" note={task.failures > 0 ? `${count(task.failures)} failed` : "none failed"}>
+          {count(task.trials)}
+        </Fact>
+        <Fact name="Family" note={task.family_why}>
+          <span className="target">{task.family}</span>
+        </Fact>
+      </Facts>
+      <Measurements job={job} task={task} seen={seen} />
+    </>
+  );
+}
+
+function Measurements({ job, task, seen }: { job: Job; task: Task; seen: string }): ReactNode {
+  const records = useResource<{ seen: string; rows: MeasuredRecord[] }>(
+    `records/${job.id}/${task.workload}`,
+    async (signal, last) => ({ seen, rows: await loadRecords(job.id, task.workload, signal, last?.rows) }),
+    null,
+  );
+  const { refresh } = records;
+  const outdated = records.data !== undefined && records.data.seen !== seen;
+  useEffect(() => {
+    if (outdated) refresh();
+  }, [outdated, seen, refresh]);
+  const rows = useMemo(() => records.data?.rows ?? [], [records.data]);
+  return (
+    <Shown of={records} what="the measurements">
+      {() =>
+        rows.length === 0 ? (
+          <Empty title="Nothing measured yet">What other jobs know of this workload is in the latency above.</Empty>
+        ) : (
+          <>
+            <section aria-labelledby="scatter">
+              <h2 id="scatter">Measurements over time</h2>
+              <ScatterChart records={rows} createdAt={job.created_at} />
+            </section>
+            <section aria-labelledby="predicted">
+              <h2 id="predicted">Predicted against measured</h2>
+              <Prediction records={rows} />
+            </section>
+            <section aria-labelledby="records">
+              <h2 id="records">All measurements</h2>
+              <RecordTable records={rows} />
+            </section>
+          </>
+        )
+      }
+    </Shown>
+  );
+}

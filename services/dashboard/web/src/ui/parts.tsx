@@ -1,0 +1,58 @@
+/** Small pieces that several places show. */
+import { useEffect, useRef, type ReactNode } from "react";
+
+export function StateMark({ state }: { state: string }): ReactNode {
+  return <span className={`mark mark-${state}`}>{state}</span>;
+}
+
+export function Meter({ value, of, label }: { value: number; of: number; label: string }): ReactNode {
+  const share = of > 0 ? Math.min(1, value / of) : 0;
+  return (
+    <span className="meter" role="img" aria-label={label}>
+      <span className="meter-fill" style={{ width: `${share * 100}%` }} />
+    </span>
+  );
+}
+
+export function Facts({ children }: { children: ReactNode }): ReactNode {
+  return <dl className="facts">{children}</dl>;
+}
+
+export function Fact({ name, note, children }: { name: string; note?: ReactNode; children: ReactNode }): ReactNode {
+  return (
+    <div className="fact">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+      {note && <dd className="note">{note}</dd>}
+    </div>
+  );
+}
+
+/** A dialog of the browser's own: it keeps the focus inside and closes on Escape. */
+export function Dialog(props: { title: string; onClose: () => void; children: ReactNode }): ReactNode {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    element.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={element} aria-labelledby="dialog-title" onClose={props.onClose}>
+      <h2 id="dialog-title">{props.title}</h2>
+      {props.children}
+    </dialog>
+  );
+}
+
+/** A line through values in order, for a table's cell. */
+export function Sparkline({ values, label }: { values: readonly number[]; label: string }): ReactNode {
+  if (values.length < 2) return null;
+  const low = Math.min(...values);
+  const range = Math.max(...values) - low || 1;
+  const points = values
+    .map((value, at) => `${((at / (values.length - 1)) * 78 + 1).toFixed(1)},${(19 - ((value - low) / range) * 18).toFixed(1)}`)
+    .join(" ");
+  return (
+    <svg className="sparkline" viewBox="0 0 80 20" role="img" aria-label={label}>
+      <polyline points={points} />
+    </svg>
+  );
+}
