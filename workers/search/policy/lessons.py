@@ -10,7 +10,7 @@ from costmodels.training import bounded_sample, informative, labels
 from workers.search.base import Trial
 from workers.search.space import Candidate
 
-MOST = 192  # newest, best and drawn, a third each; matrices of this size are inverted on one thread
+MOST = 192  # newest, best and drawn, a third each
 
 
 class Lessons(NamedTuple):
