@@ -1,0 +1,78 @@
+"""What a recording is made of comes out of the dataset whole, by workload and measuring context."""
+
+import dataclasses
+
+from db.repositories.contexts import Contexts
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.measurements import Measurements
+from db.repositories.recordings import Recordings
+from db.repositories.sketches import Sketches
+from db.repositories.workloads import Workloads
+from mallorn.core.outcomes import Outcome
+from tests.fixtures.rows import new_sketch, new_workload
+from workers.lab.reading import measuring_hosts, recorded_tasks
+
+CHOICES = [
+    {"kind": "tile", "width": 2, "extent": 64, "limit": 64, "values": [], "labels": [], "weights": []},
+]
+SEEN = {"cpu_model": "a cpu", "cores": 4, "hostname": "secret", "address": "10.0.0.1:9090"}
+
+
+def measured(rows, workload, *batch):
+    round_id, attempt = rows.claimed_round(workload)
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+
+
+def test_tasks_come_with_failures_first_measurements_and_the_facts_of_their_context(rows):
+    workload = dataclasses.replace(new_workload("lab"), features={"extents": [3, 7]}, flops=1023.0)
+    rows.workloads |= rows.write(lambda session: Workloads(session).ensure_many([workload]))
+    sketch = dataclasses.replace(new_sketch("tiled"), choices=CHOICES)
+    sketch_id = rows.write(lambda session: Sketches(session).ensure_many([sketch]))["tiled"]
+    rows.job_id = rows.write(lambda session: rows.add_job(session, "ada", ("lab",)))
+    like = {"sketch_id": sketch_id}
+    never_there = rows.failed(1, context_id=None, **like)
+    lost = rows.failed(3, Outcome.WORKER_LOST, context_id=None, **like)
+    again = rows.ok(4, 99.0, decisions=(0, 2), **like)
+    measured(rows, "lab", rows.ok(0, 5.0, **like), never_there, rows.ok(2, 4.0, **like), lost, again)
+
+    (task,) = recorded_tasks(rows.database, 3)
+    assert recorded_tasks(rows.database, 4) == []
+    assert (task.workload, task.name, task.descriptors) == ("lab", "fused_lab", (10.0, 2.0, 3.0))
+    assert [(t.candidate.decisions, t.outcome, t.latency_us) for t in task.trials] == [
+        ((0, 2), Outcome.OK, 5.0),
+        ((1, 2), Outcome.BUILD_ERROR, None),
+        ((2, 2), Outcome.OK, 4.0),
+    ]
+    assert [t.error for t in task.trials] == ["", "no", ""]
+    assert [(s.key, s.width) for s in task.sketches] == [("tiled", 2)]
+    assert task.context["host_class"] == "host"
+    assert task.optimum_us == 4.0
+    assert task.failures == 1
+
+
+def test_two_contexts_are_two_tasks_in_the_order_they_were_met(rows):
+    def elsewhere(session):
+        return Contexts(session).ensure(rows.target_id, "another", "0.27.0", 2, {}).id
+
+    other = rows.write(elsewhere)
+    measured(rows, "w1", rows.ok(0, context_id=other), rows.failed(1, context_id=None))
+    measured(rows, "w0", rows.ok(0))
+    found = rows.read(lambda session: Recordings(session).measured())
+    assert [(each.workload_id, each.context_id) for each in found] == [
+        (rows.workloads["w1"], other),
+        (rows.workloads["w0"], rows.context_id),
+    ]
+    assert [len(rows.read(lambda session, e=each: Recordings(session).trials(e))) for each in found] == [2, 1]
+
+
+def test_hosts_are_those_that_measured_without_their_names(rows):
+    def device(name, info):
+        return SeenDevice(name, rows.target_id, "h", "host", 2, "0.27.0", info)
+
+    device_id = rows.write(lambda session: Devices(session).seen(device("a", SEEN)))
+    rows.write(lambda session: Devices(session).seen(device("idle", {"cpu_model": "another"})))
+    assert measuring_hosts(rows.database) == []
+    measured(rows, "w0", rows.ok(0, device_id=device_id))
+    assert measuring_hosts(rows.database) == [
+        {"host_class": "host", "threads": 2, "tvm_version": "0.27.0", "cpu_model": "a cpu", "cores": 4}
+    ]
