@@ -31,6 +31,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "lightgbm": "costmodels.lgbm:LightGBM",
         "lightgbm-rank": "costmodels.lgbm:LightGBMRank",
         "forest": "costmodels.forest:Forest",
+        "mlp": "costmodels.mlp:MLP",
+        "draft": "costmodels.draft:Draft",
+        "ensemble": "costmodels.ensemble:Ensemble",
         "random": "costmodels.random:RandomModel",
     },
     "stopping": {

@@ -1,0 +1,100 @@
+"""The model of models: an analytic guess until data exists, then whatever predicted the newest rows best."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import as_array, pack, unpack
+from costmodels.calibration import scaled, spread_factor
+from costmodels.metrics import members, pairwise_accuracy
+from costmodels.splits import Split, rebased
+from mallorn.core.names import resolve
+
+KIND = "ensemble"
+PRIOR: Final = "draft"
+LEARNERS: Final = ("xgboost", "lightgbm", "forest", "mlp")
+FEWEST_ROWS: Final = 32  # below it four learners cannot be told apart
+NEWEST: Final = 5  # one row in so many of each group, the last ones, is held out
+MOST_JUDGED: Final = 1500  # rows of the trial; the winner learns from all
+CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
+
+
+class Verdict(NamedTuple):
+    """Which model was chosen, the share of newest pairs it ordered, and the factor that its spreads need."""
+
+    name: str
+    accuracy: float
+    factor: float
+    model: CostModel
+
+
+class Ensemble(CostModel):
+    """Chooses by recent validation, and widens or narrows the spreads until 80 % intervals hold about 80 %.
+
+    The newest fifth of each group is held out, every learner is fit on the rest, and the one that orders the
+    newest best learns again from everything. The prior competes too: it stays while it is the best.
+    """
+
+    def __init__(self) -> None:
+        self._verdict = _prior()
+
+    @property
+    def chosen(self) -> str:
+        """The name of the model that answers."""
+        return self._verdict.name
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        self._verdict = _prior()
+        if len(labels) < FEWEST_ROWS:
+            return
+        split = _newest(groups, seed)
+        verdicts = [_judge(name, features, labels, groups, split, seed) for name in (PRIOR, *LEARNERS)]
+        best = verdicts[0]
+        for verdict in verdicts[1:]:
+            best = verdict if verdict.accuracy > best.accuracy + CLEARLY else best
+        best.model.fit(features, labels, groups, seed=seed)
+        self._verdict = best
+
+    def predict(self, features: Matrix) -> Prediction:
+        return scaled(self._verdict.model.predict(features), self._verdict.factor)
+
+    def save(self) -> bytes:
+        name, accuracy, factor, model = self._verdict
+        numbers = {"name": name, "accuracy": accuracy, "factor": factor}
+        return pack(KIND, numbers, {"model": as_array(model.save())})
+
+    @classmethod
+    def load(cls, blob: bytes) -> "Ensemble":
+        numbers, arrays = unpack(KIND, blob)
+        ensemble = cls()
+        inner: CostModel = resolve("cost_model", numbers["name"]).load(arrays["model"].tobytes())
+        ensemble._verdict = Verdict(numbers["name"], numbers["accuracy"], numbers["factor"], inner)
+        return ensemble
+
+
+def _prior() -> Verdict:
+    return Verdict(PRIOR, 0.5, 1.0, resolve("cost_model", PRIOR)())
+
+
+def _newest(groups: NDArray[np.int64], seed: int) -> Split:
+    """Rows come oldest first; the newest of each group are held out, and the rest is thinned to a bound."""
+    late = np.zeros(len(groups), dtype=np.bool_)
+    for lines in members(groups):
+        late[lines[len(lines) - len(lines) // NEWEST :]] = True
+    rng = np.random.default_rng(seed)
+    sides = [rng.permutation(np.flatnonzero(side)) for side in (~late, late)]
+    return Split(np.sort(sides[0][:MOST_JUDGED]), np.sort(sides[1][:MOST_JUDGED]))
+
+
+def _judge(
+    name: str, features: Matrix, labels: Vector, groups: NDArray[np.int64], split: Split, seed: int
+) -> Verdict:
+    train, test = split
+    model: CostModel = resolve("cost_model", name)()
+    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
+    prediction, truth = model.predict(features[test]), labels[test]
+    accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
+    chance = 0.5 if np.isnan(accuracy) else accuracy
+    return Verdict(name, chance, spread_factor(prediction, truth), model)

@@ -1,0 +1,62 @@
+"""Several small networks side by side: dense layers, their gradients and the steps of Adam, in numpy."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tensor = NDArray[np.floating]  # the networks are the first axis
+Layers = Sequence[Tensor]  # weights and offsets in turn
+
+FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.99, 1e-8
+WEIGHT_DECAY: Final = 0.5
+
+
+def initial(rng: np.random.Generator, networks: int, widths: Sequence[int]) -> list[Tensor]:
+    """Weights by He's rule, and a last layer that starts near nothing."""
+    layers: list[Tensor] = []
+    for at, (before, after) in enumerate(pairwise(widths)):
+        scale = np.sqrt(2 / max(before, 1)) * (0.1 if at == len(widths) - 2 else 1.0)
+        layers.append(rng.normal(0, scale, (networks, before, after)).astype(np.float32))
+        layers.append(np.zeros((networks, 1, after), dtype=np.float32))
+    return layers
+
+
+def forward(layers: Layers, rows: Tensor) -> list[Tensor]:
+    """What goes into each layer, and last the scores (networks x rows x 1)."""
+    values = [rows]
+    for at in range(0, len(layers), 2):
+        raw = values[-1] @ layers[at] + layers[at + 1]
+        values.append(raw if at == len(layers) - 2 else np.maximum(raw, 0))
+    return values
+
+
+def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Tensor]:
+    """How the loss changes with each layer, given how it changes with the scores (networks x rows)."""
+    answer: list[Tensor] = []
+    back = push[:, :, None]
+    for at in range(len(layers) - 2, -1, -2):
+        below = values[at // 2]
+        answer[:0] = [below.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)]
+        back = (back @ layers[at].transpose(0, 2, 1)) * (below > 0)
+    return answer
+
+
+class Adam:
+    """Moves layers in place, against their gradients, with steps that shrink to nothing."""
+
+    def __init__(self, layers: Layers, rate: float, steps: int) -> None:
+        self._layers, self._rate, self._steps, self._step = layers, rate, steps, 0
+        self._mean = [np.zeros_like(layer) for layer in layers]
+        self._square = [np.zeros_like(layer) for layer in layers]
+
+    def move(self, slopes: Sequence[Tensor]) -> None:
+        self._step += 1
+        rate = self._rate * 0.5 * (1 + np.cos(np.pi * self._step / self._steps))
+        rate *= np.sqrt(1 - SECOND_DECAY**self._step) / (1 - FIRST_DECAY**self._step)
+        for layer, slope, mean, square in zip(self._layers, slopes, self._mean, self._square, strict=True):
+            mean += (1 - FIRST_DECAY) * (slope - mean)
+            square += (1 - SECOND_DECAY) * (slope**2 - square)
+            layer -= np.float32(rate) * (mean / (np.sqrt(square) + TINY) + WEIGHT_DECAY * layer)

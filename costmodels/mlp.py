@@ -1,0 +1,144 @@
+"""Small networks in plain numpy, fit by order and by value together."""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import pack, unpack
+from costmodels.layers import Adam, Tensor, forward, gradients, initial
+from costmodels.ranking import rank_push
+from costmodels.scale import UNSCALED, Scale, fit_scale
+
+KIND: Final = "mlp"
+MEMBERS: Final = 3
+HIDDEN: Final = (64, 64)
+STEPS: Final = 800
+BATCH: Final = 96
+RATE: Final = 6e-3
+ORDER: Final = 0.1  # how much the order weighs beside the value
+QUANTILES: Final = (0.125, 0.375, 0.625, 0.85)
+WIDEST: Final = 4.0  # deviations of a feature; beyond them nothing was learned
+
+
+class Inputs(NamedTuple):
+    """The columns that vary, at mean 0 and deviation 1, and how far each is above a few of its quantiles.
+
+    A network of this size bends only where its inputs do: caches and unrolling have edges.
+    """
+
+    columns: NDArray[np.int64]
+    middle: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+    knots: NDArray[np.float32]
+
+    def of(self, features: Matrix) -> Matrix:
+        rows = (finite(features[:, self.columns]) - self.middle) / self.deviation
+        rows = np.clip(rows, -WIDEST, WIDEST).astype(np.float32)
+        return np.hstack([rows, *(np.maximum(rows - knot, 0) for knot in self.knots)])
+
+
+class MLP(CostModel):
+    """Three networks of two hidden layers, each on a bootstrap of the rows.
+
+    Every batch is drawn from one group: LambdaRank orders it, and a squared error keeps the scores near the
+    labels; a curve through the rows left out undoes what ranking stretches. Fitting takes as many steps
+    however many rows there are.
+    """
+
+    def __init__(self) -> None:
+        self._inputs: Inputs | None = None
+        self._layers: list[Tensor] = []
+        self._scale, self._noise = UNSCALED, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        self._inputs, self._layers, self._scale, self._noise = None, [], UNSCALED, UNKNOWN
+        if not len(labels):
+            return
+        self._inputs = _inputs(features)
+        rng = np.random.default_rng(seed)
+        rows, weight = self._inputs.of(features), importance(labels)
+        drawn = draws(rng, len(labels), MEMBERS)
+        # The library's threads wait for each other by spinning, which on a busy host is slower than one.
+        with threadpool_limits(1, user_api="blas"):
+            self._layers = _learn(rows, labels, groups, drawn, rng)
+            raw = self._raw(rows)
+        left_out = (drawn == 0).astype(np.float64)
+        truth = np.broadcast_to(labels, raw.shape)
+        self._scale = fit_scale(raw.ravel(), truth.ravel(), left_out.ravel())
+        self._noise = unexplained(self._scale(raw), labels, weight * left_out)
+
+    def _raw(self, rows: Matrix) -> NDArray[np.float64]:
+        """In double precision: a sum must not depend on which rows are beside it."""
+        layers = [layer.astype(np.float64) for layer in self._layers]
+        return np.asarray(forward(layers, rows.astype(np.float64)[None])[-1][:, :, 0], dtype=np.float64)
+
+    def predict(self, features: Matrix) -> Prediction:
+        if self._inputs is None:
+            return ignorant(len(features))
+        return pooled(self._scale(self._raw(self._inputs.of(features))), self._noise)
+
+    def save(self) -> bytes:
+        arrays: dict[str, NDArray[Any]] = {f"layer{at}": layer for at, layer in enumerate(self._layers)}
+        inputs = self._inputs._asdict() if self._inputs else {}
+        arrays |= {**inputs, "scores": self._scale.scores, "labels": self._scale.labels}
+        numbers = {"noise": self._noise, "tilt": self._scale.tilt, "layers": len(self._layers)}
+        return pack(KIND, numbers, arrays)
+
+    @classmethod
+    def load(cls, blob: bytes) -> "MLP":
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model._noise = numbers["noise"]
+        model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
+        model._layers = [arrays[f"layer{at}"] for at in range(numbers["layers"])]
+        model._inputs = Inputs(*(arrays[name] for name in Inputs._fields)) if model._layers else None
+        return model
+
+
+def _inputs(features: Matrix) -> Inputs:
+    rows = finite(features).astype(np.float64)
+    deviation = rows.std(axis=0)
+    columns = np.flatnonzero(deviation > 0)
+    middle, deviation = rows.mean(axis=0)[columns], deviation[columns]
+    knots = np.quantile((rows[:, columns] - middle) / deviation, QUANTILES, axis=0)
+    return Inputs(columns, *(part.astype(np.float32) for part in (middle, deviation, knots)))
+
+
+def _learn(
+    rows: Matrix,
+    labels: Vector,
+    groups: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> list[Tensor]:
+    layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
+    layers[-1] += labels.mean()
+    adam = Adam(layers, RATE, STEPS)
+    weight = importance(labels).astype(np.float32)
+    for batch in _batches(groups, drawn, rng):
+        values = forward(layers, rows[batch])
+        scores, truth = values[-1][:, :, 0], labels[batch]
+        push = weight[batch] * (scores - truth) / BATCH + np.float32(ORDER) * rank_push(scores, truth)
+        adam.move(gradients(layers, values, push))
+    return layers
+
+
+def _batches(
+    groups: NDArray[np.int64], drawn: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Rows for every step and member, each batch of one group; large groups come more often."""
+    _, dense = np.unique(groups, return_inverse=True)
+    answer = np.empty((STEPS, len(drawn), BATCH), dtype=np.int64)
+    for member, counts in enumerate(drawn):
+        met = np.repeat(np.arange(len(groups)), counts)
+        met = met[np.argsort(dense[met], kind="stable")]
+        chosen = dense[rng.choice(met, STEPS)]
+        first = np.searchsorted(dense[met], chosen)[:, None]
+        past = np.searchsorted(dense[met], chosen, side="right")[:, None]
+        places = first + rng.random((STEPS, BATCH)) * (past - first)
+        answer[:, member] = met[places.astype(np.int64)]
+    return answer

@@ -1,0 +1,94 @@
+"""The ensemble chooses by the newest rows, and its intervals hold what they say."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from costmodels.base import FAILED_LABEL, CostModel, Prediction
+from costmodels.calibration import DEVIATIONS, scaled, spread_factor
+from costmodels.draft import Draft
+from costmodels.ensemble import FEWEST_ROWS, Ensemble
+from costmodels.metrics import coverage
+from costmodels.testing import CostModelTestCase, Data, easy_data
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import REGISTRY
+from workers.search.synthetic import SyntheticSpace
+
+
+class TestEnsemble(CostModelTestCase):
+    @pytest.fixture
+    def make_model(self) -> Callable[[], CostModel]:
+        return Ensemble
+
+    @pytest.fixture(scope="class")
+    def fitted(self) -> CostModel:
+        return self._fit(Ensemble(), easy_data(300, seed=0))
+
+
+@pytest.fixture(scope="module")
+def learned() -> Ensemble:
+    model = Ensemble()
+    model.fit(*easy_data(400, seed=0), seed=0)
+    return model
+
+
+def test_until_data_exists_the_draft_answers() -> None:
+    space = SyntheticSpace(128, 128, 64)
+    features = space.features(space.sample(np.random.default_rng(0), 20))
+    model = Ensemble()
+    assert model.chosen == "draft"
+    np.testing.assert_array_equal(model.predict(features).mean, Draft().predict(features).mean)
+    few = FEWEST_ROWS - 1
+    model.fit(*(part[:few] for part in easy_data(50, seed=0)), seed=0)
+    assert model.chosen == "draft"
+
+
+def test_with_data_a_learner_answers_and_is_named_after_loading(learned: Ensemble) -> None:
+    assert learned.chosen != "draft"
+    assert learned.chosen in REGISTRY["cost_model"]
+    assert Ensemble.load(learned.save()).chosen == learned.chosen
+
+
+def noisy_data(rows: int, seed: int) -> Data:
+    features, labels, groups = easy_data(rows, seed)
+    noise = np.random.default_rng(seed).normal(0, 0.3, rows)
+    return features, np.clip(labels + noise, FAILED_LABEL, 0).astype(np.float32), groups
+
+
+def test_four_fifths_of_what_it_has_not_seen_lie_in_its_80_percent_intervals() -> None:
+    model = Ensemble()
+    model.fit(*noisy_data(600, seed=0), seed=0)
+    features, labels, _ = noisy_data(2000, seed=1)
+    assert 0.72 < coverage(*model.predict(features), labels, DEVIATIONS) < 0.88
+
+
+def test_failures_alone_leave_the_prior() -> None:
+    features, labels, groups = easy_data(60, seed=0)
+    model = Ensemble()
+    model.fit(features, np.full_like(labels, FAILED_LABEL), groups, seed=0)
+    assert model.chosen == "draft"
+
+
+def test_bytes_cut_short_are_refused(learned: Ensemble) -> None:
+    blob = learned.save()
+    with pytest.raises(InvalidRequest, match="ensemble model bytes cannot be read"):
+        Ensemble.load(blob[: len(blob) // 2])
+
+
+def prediction(std: float, rows: int = 999) -> Prediction:
+    return Prediction(np.zeros(rows, dtype=np.float32), np.full(rows, std, dtype=np.float32))
+
+
+def test_a_spread_that_is_right_is_kept_and_a_wrong_one_mended() -> None:
+    labels = np.random.default_rng(0).normal(0, 0.5, 999).astype(np.float32)
+    assert spread_factor(prediction(0.5), labels) == pytest.approx(1.0, abs=0.1)
+    assert spread_factor(prediction(0.1), labels) == pytest.approx(5.0, abs=0.5)
+    mended = scaled(prediction(0.1), spread_factor(prediction(0.1), labels))
+    assert coverage(*mended, labels, DEVIATIONS) == pytest.approx(0.8, abs=0.01)
+
+
+def test_few_rows_make_careful_intervals() -> None:
+    labels = np.array([0.1, -0.2, 0.4], dtype=np.float32)
+    assert spread_factor(prediction(1.0, 3), labels) == pytest.approx(0.4 / DEVIATIONS)
+    assert spread_factor(prediction(1.0, 0), labels[:0]) == 1.0

@@ -1,0 +1,95 @@
+"""The networks keep the contract; their gradients are what a small step says they are."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from costmodels.base import CostModel
+from costmodels.evaluation import evaluate_within_tasks
+from costmodels.layers import Adam, forward, gradients, initial
+from costmodels.mlp import MLP
+from costmodels.ranking import rank_push
+from costmodels.scale import UNSCALED, fit_scale
+from costmodels.testing import CostModelTestCase, easy_data
+
+
+class TestMLP(CostModelTestCase):
+    @pytest.fixture
+    def make_model(self) -> Callable[[], CostModel]:
+        return MLP
+
+    @pytest.fixture(scope="class")
+    def fitted(self) -> CostModel:
+        return self._fit(MLP(), easy_data(300, seed=0))
+
+    def test_scores_mean_what_labels_mean(self) -> None:
+        features, labels, groups = easy_data(600, seed=0)
+        assert evaluate_within_tasks(MLP, features, labels, groups, seed=0).r2 > 0.4
+
+    def test_columns_that_never_vary_change_nothing(self) -> None:
+        features, labels, groups = easy_data(100, seed=0)
+        padded = np.hstack([features, np.full((100, 3), 7, dtype=np.float32)])
+        plain, wide = MLP(), MLP()
+        plain.fit(features, labels, groups, seed=0)
+        wide.fit(padded, labels, groups, seed=0)
+        np.testing.assert_array_equal(wide.predict(padded).mean, plain.predict(features).mean)
+
+
+def test_gradients_are_what_small_steps_say() -> None:
+    rng = np.random.default_rng(0)
+    layers = [layer.astype(np.float64) for layer in initial(rng, 2, (3, 4, 1))]
+    rows, push = rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5))
+
+    def loss() -> float:
+        return float((forward(layers, rows)[-1][:, :, 0] * push).sum())
+
+    slopes = gradients(layers, forward(layers, rows), push)
+    for layer, slope in zip(layers, slopes, strict=True):
+        for at in np.ndindex(layer.shape):
+            before = layer[at]
+            layer[at] = before + 1e-6
+            above = loss()
+            layer[at] = before - 1e-6
+            below = loss()
+            layer[at] = before
+            assert slope[at] == pytest.approx((above - below) / 2e-6, abs=1e-5)
+
+
+def test_steps_lead_to_the_least_loss() -> None:
+    layers = [np.array([[[5.0]]]), np.zeros((1, 1, 1))]
+    adam = Adam(layers, 0.5, 200)
+    for _ in range(200):
+        adam.move([200 * (layers[0] - 1), np.zeros((1, 1, 1))])
+    assert layers[0].item() == pytest.approx(1.0, abs=0.2)  # weight decay pulls a little
+
+
+def test_a_wrong_pair_is_pushed_apart_and_every_list_for_itself() -> None:
+    labels = np.array([[0.0, -2.0], [-2.0, 0.0]])
+    push = rank_push(np.array([[0.0, 1.0], [0.0, 1.0]]), labels)
+    assert push[0, 0] < 0 < push[0, 1]  # a step against it raises the faster
+    np.testing.assert_allclose(push.sum(axis=1), 0, atol=1e-7)
+    assert abs(push[0, 0]) > abs(push[1, 1])  # the second list is in order already
+
+
+def test_swaps_near_the_top_weigh_more_and_ties_nothing() -> None:
+    labels = np.array([[0.0, -1.0, -5.0, -6.0]])
+    push = rank_push(np.array([[3.0, 4.0, 1.0, 2.0]]), labels)
+    assert abs(push[0, 0]) > abs(push[0, 3])
+    assert not rank_push(np.array([[1.0, 2.0]]), np.array([[-1.0, -1.0]])).any()
+
+
+def test_a_scale_gives_labels_back_and_keeps_the_order() -> None:
+    rng = np.random.default_rng(0)
+    labels = -rng.random(400).astype(np.float32) * 4
+    scores = np.exp(labels.astype(np.float64))
+    scale = fit_scale(scores, labels, np.ones(400))
+    made = scale(scores)
+    assert np.abs(made - labels).mean() < 0.15
+    assert (np.argsort(made, kind="stable") == np.argsort(scores, kind="stable")).all()
+
+
+def test_without_rows_held_out_scores_stay_as_they_are() -> None:
+    scores = np.array([3.0, -1.0])
+    assert fit_scale(scores, np.zeros(2, dtype=np.float32), np.zeros(2)) is UNSCALED
+    assert UNSCALED(scores).tolist() == [3.0, -1.0]
