@@ -1,11 +1,11 @@
 """Uploaded models."""
 
-from sqlalchemy import ColumnElement, select, true, tuple_
+from sqlalchemy import ColumnElement, or_, select, true, tuple_
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.tables import Model
-from mallorn.core.errors import NotFound
+from mallorn.core.errors import Conflict, NotFound
 
 _PLACE = (Model.created_at, Model.id, Model.owner)
 _NEWEST = (Model.created_at.desc(), Model.id.desc(), Model.owner.desc())
@@ -28,6 +28,16 @@ class Models(Repository):
         if found is None:
             raise NotFound(f"there is no model {model_id}", hint="mallorn models")
         return found
+
+    def named(self, text: str) -> str:
+        """The id of the model that an id or a name means, whoever owns it. Raises NotFound, Conflict."""
+        query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
+        found = self.session.scalars(query.order_by(Model.id)).all()
+        if not found:
+            raise NotFound(f"there is no model {text}", hint="mallorn models")
+        if len(found) > 1:
+            raise Conflict(f"{len(found)} models are called {text}; give an id", hint="mallorn models --json")
+        return found[0]
 
     def list(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[Model]:
         """Newest first."""

@@ -30,6 +30,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("schedules", "mallorn.commands.data:schedules"),
     ("records", "mallorn.commands.data:records"),
     ("record", "mallorn.commands.record:record"),
+    ("dataset", "mallorn.commands.dataset:app"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
     ("compile", "mallorn.commands.compile:compile_model"),
@@ -68,7 +69,9 @@ class LazyGroup(TyperGroup):
 
 def _command(name: str, location: str) -> Any:
     module, _, attribute = location.partition(":")
-    function: Callable[..., Any] = getattr(import_module(module), attribute)
+    function: Callable[..., Any] | typer.Typer = getattr(import_module(module), attribute)
+    if isinstance(function, typer.Typer):
+        return get_command(function)  # a group of its own
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     single.command(name)(function)
     return get_command(single)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from db.dataset.export import export
 from db.dataset.selection import Selection
 from db.dataset.snapshots import take_snapshot
+from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.rounds import Rounds
 from db.repositories.sketches import NewSketch, Sketches
@@ -50,8 +51,6 @@ class Filled(Rows):
 
     def finish(self, session: Session, batch: list[NewMeasurement]) -> None:
         """Repeats of the best, at the end of the job."""
-        from db.repositories.jobs import Jobs
-
         Jobs(session).move(self.job_id, [JobState.TUNING], JobState.FINISHING)
         attempt = Jobs(session).get(self.job_id, None).attempts
         Measurements(session).add_finish(self.job_id, attempt, self.workloads["w0"], self.target_id, batch)

@@ -1,0 +1,99 @@
+"""The command that brings datasets and logs in."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from mallorn.commands.dataset_place import DatabaseOption, DataOption, bar, dataset
+from mallorn.commands.output import JsonOption, print_json, print_note, stdout
+from mallorn.commands.parts import installed
+from mallorn.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from db.session import Database
+
+MEASUREMENTS: Final = "measurements.parquet"
+PROBLEMS_SHOWN: Final = 20
+
+
+@dataclass(slots=True)
+class Told:
+    """What became of everything that was named."""
+
+    added: int = 0
+    known: int = 0
+    foreign: int = 0  # of those added, records of other tuners
+    skipped: dict[str, int] = field(default_factory=dict)
+    bad_lines: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add_problem(self, problem: Any) -> None:
+        """Count a bad line; the first ones are told."""
+        self.bad_lines += 1
+        if len(self.problems) < PROBLEMS_SHOWN:
+            self.problems.append(str(problem))
+
+
+def bring_in(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...",
+            help="What `export` wrote, MetaSchedule databases (at any depth), TenSet record files.",
+        ),
+    ],
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add measurements of other datasets, and records of other tuners. A second time adds nothing."""
+    for path in paths:
+        if not path.exists():
+            raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")
+    told = Told()
+    with dataset(data, database, create=True) as opened:
+        for path in paths:
+            if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
+                _bring_in_export(opened, path.parent if path.is_file() else path, told)
+            else:
+                _bring_in_logs(opened, path, told)
+    _print(told, as_json)
+
+
+def _bring_in_export(database: "Database", directory: Path, told: Told) -> None:
+    with installed("server"):
+        from db.dataset.importing import import_dataset
+    with bar(f"reading {directory.name}") as progress:
+        result = import_dataset(database, directory, progress)
+    told.added += result.added
+    told.known += result.known
+    for wrong, count in result.skipped.items():
+        told.skipped[wrong] = told.skipped.get(wrong, 0) + count
+
+
+def _bring_in_logs(database: "Database", path: Path, told: Told) -> None:
+    from workers.foreign.loading import find_logs, load_log
+
+    logs = find_logs(path)
+    with bar(f"reading {path.name}") as progress:
+        for done, log in enumerate(logs, 1):
+            loaded = load_log(database, log, told.add_problem)
+            told.added += loaded.added
+            told.foreign += loaded.added
+            told.known += loaded.known
+            progress(done, len(logs))
+
+
+def _print(told: Told, as_json: bool) -> None:
+    for problem in told.problems:
+        print_note(problem)
+    if told.bad_lines > len(told.problems):
+        print_note(f"... and {told.bad_lines - len(told.problems)} bad lines more")
+    if as_json:
+        print_json({name: getattr(told, name) for name in Told.__slots__})
+        return
+    skipped = {**told.skipped, "bad lines": told.bad_lines}
+    words = ", ".join(f"{count:,} {wrong}" for wrong, count in skipped.items() if count) or "none"
+    stdout().print(f"{told.added:,} added, {told.known:,} known already; skipped: {words}")
