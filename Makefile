@@ -4,12 +4,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format typecheck layers lock clean
+.PHONY: help setup page run test lint format typecheck layers lock clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 PYTEST := python -m pytest --timeout 600
-STAGES := unit integration contract migration acceptance faults
+STAGES := unit integration contract migration acceptance faults browser
+PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
 
@@ -36,6 +37,8 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 	fi
 	.venv/bin/python -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null || missing \
 	  'The OpenMP runtime, which lightgbm needs, is missing. Install it with' 'sudo apt-get install -y libgomp1'
+	mkdir -p build
+	services/dashboard/node.sh build > build/page.log 2>&1 & page=$$!
 	echo 'Installing requirements/lock.txt into .venv (some minutes the first time)'
 	pip='.venv/bin/python -m pip --disable-pip-version-check --quiet'
 	$$pip install -r requirements/lock.txt
@@ -46,7 +49,11 @@ setup: .venv/ready ## create .venv with the exact versions of requirements/lock.
 	  chmod +x .venv/bin/cc
 	  echo 'No C compiler here: .venv/bin/cc is zig cc, and TVM finds it while .venv/bin is on PATH.'
 	fi
+	wait $$page || echo 'The page is not built, everything else is: build/page.log says why, make page tries again.'
 	touch $@
+
+page: ## build the web page, with Node 20.19 or newer or, where there is none, with Node from PyPI
+	@services/dashboard/node.sh build
 
 run: setup ## tune the example model on this machine and print what it won
 	@python examples/build.py mlp -o build/models
@@ -56,6 +63,8 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	@start=$$SECONDS
 	trap 'echo "make test took $$((SECONDS - start)) s"' EXIT
 	$(MAKE) --no-print-directory lint typecheck layers
+	echo '== the page'
+	services/dashboard/node.sh test --if-here
 	for stage in $(STAGES); do
 	  if [ -d tests/$$stage ]; then
 	    echo "== tests/$$stage"
@@ -65,6 +74,10 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
+
+test-browser: setup page ## the page in a real Chromium, where one is installed
+	@.venv/bin/python -m pip --disable-pip-version-check --quiet install $(PLAYWRIGHT)
+	$(PYTEST) tests/browser -rs $(PYTEST_ARGS)
 
 lint: setup ## ruff: rules and format
 	@ruff check .
@@ -90,5 +103,5 @@ lock: ## write requirements/lock.txt anew from PyPI
 	! grep -nEi '^torch==|^nvidia-|file://' requirements/lock.txt
 
 clean: ## remove what was built and the caches, but not .venv
-	@rm -rf build dist ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf build dist services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

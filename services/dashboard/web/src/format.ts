@@ -9,6 +9,13 @@ export function latency(us: number | null | undefined): string {
   return us < 1e6 ? `${digits(us / 1e3)} ms` : `${digits(us / 1e6)} s`;
 }
 
+/** The same without zeros at the end, for an axis. */
+export function shortLatency(us: number): string {
+  const short = (value: number): string => value.toLocaleString(undefined, { maximumSignificantDigits: 4 });
+  if (us < 1000) return `${short(us)} µs`;
+  return us < 1e6 ? `${short(us / 1e3)} ms` : `${short(us / 1e6)} s`;
+}
+
 export function digits(value: number): string {
   const size = Math.abs(value);
   const places = size >= 1000 || Number.isInteger(value) ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
@@ -40,7 +47,7 @@ export function percent(share: number | null): string {
 }
 
 export function times(factor: number | null): string {
-  return factor === null ? DASH : `${digits(factor)}×`;
+  return factor === null ? DASH : `${factor.toFixed(factor < 10 ? 2 : factor < 100 ? 1 : 0)}×`;
 }
 
 export function bytes(size: number): string {

@@ -93,7 +93,7 @@ const DEVICES: readonly Column<Device>[] = [
   { key: "address", title: "Address", width: 16, cell: (device) => info(device, "address") || "–" },
   { key: "threads", title: "Threads", width: 8, numeric: true, cell: (device) => device.threads },
   { key: "tvm", title: "TVM", width: 12, cell: (device) => device.tvm_version },
-  { key: "seen", title: "Seen", width: 10, numeric: true, cell: (device) => `${duration(device.seen_sec)} ago` },
+  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => `${duration(device.seen_sec)} ago` },
 ];
 
 const WORKERS: readonly Column<Worker>[] = [
@@ -102,5 +102,5 @@ const WORKERS: readonly Column<Worker>[] = [
   { key: "work", title: "At work on", width: 36, cell: (worker) => <span title={worker.busy_with}>{worker.busy_with || "–"}</span> },
   { key: "host", title: "Host", width: 14, cell: (worker) => <span title={worker.host_id}>{worker.host_id}</span> },
   { key: "up", title: "Up for", width: 10, numeric: true, cell: (worker) => duration(worker.uptime_sec) },
-  { key: "seen", title: "Seen", width: 10, numeric: true, cell: (worker) => `${duration(worker.seen_sec)} ago` },
+  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (worker) => `${duration(worker.seen_sec)} ago` },
 ];

@@ -5,6 +5,7 @@ import type { Job, Round, Task } from "../api/types";
 import { duration, latency } from "../format";
 import { engines } from "../jobs/standing";
 import { useChoose, useRoute } from "../route";
+import { latencyAxis, LINEAR, plainAxis, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
 import { Empty } from "../ui/states";
 import { curve } from "./history";
@@ -55,14 +56,10 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
 
 function curvePlan(bySeconds: boolean, levels: readonly string[]): Plan {
   return (colours) => {
-    const axis = { stroke: colours.muted, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid } };
     return {
-      scales: { x: { time: false }, y: { distr: 3 } },
+      scales: { x: { time: false }, y: LINEAR },
       legend: { live: true },
-      axes: [
-        { ...axis, label: bySeconds ? "time since submit" : "trials", values: (_u, ticks) => ticks.map((tick) => (bySeconds ? duration(tick) : String(tick))) },
-        { ...axis, size: 74, values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : latency(tick))) },
-      ],
+      axes: [bySeconds ? timeAxis(colours, "time since submit") : plainAxis(colours, "trials"), latencyAxis(colours)],
       series: [
         { label: bySeconds ? "time" : "trials", value: (_u, value) => (value === null ? "–" : bySeconds ? duration(value) : String(value)) },
         { label: "sum over tasks", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: (_u, value) => latency(value) },

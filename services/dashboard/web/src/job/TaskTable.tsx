@@ -37,7 +37,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     {
       key: "name",
       title: "Task",
-      width: 25,
+      width: 24,
       value: (task) => task.name,
       cell: (task) => (
         <a href={formatRoute(["jobs", jobId, "tasks", String(task.index)])} title={task.name}>
@@ -45,8 +45,8 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
         </a>
       ),
     },
-    { key: "family", title: "Family", help: "With whom it shares a cost model", width: 10, value: (task) => task.family, cell: (task) => <span title={`${task.family}: ${task.family_why}`}>{task.family}</span> },
-    { key: "flops", title: "Work", width: 9, numeric, value: (task) => task.flops, cell: (task) => flops(task.flops) },
+    { key: "family", title: "Family", help: "With whom it shares a cost model", width: 11, value: (task) => task.family, cell: (task) => <span title={`${task.family}: ${task.family_why}`}>{shortFamily(task.family)}</span> },
+    { key: "flops", title: "Work", width: 11, numeric, value: (task) => task.flops, cell: (task) => flops(task.flops) },
     { key: "weight", title: "Weight", help: "How often the model calls it", width: 7, numeric, value: (task) => task.weight, cell: (task) => task.weight },
     { key: "gflops", title: "GFLOPS", width: 8, numeric, value: (task) => task.gflops, cell: (task) => (task.gflops === null ? "–" : digits(task.gflops)) },
     { key: "latency", title: "Latency", width: 9, numeric, value: (task) => task.latency_us, cell: (task) => latency(task.latency_us) },
@@ -76,4 +76,9 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     },
     { key: "state", title: "State", width: 10, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={task.state} /></span> },
   ];
+}
+
+/** Without the name of the grouping in front. */
+function shortFamily(family: string): string {
+  return family.slice(family.indexOf(":") + 1) || family;
 }

@@ -43,7 +43,7 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
         </>
       ),
     },
-    { key: "target", title: "Target", width: 16, value: (job) => target(job.target), cell: (job) => <span title={job.target}>{target(job.target)}</span> },
+    { key: "target", title: "Target", width: 19, value: (job) => target(job.target), cell: (job) => <span title={job.target}>{target(job.target)}</span> },
     {
       key: "best",
       title: "Latency",
@@ -93,7 +93,7 @@ function Trials({ job }: { job: Job }): ReactNode {
   return (
     <>
       {count(trials)} of {count(job.trials)}
-      {failed > 0 && <span className="bad"> · {count(failed)} failed</span>}
+      {failed > 0 && <small className="bad">{count(failed)} failed</small>}
       <Meter value={trials} of={job.trials} label={`${trials} of ${job.trials} trials`} />
     </>
   );

@@ -3,6 +3,7 @@ import { useMemo, type ReactNode } from "react";
 import type uPlot from "uplot";
 import type { MeasuredRecord } from "../api/types";
 import { digits, latency, plural } from "../format";
+import { latencyAxis, LOGARITHMIC, plainAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
 import { Empty } from "../ui/states";
 import { pairs, rankAgreement } from "./measurements";
@@ -22,14 +23,10 @@ export function Prediction({ records }: { records: readonly MeasuredRecord[] }):
 }
 
 const plan: Plan = (colours) => {
-  const axis = { stroke: colours.muted, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid } };
   const colour = colours.series[0] ?? colours.line;
   return {
-    scales: { x: { time: false }, y: { distr: 3 } },
-    axes: [
-      { ...axis, label: "predicted score (higher is better)" },
-      { ...axis, size: 74, values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : latency(tick))) },
-    ],
+    scales: { x: { time: false }, y: LOGARITHMIC },
+    axes: [plainAxis(colours, "predicted score (higher is better)"), latencyAxis(colours)],
     series: [
       { label: "predicted", value: (_u, score) => (score === null ? "–" : digits(score)) },
       {

@@ -3,6 +3,7 @@ import { useMemo, useRef, type ReactNode } from "react";
 import type uPlot from "uplot";
 import type { MeasuredRecord } from "../api/types";
 import { duration, latency, plural } from "../format";
+import { latencyAxis, LOGARITHMIC, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
 import { scatter, type Scatter } from "./measurements";
 
@@ -27,7 +28,6 @@ export function ScatterChart({ records, createdAt }: { records: readonly Measure
 
 function scatterPlan(names: readonly string[], points: () => Scatter): Plan {
   return (colours) => {
-    const axis = { stroke: colours.muted, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid } };
     const value = (_u: uPlot, us: number | null): string => latency(us);
     const dots = (name: string, colour: string): uPlot.Series => ({
       label: name,
@@ -38,11 +38,8 @@ function scatterPlan(names: readonly string[], points: () => Scatter): Plan {
       value,
     });
     return {
-      scales: { x: { time: false }, y: { distr: 3 } },
-      axes: [
-        { ...axis, label: "time since submit", values: (_u, ticks) => ticks.map(duration) },
-        { ...axis, size: 74, values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : latency(tick))) },
-      ],
+      scales: { x: { time: false }, y: LOGARITHMIC },
+      axes: [timeAxis(colours, "time since submit"), latencyAxis(colours)],
       hooks: { drawClear: [(u) => drawSpread(u, points(), colours.grid)] },
       series: [
         { label: "time", value: (_u, sec) => (sec === null ? "–" : duration(sec)) },

@@ -1,0 +1,33 @@
+/** The axes that charts share. */
+import type uPlot from "uplot";
+import { duration, shortLatency } from "../format";
+import type { Palette } from "./palette";
+
+const LABEL_PX = 90;
+const STEPS_SEC = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 604_800];
+
+export function plainAxis(colours: Palette, label: string): uPlot.Axis {
+  return { label, stroke: colours.muted, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid } };
+}
+
+/** Seconds, with a mark at round minutes and hours. */
+export function timeAxis(colours: Palette, label: string): uPlot.Axis {
+  return { ...plainAxis(colours, label), space: LABEL_PX, incrs: STEPS_SEC, values: (_u, ticks) => ticks.map(duration) };
+}
+
+export function latencyAxis(colours: Palette): uPlot.Axis {
+  const axis = plainAxis(colours, "");
+  delete axis.label;
+  return { ...axis, size: 74, values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : shortLatency(tick))) };
+}
+
+/** Some room above and below, also for a line that is flat. */
+export const LINEAR: uPlot.Scale = {
+  range: (_u, low, high) => {
+    const room = (high - low) * 0.08 || high * 0.1;
+    return [Math.max(0, low - room), high + room];
+  },
+};
+
+/** For latencies that lie decades apart. */
+export const LOGARITHMIC: uPlot.Scale = { distr: 3, range: (_u, low, high) => [low * 0.85, high * 1.15] };

@@ -1,0 +1,107 @@
+/** Rows as the API sends them, with what a test is about changed. */
+import type { Job, MeasuredRecord, Round, Task } from "../src/api/types";
+
+export function job(changes: Partial<Job> = {}): Job {
+  return {
+    id: "j1",
+    name: "mlp.onnx",
+    model_id: "m",
+    target: '{"kind":"llvm","num-cores":2}',
+    trials: 100,
+    minutes: null,
+    seed: 0,
+    priority: 0,
+    options: {},
+    state: "tuning",
+    reason: "",
+    progress: { trials: 0, in_flight: 0, failures: {}, tasks: 2, tasks_measured: 0, estimated_us: null },
+    graph: null,
+    report: null,
+    exported: false,
+    created_at: 1000,
+    started_at: 1000,
+    finished_at: null,
+    ...changes,
+  };
+}
+
+export function task(index: number, changes: Partial<Task> = {}): Task {
+  return {
+    index,
+    name: `task${index}`,
+    flops: 1e6,
+    weight: 1,
+    gflops: null,
+    latency_us: 10,
+    weighted_latency_us: 10,
+    trials: 0,
+    failures: 0,
+    state: "waiting",
+    reason: "",
+    family: "operator:matmul",
+    family_why: "",
+    workload: `w${index}`,
+    ...changes,
+  };
+}
+
+export function round(index: number, changes: Partial<Round> = {}): Round {
+  return {
+    id: index,
+    index,
+    task_index: 0,
+    task_name: "task0",
+    weight: 1,
+    size: 8,
+    trials: 8,
+    failures: 0,
+    policy: "dynatune",
+    score: null,
+    why: "it promises most",
+    forecast: null,
+    before_us: null,
+    found_us: null,
+    gain_us: null,
+    in_interval: null,
+    searcher: "evolutionary",
+    cost_model_version: null,
+    state: "done",
+    attempt: 1,
+    worker: null,
+    seconds: 1,
+    reason: {},
+    error: "",
+    stats: null,
+    created_at: 1000 + index,
+    started_at: 1000 + index,
+    finished_at: 1001 + index,
+    ...changes,
+  };
+}
+
+export function record(id: number, changes: Partial<MeasuredRecord> = {}): MeasuredRecord {
+  return {
+    id,
+    job_id: "j1",
+    round_id: 1,
+    slot: id,
+    kind: "trial",
+    workload: "w0",
+    workload_name: "task0",
+    target: "{}",
+    context_id: 1,
+    sketch: "s",
+    decisions: [],
+    outcome: "ok",
+    latency_us: 10,
+    run_us: [10],
+    error: null,
+    device: "d",
+    build_ms: 1,
+    run_ms: 1,
+    predicted: null,
+    origin: "mutation",
+    created_at: 1000 + id,
+    ...changes,
+  };
+}

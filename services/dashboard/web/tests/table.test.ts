@@ -1,0 +1,38 @@
+import { describe, expect, it } from "vitest";
+import { formatOrder, nextOrder, parseOrder, sorted } from "../src/ui/sort";
+import { span } from "../src/ui/window";
+
+describe("which rows are drawn", () => {
+  it("are few of many, and all the rest is height", () => {
+    const view = span(10_000, 40, 200_000, 800);
+    expect(view.last - view.first).toBeLessThan(60);
+    expect(view.first * 40).toBeLessThanOrEqual(200_000);
+    expect(view.last * 40).toBeGreaterThanOrEqual(200_800);
+    expect(view.before + (view.last - view.first) * 40 + view.after).toBe(400_000);
+  });
+
+  it("are the last ones when a filter leaves less than was scrolled over", () => {
+    expect(span(30, 40, 200_000, 800)).toEqual({ first: 0, last: 30, before: 0, after: 0 });
+    expect(span(0, 40, 100, 800)).toEqual({ first: 0, last: 0, before: 0, after: 0 });
+  });
+});
+
+describe("the order", () => {
+  const rows = [{ n: 2 }, { n: null }, { n: 10 }];
+
+  it("puts what has no value last, in either direction", () => {
+    expect(sorted(rows, (row) => row.n, false).map((row) => row.n)).toEqual([2, 10, null]);
+    expect(sorted(rows, (row) => row.n, true).map((row) => row.n)).toEqual([10, 2, null]);
+  });
+
+  it("sorts texts with numbers in them as people do", () => {
+    expect(sorted(["conv10", "conv9"], (text) => text, false)).toEqual(["conv9", "conv10"]);
+  });
+
+  it("turns round at a second press, and is what the address says", () => {
+    const first = nextOrder(parseOrder(undefined, "-created"), "trials", true);
+    expect(formatOrder(first)).toBe("-trials");
+    expect(formatOrder(nextOrder(first, "trials", true))).toBe("trials");
+    expect(parseOrder("name", "-created")).toEqual({ key: "name", down: false });
+  });
+});

@@ -1,0 +1,94 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import * as client from "../src/api/client";
+import { byTarget, fitting } from "../src/dataset/counts";
+import { workerHealth } from "../src/fleet/health";
+import { expected, found, gain, verdict } from "../src/job/words";
+import { loadRecords, pairs, rankAgreement, scatter } from "../src/task/measurements";
+import { record, round } from "./samples";
+
+describe("the scatter of a task", () => {
+  const records = [
+    record(1, { latency_us: 20, run_us: [19, 21], origin: "random" }),
+    record(2, { outcome: "build_error", latency_us: null, run_us: [] }),
+    record(3, { latency_us: 8, run_us: [8] }),
+    record(4, { kind: "finish", latency_us: 1 }),
+  ];
+
+  it("has one series an origin and puts failures above all times", () => {
+    const points = scatter(records, 1000);
+    expect(points.x).toEqual([1, 2, 3]);
+    expect(points.origins).toEqual([
+      { name: "mutation", us: [null, null, 8] },
+      { name: "random", us: [20, null, null] },
+    ]);
+    expect(points.best).toEqual([20, 20, 8]);
+    expect(points.failures.map((us) => us !== null && us > 20)).toEqual([false, true, false]);
+    expect(points.spread).toEqual([[19, 21], null, null]);
+  });
+});
+
+describe("a cost model", () => {
+  const rows = (pairsOf: [number, number][]) => pairsOf.map(([predicted, latency_us], id) => record(id, { predicted, latency_us }));
+
+  it("agrees fully where the higher score was always faster", () => {
+    expect(rankAgreement(pairs(rows([[1, 30], [2, 20], [3, 10]])))).toBeCloseTo(1);
+    expect(rankAgreement(pairs(rows([[1, 10], [2, 20], [3, 30]])))).toBeCloseTo(-1);
+  });
+
+  it("says nothing where it cannot tell candidates apart", () => {
+    expect(rankAgreement(pairs(rows([[1, 10], [1, 20], [1, 30]])))).toBeNull();
+    expect(rankAgreement(pairs(rows([[1, 10]])))).toBeNull();
+  });
+});
+
+describe("loading measurements", () => {
+  afterEach(() => vi.restoreAllMocks());
+
+  it("asks only for what is new, and keeps the order of ids", async () => {
+    const get = vi.spyOn(client, "get");
+    get.mockResolvedValueOnce({ items: [record(4), record(3)], next_cursor: "x" });
+    get.mockResolvedValueOnce({ items: [record(2), record(1)], next_cursor: "y" });
+    const rows = await loadRecords("j1", "w0", new AbortController().signal, [record(1), record(2)]);
+    expect(rows.map(({ id }) => id)).toEqual([1, 2, 3, 4]);
+    expect(get).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("a round in words", () => {
+  const forecast = { expected_us: 9, low_us: 8, high_us: 12, gain_us: 1, promise: 0.5 };
+
+  it("tells what was expected, what was found and what it brought", () => {
+    const won = round(0, { forecast, found_us: 7, gain_us: 3, in_interval: false });
+    expect([expected(won), found(won), gain(won), verdict(won)]).toEqual(["8 µs to 12 µs", "7 µs", "−3 µs", "better than expected"]);
+    expect(verdict(round(0, { forecast, found_us: 20, in_interval: false }))).toBe("worse than expected");
+    expect(gain(round(0, { gain_us: 0 }))).toBe("no gain");
+  });
+
+  it("tells why nothing was found", () => {
+    expect(found(round(0, { trials: 0 }))).toBe("nothing left to try");
+    expect(found(round(0, { failures: 8 }))).toBe("nothing valid, 8 candidates failed");
+    expect(found(round(0, { state: "leased", trials: 3 }))).toBe("3 of 8 measured");
+    expect(found(round(0, { state: "poison", error: "three workers died\nthe last" }))).toBe("given up: three workers died");
+  });
+});
+
+describe("sums", () => {
+  const row = (id: number, workload: string, target: string) => ({
+    ...{ id, workload, workload_name: `fused_${workload}`, target, job_id: null, context_id: 1 },
+    ...{ latency_us: 1, low_us: 1, high_us: 1, max_error: 0, created_at: 0 },
+  });
+  const rows = [row(1, "w1", "a"), row(2, "w1", "b"), row(3, "w1", "b"), row(4, "w2", "b")];
+
+  it("count schedules and workloads by target", () => {
+    expect(byTarget(rows)).toEqual([
+      { target: "b", schedules: 3, workloads: 2 },
+      { target: "a", schedules: 1, workloads: 1 },
+    ]);
+    expect(fitting(rows, "b", "W2").map(({ id }) => id)).toEqual([4]);
+  });
+
+  it("call a worker silent that has not been seen, whatever it last said", () => {
+    const worker = { id: "w", host_id: "h", info: {}, busy_with: "round 1", started_at: 0, last_seen: 0, uptime_sec: 1, seen_sec: 1 };
+    expect([workerHealth(worker), workerHealth({ ...worker, busy_with: "" }), workerHealth({ ...worker, seen_sec: 99 })]).toEqual(["busy", "idle", "silent"]);
+  });
+});
