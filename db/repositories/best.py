@@ -1,6 +1,6 @@
 """Which measurement is the best: one rule for every query."""
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, literal_column, or_, select
 from sqlalchemy.orm import aliased
 
 from db.tables import Job, Measurement, Task
@@ -15,8 +15,8 @@ def eligible() -> ColumnElement[bool]:
     same_candidate = and_(
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,
-        _Refuted.latency_us.is_(None),  # keeps the search within the index's failures
-        _Refuted.outcome == Outcome.WRONG_RESULT,
+        # Spelled out, so that SQLite sees that the index of refuted candidates holds them all.
+        _Refuted.outcome == literal_column(f"'{Outcome.WRONG_RESULT}'"),
         _Refuted.sketch_id == Measurement.sketch_id,
         _Refuted.decisions == Measurement.decisions,
     )

@@ -73,6 +73,15 @@ class Measurement(Base):
         Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
         Index("ix_measurements_job", "job_id", "id"),
         Index("ix_measurements_outcome", "job_id", "kind", "outcome"),
+        # Few rows; each of the fastest is looked up among them before it counts as the best.
+        Index(
+            "ix_measurements_refuted",
+            "workload_id",
+            "target_id",
+            "sketch_id",
+            sqlite_where=text("outcome = 'wrong_result'"),
+            postgresql_where=text("outcome = 'wrong_result'"),
+        ),
         # A row of another dataset is stored once. Copies of a database count on alone: hence the date.
         Index(
             "uq_measurements_source",

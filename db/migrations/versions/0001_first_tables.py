@@ -16,6 +16,7 @@ depends_on: str | Sequence[str] | None = None
 BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 IN_FLIGHT = sa.text("state in ('queued', 'leased')")
+REFUTED = sa.text("outcome = 'wrong_result'")
 FROM_ELSEWHERE = sa.text("source_id is not null")
 
 
@@ -107,9 +108,7 @@ def _sources() -> None:
         sa.UniqueConstraint("key", name="uq_sources_key"),
     )
     own = sa.text("own")
-    op.create_index(
-        "uq_sources_own", "sources", ["own"], unique=True, sqlite_where=own, postgresql_where=own
-    )
+    op.create_index("uq_sources_own", "sources", ["own"], unique=True, sqlite_where=own, postgresql_where=own)
 
 
 def _foreign() -> None:
@@ -407,6 +406,13 @@ def _measurements() -> None:
     op.create_index("ix_measurements_best", "measurements", ["workload_id", "target_id", "latency_us"])
     op.create_index("ix_measurements_job", "measurements", ["job_id", "id"])
     op.create_index("ix_measurements_outcome", "measurements", ["job_id", "kind", "outcome"])
+    op.create_index(
+        "ix_measurements_refuted",
+        "measurements",
+        ["workload_id", "target_id", "sketch_id"],
+        sqlite_where=REFUTED,
+        postgresql_where=REFUTED,
+    )
     op.create_index(
         "uq_measurements_source",
         "measurements",

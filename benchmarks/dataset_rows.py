@@ -1,0 +1,154 @@
+"""Rows for a large dataset, as a service would have left them."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from db.codec import pack_decisions, pack_times
+from db.repositories.contexts import Contexts
+from db.repositories.jobs import Jobs, NewJob
+from db.repositories.models import Models
+from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.targets import Targets
+from db.repositories.tasks import NewTask, Tasks
+from db.repositories.workloads import NewWorkload, Workloads
+from db.session import Database
+from db.tables import Measurement, Round, Schedule
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind, RoundState
+from mallorn.core.targets import parse_target
+
+OWNER: Final = "bench"
+TARGETS: Final = tuple(f'{{"kind":"llvm","mcpu":"znver{each}","num-cores":16}}' for each in (3, 4, 5))
+A_ROUND: Final = 16
+A_WORKLOAD: Final = 5_000
+A_SCHEDULE: Final = 500
+SKETCHES: Final = 3  # of a workload
+RUNS: Final = 3
+DECISIONS: Final = 28
+FAILED: Final = 0.1
+BATCH_ROUNDS: Final = 500
+ERROR: Final = "RuntimeError: parallel for loop without independent iterations in block T_matmul_NT"
+
+
+class Filler:
+    """Writes a dataset of so many measurements; the same seed writes the same one."""
+
+    def __init__(self, database: Database, rows: int, seed: int) -> None:
+        self._database = database
+        self._rows = rows
+        self._rng = np.random.default_rng(seed)
+        self._workloads = max(1, rows // A_WORKLOAD)
+
+    def prepare(self) -> None:
+        """Everything that measurements point to, but for their rounds."""
+        with self._database.transaction() as session:
+            self._targets = [Targets(session).ensure(parse_target(each)).id for each in TARGETS]
+            self._contexts = {
+                target: Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id
+                for target in self._targets
+            }
+            self._ids = self._store_workloads(session)
+            self._sketches = self._store_sketches(session)
+            self._jobs = {target: self._store_job(session, target) for target in self._targets}
+
+    def _store_workloads(self, session: Session) -> list[int]:
+        keys = [f"{number:064x}" for number in range(self._workloads)]
+        for start in range(0, len(keys), 1000):
+            Workloads(session).ensure_many(
+                [
+                    NewWorkload(key, "fused_matmul", "matmul", "s0", 1e9, "{}", {"args": []}, {}, "0.27.0")
+                    for key in keys[start : start + 1000]
+                ]
+            )
+        return sorted(id for key in keys for id in Workloads(session).ids([key]).values())
+
+    def _store_sketches(self, session: Session) -> list[int]:
+        new = [
+            NewSketch(f"{number:016x}", "[]", [], number, "post-order-apply/1", "0.27.0")
+            for number in range(SKETCHES * self._workloads)
+        ]
+        ids: dict[str, int] = {}
+        for start in range(0, len(new), 1000):
+            ids |= Sketches(session).ensure_many(new[start : start + 1000])
+        return list(ids.values())
+
+    def _store_job(self, session: Session, target: int) -> tuple[str, int]:
+        model = "b" * 64
+        Models(session).add(model, OWNER, "bench", 1)
+        new = NewJob(
+            owner=OWNER, name="bench", model_id=model, target_id=target, trials=self._rows, minutes=None,
+            seed=0, options={},
+        )  # fmt: skip
+        job = Jobs(session).create(new)[0].id
+        Tasks(session).add_many(job, [NewTask(0, "bench", 1, self._ids[0], "matmul")])
+        return job, Tasks(session).list(job)[0].id
+
+    def fill(self) -> None:
+        """Rounds with their measurements, and now and then a verified schedule."""
+        rounds = -(-self._rows // A_ROUND)
+        for start in range(0, rounds, BATCH_ROUNDS):
+            numbers = range(start, min(start + BATCH_ROUNDS, rounds))
+            with self._database.transaction() as session:
+                self._fill(session, numbers)
+
+    def _fill(self, session: Session, numbers: range) -> None:
+        connection = session.connection()
+        rounds = [self._round(number) for number in numbers]
+        connection.execute(insert(Round), rounds)
+        rows = [row for each in rounds for row in self._measurements(each) if row["id"] <= self._rows]
+        connection.execute(insert(Measurement), rows)
+        best = [self._schedule(row) for row in rows if row["id"] % A_SCHEDULE == 0 and row["latency_us"]]
+        if best:
+            connection.execute(insert(Schedule), best)
+
+    def _round(self, number: int) -> dict[str, Any]:
+        target = self._targets[number % len(self._targets)]
+        job, task = self._jobs[target]
+        return {
+            "id": number + 1, "job_id": job, "task_id": task, "target_id": target, "index": number,
+            "workload_id": self._ids[int(self._rng.integers(len(self._ids)))], "size": A_ROUND, "seed": 0,
+            "searcher": "ga", "seen_upto": 0, "reason": {}, "state": RoundState.DONE, "attempt": 1,
+            "losses": 0, "error": "",
+        }  # fmt: skip
+
+    def _measurements(self, of: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        context = self._contexts[of["target_id"]]
+        failures = self._rng.random(A_ROUND) < FAILED
+        middles = 100 * np.exp(self._rng.normal(size=(A_ROUND, 1)))
+        runs = middles * (1 + self._rng.random((A_ROUND, RUNS)) / 50)
+        medians = np.median(runs, axis=1).tolist()
+        decisions = self._rng.integers(1, 64, size=(A_ROUND, DECISIONS)).tolist()
+        for slot, failed in enumerate(failures.tolist()):
+            yield {
+                "id": (of["id"] - 1) * A_ROUND + slot + 1, "job_id": of["job_id"], "round_id": of["id"],
+                "slot": slot, "kind": MeasurementKind.TRIAL, "workload_id": of["workload_id"],
+                "target_id": of["target_id"], "context_id": None if failed else context,
+                "sketch_id": self._sketch_of(of["workload_id"]),
+                "decisions": pack_decisions(decisions[slot]),
+                "outcome": Outcome.BUILD_ERROR if failed else Outcome.OK,
+                "latency_us": None if failed else medians[slot],
+                "run_us": None if failed else pack_times(runs[slot].tolist()), "error": ERROR if failed else None,
+                "build_ms": 310.5, "run_ms": None if failed else 120.25, "predicted": medians[slot] / 100,
+                "origin": "ga",
+            }  # fmt: skip
+
+    def _sketch_of(self, workload: int) -> int:
+        first = self._ids.index(workload) * SKETCHES
+        return self._sketches[first + int(self._rng.integers(SKETCHES))]
+
+    def _schedule(self, row: dict[str, Any]) -> dict[str, Any]:
+        latency = row["latency_us"]
+        return {
+            "workload_id": row["workload_id"], "target_id": row["target_id"], "context_id": row["context_id"],
+            "measurement_id": row["id"], "job_id": row["job_id"], "latency_us": latency, "low_us": latency,
+            "high_us": latency, "max_error": 1e-6, "trace": b"\0" * 1500, "run_us": row["run_us"],
+        }  # fmt: skip
+
+    def pairs(self, count: int) -> list[tuple[int, int]]:
+        """Workloads and targets to ask for."""
+        workloads = self._rng.choice(self._ids, count).tolist()
+        return list(zip(workloads, self._rng.choice(self._targets, count).tolist(), strict=True))
