@@ -8,15 +8,14 @@ from numpy.typing import NDArray
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
 from costmodels.calibration import scaled, spread_factor
-from costmodels.metrics import members, pairwise_accuracy
-from costmodels.splits import Split, rebased
+from costmodels.metrics import pairwise_accuracy
+from costmodels.splits import Split, newest, rebased
 from mallorn.core.names import resolve
 
 KIND = "ensemble"
 PRIOR: Final = "draft"
 LEARNERS: Final = ("xgboost", "lightgbm", "forest", "mlp")
 FEWEST_ROWS: Final = 32  # below it four learners cannot be told apart
-NEWEST: Final = 5  # one row in so many of each group, the last ones, is held out
 MOST_JUDGED: Final = 1500  # rows of the trial; the winner learns from all
 CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
 
@@ -49,7 +48,7 @@ class Ensemble(CostModel):
         self._verdict = _prior()
         if len(labels) < FEWEST_ROWS:
             return
-        split = _newest(groups, seed)
+        split = newest(groups, MOST_JUDGED, seed=seed)
         verdicts = [_judge(name, features, labels, groups, split, seed) for name in (PRIOR, *LEARNERS)]
         best = verdicts[0]
         for verdict in verdicts[1:]:
@@ -76,16 +75,6 @@ class Ensemble(CostModel):
 
 def _prior() -> Verdict:
     return Verdict(PRIOR, 0.5, 1.0, resolve("cost_model", PRIOR)())
-
-
-def _newest(groups: NDArray[np.int64], seed: int) -> Split:
-    """Rows come oldest first; the newest of each group are held out, and the rest is thinned to a bound."""
-    late = np.zeros(len(groups), dtype=np.bool_)
-    for lines in members(groups):
-        late[lines[len(lines) - len(lines) // NEWEST :]] = True
-    rng = np.random.default_rng(seed)
-    sides = [rng.permutation(np.flatnonzero(side)) for side in (~late, late)]
-    return Split(np.sort(sides[0][:MOST_JUDGED]), np.sort(sides[1][:MOST_JUDGED]))
 
 
 def _judge(

@@ -1,5 +1,6 @@
 """LightGBM's trees on decision features, by regression or by rank."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import lightgbm
@@ -45,12 +46,17 @@ class LightGBM(CostModel):
     KIND: ClassVar = "lightgbm"
     OBJECTIVE: ClassVar[dict[str, Any]] = {"objective": "regression"}
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Mapping[str, Any] | None = None, trees: int = TREES) -> None:
+        """Parameters of LightGBM's own, where they should differ from ours."""
+        self._parameters, self._trees = {**SHARED, **self.OBJECTIVE, **(parameters or {})}, trees
+        self._forget()
+
+    def _forget(self) -> None:
         self._boosters: list[lightgbm.Booster] = []
         self._scale, self._noise = UNSCALED, UNKNOWN
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        self.__init__()  # type: ignore[misc]
+        self._forget()
         if not len(labels):
             return
         order = np.argsort(groups, kind="stable")
@@ -67,8 +73,8 @@ class LightGBM(CostModel):
 
     def _member(self, data: lightgbm.Dataset, weights: Weights, rng: np.random.Generator) -> lightgbm.Booster:
         data.set_weight(weights)
-        parameters = {**SHARED, **self.OBJECTIVE, "seed": int(rng.integers(2**31))}
-        return lightgbm.train(parameters, data, num_boost_round=TREES)
+        parameters = {**self._parameters, "seed": int(rng.integers(2**31))}
+        return lightgbm.train(parameters, data, num_boost_round=self._trees)
 
     def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
         self._noise = unexplained(raw, labels, left_out)

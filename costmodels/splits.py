@@ -34,6 +34,16 @@ def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split
     return Split(train, test[np.array(fresh, dtype=np.bool_)])
 
 
+def newest(groups: Groups, limit: int, *, seed: int) -> Split:
+    """Rows come oldest first: the newest fifth of each group is held out; both sides are thinned."""
+    late = np.zeros(len(groups), dtype=np.bool_)
+    for lines in members(groups):
+        late[lines[len(lines) - len(lines) // 5 :]] = True
+    rng = np.random.default_rng(seed)
+    sides = [rng.permutation(np.flatnonzero(side))[:limit] for side in (~late, late)]
+    return Split(np.sort(sides[0]), np.sort(sides[1]))
+
+
 def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[Split]:
     """Every task is judged once, by what was learned from other folds; a fold is one task unless told."""
     names = np.random.default_rng(seed).permutation(np.unique(tasks))

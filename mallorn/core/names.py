@@ -34,6 +34,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "mlp": "costmodels.mlp:MLP",
         "draft": "costmodels.draft:Draft",
         "ensemble": "costmodels.ensemble:Ensemble",
+        "automl": "costmodels.automl:AutoML",
         "random": "costmodels.random:RandomModel",
     },
     "stopping": {
