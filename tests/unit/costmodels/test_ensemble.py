@@ -22,8 +22,9 @@ class TestEnsemble(CostModelTestCase):
         return Ensemble
 
     @pytest.fixture(scope="class")
-    def fitted(self) -> CostModel:
-        return self._fit(Ensemble(), easy_data(300, seed=0))
+    @classmethod
+    def fitted(cls) -> CostModel:
+        return cls._fit(Ensemble(), easy_data(300, seed=0))
 
 
 @pytest.fixture(scope="module")

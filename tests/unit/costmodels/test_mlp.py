@@ -20,8 +20,9 @@ class TestMLP(CostModelTestCase):
         return MLP
 
     @pytest.fixture(scope="class")
-    def fitted(self) -> CostModel:
-        return self._fit(MLP(), easy_data(300, seed=0))
+    @classmethod
+    def fitted(cls) -> CostModel:
+        return cls._fit(MLP(), easy_data(300, seed=0))
 
     def test_scores_mean_what_labels_mean(self) -> None:
         features, labels, groups = easy_data(600, seed=0)

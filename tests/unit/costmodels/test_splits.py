@@ -8,8 +8,11 @@ import pytest
 
 from costmodels.base import FAILED_LABEL, CostModel
 from costmodels.evaluation import evaluate
+from costmodels.forest import Forest
+from costmodels.lgbm import LightGBM, LightGBMRank
+from costmodels.mlp import MLP
 from costmodels.random import RandomModel
-from costmodels.splits import Split, by_network, by_task, rebased, scrambled, within_task
+from costmodels.splits import Split, by_network, by_task, newest, rebased, scrambled, within_task
 from costmodels.testing import easy_data
 from costmodels.xgb import XGBoost
 
@@ -34,6 +37,15 @@ def test_within_task_a_candidate_that_was_learned_from_is_not_judged_again() -> 
     assert within_task(ids(5, 5, 5, 5, 5), same_candidate_again).test.tolist() == [4]
     of_another_task = within_task(ids(5, 5, 5, 6, 5), same_candidate_again, share=0.75)
     assert 4 in of_another_task.test.tolist()
+
+
+def test_newest_holds_out_the_last_fifth_of_each_group_and_thins_both_sides() -> None:
+    groups = np.repeat(ids(3, 8), 10)
+    assert newest(groups, 99, seed=0).test.tolist() == [8, 9, 18, 19]
+    train, test = newest(groups, 3, seed=0)
+    assert (len(train), len(test)) == (3, 3)
+    assert not set(train) & set(test)
+    assert newest(ids(1, 1, 1), 9, seed=0).test.tolist() == []
 
 
 def test_by_task_judges_every_task_once_by_what_was_learned_from_others() -> None:
@@ -89,7 +101,7 @@ def test_scrambled_labels_are_the_same_labels_of_the_same_group() -> None:
         np.testing.assert_array_equal(np.sort(dealt[groups == group]), np.sort(labels[groups == group]))
 
 
-@pytest.mark.parametrize("make", [XGBoost])
+@pytest.mark.parametrize("make", [XGBoost, LightGBM, LightGBMRank, Forest, MLP])
 def test_what_is_learned_from_scrambled_labels_orders_at_chance(make: Callable[[], CostModel]) -> None:
     features, labels, groups = easy_data(900, seed=0)
     dealt = scrambled(labels, groups, seed=1)

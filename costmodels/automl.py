@@ -1,0 +1,118 @@
+"""LightGBM with hyperparameters that FLAML's cost-frugal search finds on the data at hand."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import as_array, pack, unpack
+from costmodels.lgbm import LightGBM
+from costmodels.metrics import pairwise_accuracy
+from costmodels.splits import newest, rebased
+from mallorn.core.errors import Unavailable
+
+KIND: Final = "automl"
+SETTINGS: Final = 20  # tried a fit
+FEWEST_ROWS: Final = 64  # below it the held-out rows tell settings apart by luck
+MOST_JUDGED: Final = 1500
+WRONG: Final = "wrong_pairs"
+START: Final = {
+    "num_leaves": 31,
+    "learning_rate": 0.15,
+    "min_data_in_leaf": 3,
+    "feature_fraction_bynode": 0.5,
+    "lambda_l2": 0.01,
+    "trees": 40,
+}
+
+
+class AutoML(CostModel):
+    """Tries twenty settings, our own first, and keeps the one that orders the newest rows best.
+
+    Needs the extra `automl` to fit, and nothing but LightGBM to predict. The search counts settings and not
+    seconds, so that the same data and seed give the same model. Its fit takes twenty times that of
+    `lightgbm`: it is for a base model that is fit rarely, not for every refit of a job.
+    """
+
+    def __init__(self) -> None:
+        self._model = LightGBM()
+        self._settings: dict[str, Any] = dict(START)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What was found."""
+        return self._settings
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        self._settings = dict(START)
+        if len(labels) >= FEWEST_ROWS and (labels > FAILED_LABEL).any():
+            self._settings = _search(features, labels, groups, seed)
+        self._model = _with(self._settings)
+        self._model.fit(features, labels, groups, seed=seed)
+
+    def predict(self, features: Matrix) -> Prediction:
+        return self._model.predict(features)
+
+    def save(self) -> bytes:
+        return pack(KIND, {"settings": self._settings}, {"model": as_array(self._model.save())})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model._settings = dict(numbers["settings"])
+        model._model = LightGBM.load(arrays["model"].tobytes())
+        return model
+
+
+def _with(settings: Mapping[str, Any]) -> LightGBM:
+    own = {name: value for name, value in settings.items() if name != "trees"}
+    return LightGBM(own, trees=settings["trees"])
+
+
+def _search(features: Matrix, labels: Vector, groups: NDArray[np.int64], seed: int) -> dict[str, Any]:
+    flaml = _flaml()
+    train, test = newest(groups, MOST_JUDGED, seed=seed)
+    known = rebased(labels[train], groups[train])
+
+    def judge(settings: Mapping[str, Any]) -> dict[str, float]:
+        model = _with(settings)
+        model.fit(features[train], known, groups[train], seed=seed)
+        accuracy = pairwise_accuracy(model.predict(features[test]).mean, labels[test], groups[test])
+        return {WRONG: 0.5 if np.isnan(accuracy) else 1 - accuracy}
+
+    search = flaml.CFO(
+        metric=WRONG,
+        mode="min",
+        space=_space(flaml),
+        points_to_evaluate=[dict(START)],
+        seed=seed,
+        cost_attr=None,
+    )
+    found = flaml.tune.run(judge, search_alg=search, num_samples=SETTINGS, verbose=0)
+    return dict(found.best_config)
+
+
+def _space(flaml: Any) -> dict[str, Any]:
+    return {
+        "num_leaves": flaml.tune.lograndint(4, 128),
+        "learning_rate": flaml.tune.loguniform(0.03, 0.4),
+        "min_data_in_leaf": flaml.tune.lograndint(1, 33),
+        "feature_fraction_bynode": flaml.tune.uniform(0.2, 1.0),
+        "lambda_l2": flaml.tune.loguniform(1e-3, 10.0),
+        "trees": flaml.tune.lograndint(20, 121),
+    }
+
+
+def _flaml() -> Any:
+    """FLAML, imported on first use: it is an extra, and slow to import."""
+    try:
+        import flaml
+        import flaml.tune
+    except ImportError as error:
+        raise Unavailable(
+            "the cost model automl needs FLAML, which is not installed", hint="pip install 'mallorn[automl]'"
+        ) from error
+    return flaml
