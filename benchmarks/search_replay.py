@@ -28,8 +28,8 @@ from workers.lab.space_file import read_facts, read_tasks
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = ((256, 512, 64), (256, 256, 256), (512, 512, 512), (64, 1000, 100))
-QUICK_TASKS: Final = 5
-QUICK_SEEDS: Final = 2
+QUICK_TASKS: Final = 4
+QUICK_SEEDS: Final = 1
 SYNTHETIC: Final = "synthetic"
 HEADING: Final = f"{'':40}{'trials to 1.05x':>16}{'95 %':>14}{'reached':>9}{'final':>8}{'ms':>7}{'fit ms':>8}"
 
@@ -148,7 +148,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1, help="processes; their times are those of a busy host")
-    parser.add_argument("--quick", action="store_true", help="star, 5 tasks, 1 made-up space, 2 seeds")
+    parser.add_argument("--quick", action="store_true", help="star, 4 tasks, 1 made-up space, 1 seed")
     parser.add_argument("--cells", type=Path, help="where finished runs are stored, as JSON lines")
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--json", type=Path)

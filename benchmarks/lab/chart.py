@@ -1,4 +1,4 @@
-"""Curves as SVG: best so far over the optimum by trials, a panel a kind of arena, both axes logarithmic."""
+"""Curves as SVG: best so far over the optimum by trials, a panel a kind of arena."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -9,7 +9,19 @@ Curves = Mapping[str, Sequence[float]]  # by label: a ratio after each trial
 
 WIDTH, HEIGHT = 330.0, 250.0
 LEFT, TOP, GAP, LEGEND = 46.0, 34.0, 24.0, 130.0
-RATIOS: Final = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+RATIOS: Final = (
+    1.005,
+    1.01,
+    1.02,
+    1.05,
+    1.1,
+    1.2,
+    1.5,
+    2.0,
+    3.0,
+    5.0,
+    10.0,
+)  # the first stands for all below it
 COLOURS: Final = (
     "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b",
     "#e377c2", "#7f7f7f", "#bcbd22", "#17becf", "#003f5c", "#a05195",
@@ -69,4 +81,7 @@ def _x(trial: float, last: int) -> float:
 
 
 def _y(ratio: float, top: float) -> float:
-    return HEIGHT * (1 - log(max(1.0, min(ratio, top))) / log(top))
+    """By what is left above the optimum: 5 % and 1 % are as far apart as 50 % and 10 %."""
+    least = RATIOS[0] - 1
+    above = max(least, min(ratio, top) - 1)
+    return HEIGHT * (1 - log(above / least) / log((top - 1) / least))

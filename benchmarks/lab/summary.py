@@ -72,7 +72,7 @@ class Figures:
             "final": self.final,
             "propose_ms": self.propose_ms,
             "fit_ms": self.fit_ms,
-            "curve": self.curve(range(1, budget + 1)),
+            "curve": [round(ratio, 4) for ratio in self.curve(range(1, budget + 1))],
         }
 
     def _logs_by_arena(self) -> list[np.ndarray[Any, np.dtype[np.float64]]]:

@@ -12,6 +12,7 @@ from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import NotFound
+from workers.lab.fitting import fitted
 from workers.lab.recording import RecordedTask, RecordedTrial
 from workers.round_context import descriptors_of
 from workers.search.space import Candidate
@@ -102,7 +103,10 @@ def _recorded(candidate: Candidate, trial: FullTrial) -> RecordedTrial:
 
 def _task(session: Session, measured: Measured, trials: Sequence[RecordedTrial]) -> RecordedTask:
     workload = Workloads(session).get(measured.workload_id)
-    names = {trial.candidate.sketch for trial in trials}
+    of_sketch: dict[str, list[Candidate]] = {}
+    for trial in trials:
+        of_sketch.setdefault(trial.candidate.sketch, []).append(trial.candidate)
+    stored = [sketch_of(row) for row in Sketches(session).get_many(of_sketch.keys())]
     return RecordedTask(
         workload=workload.key,
         name=workload.name,
@@ -113,6 +117,6 @@ def _task(session: Session, measured: Measured, trials: Sequence[RecordedTrial])
         descriptors=descriptors_of(workload),
         target=Recordings(session).target(measured.target_id),
         context=Recordings(session).context(measured.context_id),
-        sketches=tuple(sketch_of(row) for row in Sketches(session).get_many(names)),
+        sketches=tuple(fitted(sketch, of_sketch[sketch.key]) for sketch in stored),
         trials=tuple(trials),
     )

@@ -9,6 +9,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from tests.unit.lab.made_up import made_up
+from workers.lab.space import RecordedSpace
 from workers.lab.space_file import read_facts, read_tasks, write_tasks
 
 
@@ -51,6 +52,7 @@ def test_the_recording_in_the_repository_is_large_enough_and_of_one_host() -> No
     tasks = read_tasks(path)
     assert len(tasks) >= 16
     assert all(len({trial.candidate for trial in task.trials}) == len(task.trials) >= 100 for task in tasks)
+    assert all(all(RecordedSpace(task).well_formed([t.candidate for t in task.trials])) for task in tasks)
     assert {"conv2d", "matmul", "batch_matmul", "softmax", "layer_norm", "reduce"} <= {t.op for t in tasks}
     assert len({str(task.context) for task in tasks}) == 1
     (host,) = read_facts(path)["hosts"]
