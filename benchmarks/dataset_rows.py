@@ -131,9 +131,9 @@ class Filler:
                 "decisions": pack_decisions(decisions[slot]),
                 "outcome": Outcome.BUILD_ERROR if failed else Outcome.OK,
                 "latency_us": None if failed else medians[slot],
-                "run_us": None if failed else pack_times(runs[slot].tolist()), "error": ERROR if failed else None,
-                "build_ms": 310.5, "run_ms": None if failed else 120.25, "predicted": medians[slot] / 100,
-                "origin": "ga",
+                "run_us": None if failed else pack_times(runs[slot].tolist()),
+                "error": ERROR if failed else None, "build_ms": 310.5, "run_ms": None if failed else 120.25,
+                "predicted": medians[slot] / 100, "origin": "ga",
             }  # fmt: skip
 
     def _sketch_of(self, workload: int) -> int:

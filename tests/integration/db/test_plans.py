@@ -3,6 +3,8 @@
 import pytest
 from sqlalchemy import event
 
+from db.dataset.selection import Selection
+from db.repositories.frozen import FrozenRows
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.records import Records
@@ -48,6 +50,9 @@ READS = {
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
     "family": lambda rows: lambda session: Trials(session).family("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),
+    "a page of the dataset": lambda rows: (
+        lambda session: list(FrozenRows(session).page(Selection(op="matmul"), 0, 9))
+    ),
     "newest": lambda rows: (
         lambda session: Measurements(session).newest_id(rows.workloads["w0"], rows.target_id)
     ),
