@@ -11,6 +11,7 @@ tasks are shown in two ways (docs/replay.md): `recorded`, where every step leads
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -45,8 +46,7 @@ def main() -> None:
     missing = [(arena, cell) for arena, cell in wanted if cell not in cells]
     for count, finished in enumerate(run_all(missing, options.jobs), 1):
         cells.add(finished)
-        print(f"\r{count} of {len(missing)} runs", end="", flush=True)
-    print()
+        print(f"\r{count} of {len(missing)} runs", end="", file=sys.stderr, flush=True)
     figures = summarise(cells.of(cell for _, cell in wanted))
     _tell(figures, arenas)
     if options.svg:
