@@ -27,11 +27,12 @@ from benchmarks.hosts import describe_host
 from benchmarks.sim.crowd import Load
 from benchmarks.sim.curve_file import CurveFile
 from benchmarks.sim.curves import recordings
+from benchmarks.sim.fitted import constants
 from benchmarks.sim.ratios import WHATS, Ratio, foresight, ratio
 from benchmarks.sim.report import HEAD, figures, line, oracle_line, ratio_figures, ratio_lines
 from benchmarks.sim.scale import measure
 from benchmarks.sim.tournament import FACTORS, RECORDED, SYNTHETIC, Arena, Cell, arenas, oracle, tournament
-from mallorn.core.names import REGISTRY
+from mallorn.core.names import REGISTRY, resolve
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
 BASELINES: Final = ("round-robin", "gradient")
@@ -49,16 +50,20 @@ def main() -> None:
 def _policies(args: argparse.Namespace) -> dict[str, Any]:
     file = CurveFile(args.curves)
     over = _chosen(arenas(recordings(file.rounds()), synthetic=not args.recorded_only), args.models)
-    fewest = {arena: oracle(arena, args.seeds) for arena in over}
+    fewest = {arena: oracle(arena, _seeds(arena, args)) for arena in over}
     print(HEAD, flush=True)
     for arena, trials in fewest.items():
         print(oracle_line(arena.kind, arena.name, trials), flush=True)
     cells: list[Cell] = []
-    for cell in tournament(over, args.policies, args.devices, args.seeds, args.round_size):
-        cells.append(cell)
-        print(line(cell), flush=True)
-    ratios = list(_ratios(cells, args))
+    for arena in over:
+        for cell in tournament([arena], args.policies, args.devices, _seeds(arena, args), args.round_size):
+            cells.append(cell)
+            print(line(cell), flush=True)
+    ratios = list(_ratios(cells))
     print("\n".join(ratio_lines(ratios)))
+    alike = list(_ratios(_alike(cells, over, args)))
+    if alike:
+        print("the same with first visits as small for the baselines:", *ratio_lines(alike), sep="\n")
     headline = _headline(ratios)
     bound = None
     if headline is not None:
@@ -73,17 +78,34 @@ def _policies(args: argparse.Namespace) -> dict[str, Any]:
     ]
     return raw | {
         "ratios": [ratio_figures(found) for found in ratios],
+        "ratios_with_equal_first_visits": [ratio_figures(found) for found in alike],
         "foresight": bound,
         "headline": headline,
     }
 
 
-def _ratios(cells: list[Cell], args: argparse.Namespace) -> Iterator[Ratio]:
-    kinds = [kind for kind in (RECORDED, SYNTHETIC) if any(cell.kind == kind for cell in cells)]
-    whats = product(kinds, args.devices, FACTORS, WHATS)
-    for kind, devices, factor, what in whats:
-        for policy, against in product(args.policies, BASELINES):
-            if policy != against and against in args.policies:
+def _seeds(arena: Arena, args: argparse.Namespace) -> int:
+    """How many play on these curves."""
+    drawn: int | None = args.drawn_seeds
+    return drawn if drawn is not None and arena.kind == SYNTHETIC else int(args.seeds)
+
+
+def _alike(cells: list[Cell], over: list[Arena], args: argparse.Namespace) -> list[Cell]:
+    """Recorded curves, one device: the judged policy's cells, and baselines with first visits of its size."""
+    judged = [cell for cell in cells if (cell.kind, cell.devices, cell.policy) == (RECORDED, 1, JUDGED)]
+    recorded = [arena for arena in over if arena.kind == RECORDED]
+    policies = [name for name in args.policies if name in BASELINES] if judged else []
+    part = resolve("policy", JUDGED).first_visit
+    with constants({f"{REGISTRY['policy'][name]}.first_visit": part for name in policies}):
+        return judged + list(tournament(recorded, policies, [1], args.seeds, args.round_size))
+
+
+def _ratios(cells: list[Cell]) -> Iterator[Ratio]:
+    places = sorted({(cell.kind, cell.devices) for cell in cells})
+    policies = sorted({cell.policy for cell in cells})
+    for (kind, devices), factor, what in product(places, FACTORS, WHATS):
+        for policy, against in product(policies, BASELINES):
+            if policy != against and against in policies:
                 yield ratio(cells, policy, against, (kind, devices), what, factor)
 
 
@@ -130,6 +152,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", default=sorted(REGISTRY["policy"]))
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--seeds", type=int, default=20, help="how many, from 0")
+    parser.add_argument("--drawn-seeds", type=int, help="how many on drawn curves; default: as many")
     parser.add_argument("--round-size", type=int, help="default: as the planner likes")
     parser.add_argument("--recorded-only", action="store_true")
     parser.add_argument("--scale", action="store_true", help="10,000 tasks, 200 jobs, 500 devices")

@@ -28,10 +28,10 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     return min(LARGEST_ROUND, max(evidence, devices), affordable)
 
 
-def first_size(job: JobView) -> int:
-    """A first visit is small where the budget is, so that every task gets one."""
+def first_size(job: JobView, part: float) -> int:
+    """This part of a standard round; smaller where the budget is, so that every task gets a visit."""
     share = int(job.trials * FIRST_PASS_SHARE / max(1, len(job.tasks)))
-    return max(SMALLEST_ROUND, min(job.round_size or ROUND_SIZE, share))
+    return max(SMALLEST_ROUND, min(int(part * (job.round_size or ROUND_SIZE)), share))
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:

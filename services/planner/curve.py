@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from math import log
+from math import inf, log
 from statistics import NormalDist
 from typing import Final
 
@@ -17,6 +17,7 @@ STANDARD_SIZE: Final = 16  # the round that curves are about; others are convert
 WARM_TRIALS: Final = 64  # what a best known from elsewhere is assumed to have taken
 # How far the candidates of one batch spread, in log latency: what more draws in a round are worth.
 BATCH_SPREAD: Final = 0.06
+NOISE: Final = 0.01  # what measuring the same program again may differ by
 MEMO: Final = 1 << 14
 
 
@@ -27,6 +28,7 @@ class Curve:
     before: tuple[float, ...]  # trials that a round could learn from
     log_us: tuple[float, ...]  # its best, as a standard round would have found it
     ahead: float  # trials that the next round can learn from
+    drought: float  # standard rounds since the last gain that noise would not explain
 
 
 def draws_shift(size: int) -> float:
@@ -51,7 +53,17 @@ def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
             seen.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
     if not seen:
         return None
-    return Curve(tuple(n for n, _ in seen), tuple(z for _, z in seen), trials[-1])
+    drought = (trials[-1] - _last_gain(points, known_us, first)) / STANDARD_SIZE
+    return Curve(tuple(n for n, _ in seen), tuple(z for _, z in seen), trials[-1], drought)
+
+
+def _last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
+    """After how many trials the best last fell by more than noise."""
+    best, last = known_us or inf, first
+    for point in points:
+        if point.best_us is not None and point.best_us < best * (1 - NOISE):
+            best, last = point.best_us, float(point.trials)
+    return last
 
 
 def _first_trials(points: Sequence[Point], known_us: float | None) -> float:

@@ -19,6 +19,9 @@ OPTIMISM: Final = 0.1
 class DynaTune(Policy):
     """An upper confidence bound on the gain a second."""
 
+    # A search proposes the default schedules first: a few candidates tell the level, and the belief the rest.
+    first_visit = 0.5
+
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
         total = sum(sorted(weighted_us(arm.task, arm.forecast) for arm in arms))
         arm = max(unstarved(arms), key=lambda arm: (_reward(arm), -arm.task.index))

@@ -9,7 +9,7 @@ from services.planner.reasons import figure, in_words, weighted_us
 from services.planner.values import TaskView
 
 # A task whose weighted latency is surely a smaller share of the job's gets no visit of its own.
-SHARE_THAT_MATTERS: Final = 0.002
+SHARE_THAT_MATTERS: Final = 0.0005
 OTHER_SEARCHER: Final = "random"
 
 

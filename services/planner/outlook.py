@@ -8,11 +8,16 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from services.planner.belief import Forecast
+from services.planner.curve import NOISE
 from services.planner.fit import Array
 
-NOISE: Final = 0.01  # what measuring the same program again may differ by
 TAIL: Final = 0.1  # probability outside each end of the interval
+# A batch falls short of its curve more easily than it beats it: around a known curve the lower side is so
+# much narrower. What is uncertain of the curve itself, after few rounds, lies on both sides alike.
+LOWER_SIDE: Final = 0.5
+LEAP_DROP: Final = 0.1  # of the best, where a search finds what no curve foretells
 LARGEST_LOG: Final = 200.0
+SMALLEST: Final = 1e-12
 _NODES: Final = 40
 
 
@@ -23,27 +28,65 @@ class Predictions:
     centre: Array
     scale: Array
     freedom: Array
+    lower: Array  # how wide the lower side is, the upper one being 1
     best: Array  # what has to be beaten
     valid: Array  # the probability that the round brings a valid result at all
+    record: Array  # the largest probability of a gain that the task's drought allows
+    leap: Array  # the probability of a gain that no curve foretells
 
 
 def forecasts(known: Predictions) -> list[Forecast]:
     """What each prediction means for the task's best latency."""
-    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
-    quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
-    low, expected, high = (
-        np.exp(_clipped(known.centre + known.scale * _ends(freedom)[row, at])) for at in range(3)
-    )
-    ahead = known.centre[:, None] + known.scale[:, None] * quantiles
-    drop = -np.expm1(np.minimum(_clipped(ahead) - known.best[:, None], 0.0))
-    weights = _rule()[1]
-    mean, square = known.valid * (drop @ weights), known.valid * (drop**2 @ weights)
+    low, expected, high = (np.exp(_clipped(ends)) for ends in _interval(known))
+    beats = _beats(known)
+    likely = np.minimum(1.0, known.record / np.maximum(beats, SMALLEST))
+    drop, weights = _drops(known), _rule()[1]
+    mean = known.valid * _either(likely * (drop @ weights), LEAP_DROP, known.leap)
+    square = known.valid * _either(likely * (drop**2 @ weights), LEAP_DROP**2, known.leap)
+    promise = known.valid * _either(np.minimum(beats, known.record), 1.0, known.leap)
     best = np.exp(known.best)
     sd = best * np.sqrt(np.maximum(square - mean**2, 0.0))
-    reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
-    promise = known.valid * stdtr(known.freedom, reach)
     columns = (expected, low, high, best * mean, sd, promise)
     return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def _interval(known: Predictions) -> Array:
+    """Low end, median and high end of each."""
+    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
+    return _at(known, _ends(freedom)[row]).T
+
+
+def _drops(known: Predictions) -> Array:
+    """How far below the best each node of the rule lies, as a share of it: a row a task."""
+    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
+    quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
+    ahead = _clipped(_at(known, quantiles))
+    drop: Array = -np.expm1(np.minimum(ahead - known.best[:, None], 0.0))
+    return drop
+
+
+def _beats(known: Predictions) -> Array:
+    """The probability that a round on its curve gains more than noise would explain."""
+    reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
+    result: Array = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
+    return result
+
+
+def _at(known: Predictions, quantiles: Array) -> Array:
+    """Log latencies at these quantiles of Student's t, the lower side made narrower."""
+    side = np.where(quantiles < 0, known.lower[:, None], 1.0)
+    result: Array = known.centre[:, None] + known.scale[:, None] * side * quantiles
+    return result
+
+
+def lower_side(rounds: int) -> float:
+    """After so many rounds."""
+    return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
+
+
+def _either(along: Array, leapt: float, leap: Array) -> Array:
+    """The mean over a round that follows its curve and one that leaps."""
+    return along + leap * (leapt - along)
 
 
 def _clipped(values: Array) -> Array:

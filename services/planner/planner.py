@@ -65,7 +65,8 @@ class _Decision:
         new = unvisited(arms.values(), self._total_us)
         choice = first_visit(new) if new else self._policy.choose(list(arms.values()), self._tasks, seed)
         at = next(at for at, arm in arms.items() if arm.task is choice.task)
-        size = min(first_size(self._job), arms[at].size) if new else choice.size or arms[at].size
+        first = first_size(self._job, self._policy.first_visit)
+        size = min(first, arms[at].size) if new else choice.size or arms[at].size
         self._book(at, size)
         why = reason(choice, self._forecast(at, size), "first-pass" if new else self._job.policy)
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))

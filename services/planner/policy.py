@@ -44,6 +44,8 @@ class Policy(ABC):
 
     #: whether tasks rest, and the job ends early, when no gain is expected; baselines spend their budget
     rests: ClassVar[bool] = True
+    #: how large a first visit is, as a part of a standard one
+    first_visit: ClassVar[float] = 1.0
 
     @abstractmethod
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:

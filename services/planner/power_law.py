@@ -7,16 +7,18 @@ from typing import Final
 import numpy as np
 
 from services.planner.belief import Belief, Forecast
-from services.planner.curve import curve, draws_shift
+from services.planner.curve import Curve, curve, draws_shift
 from services.planner.fit import REFERENCE, Array, Fit, Outlook, fit
 from services.planner.level import levels
-from services.planner.outlook import Predictions, forecasts
+from services.planner.outlook import Predictions, forecasts, lower_side
 from services.planner.pooling import Groups, curve_priors
 from services.planner.values import TaskView
 
 # A task without a valid result runs its default schedule, so many times slower than a first batch's best.
 UNTUNED_FACTOR: Final = 4.0
 LEVEL_FREEDOM: Final = 5.0
+# Leaps that a task is given credit for before its first round.
+LEAPS: Final = 0.25
 
 
 class PowerLaw(Belief):
@@ -43,8 +45,11 @@ def _predict(tasks: Sequence[TaskView], size: int) -> Predictions:
         centre=_column([look.centre for look in looks]) - draws_shift(size),
         scale=_column([look.scale for look in looks]),
         freedom=_column([look.freedom for look in looks]),
+        lower=_column([lower_side(len(seen.log_us) if seen else 0) for seen in curves]),
         best=_column([_to_beat(task, look) for task, look in zip(tasks, looks, strict=True)]),
         valid=_column([_chance_of_any(task) for task in tasks]),
+        record=_column([_chance_of_a_record(seen) for seen in curves]),
+        leap=_column([_chance_of_a_leap(seen) for seen in curves]),
     )
 
 
@@ -63,6 +68,16 @@ def _chance_of_any(task: TaskView) -> float:
     valid = sum(point.best_us is not None for point in task.points) + (task.known_us is not None)
     rounds = len(task.points) + (task.known_us is not None)
     return (valid + 1) / (rounds + 1)
+
+
+def _chance_of_a_record(seen: Curve | None) -> float:
+    """At most: of rounds that are all alike the next is the best of those since the last gain so often."""
+    return 1.0 if seen is None else 1.0 / (1.0 + seen.drought)
+
+
+def _chance_of_a_leap(seen: Curve | None) -> float:
+    """The longer a task was searched, the rarer: so that a curve that stood still is not given up at once."""
+    return 0.0 if seen is None else LEAPS / (1 + len(seen.log_us))
 
 
 def _column(values: Sequence[float]) -> Array:

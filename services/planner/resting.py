@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.planner.belief import Forecast
-from services.planner.outlook import NOISE
+from services.planner.curve import NOISE, curve
 from services.planner.values import TaskView
 
 HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is given up
 SMALLEST_PROMISE: Final = 0.02
-ROUNDS_TO_REST: Final = 4
+ROUNDS_TO_REST: Final = 4  # known, and since the last gain
 
 
 def over(task: TaskView, task_trials: int | None) -> str:
@@ -27,8 +27,10 @@ def over(task: TaskView, task_trials: int | None) -> str:
 
 def resting(task: TaskView, forecast: Forecast) -> str:
     """Why nothing is expected of a task's next round; empty while something is."""
-    valid = sum(point.best_us is not None for point in task.points)
-    if valid < ROUNDS_TO_REST or forecast.promise >= SMALLEST_PROMISE:
+    seen = curve(task.points, task.known_us)
+    if seen is None or len(seen.log_us) < ROUNDS_TO_REST or seen.drought < ROUNDS_TO_REST:
+        return ""
+    if forecast.promise >= SMALLEST_PROMISE:
         return ""
     chance = f"a {forecast.promise:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us in a round"
     return f"rests: {chance}"

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import services.planner.curve
 from mallorn.core.names import REGISTRY, resolve
 from services.planner.belief import Belief
 from services.planner.fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, fit
-from services.planner.power_law import PowerLaw
+from services.planner.outlook import LOWER_SIDE
+from services.planner.power_law import LEAPS, PowerLaw
 from services.planner.testing import ROUND, BeliefTestCase, assert_sound, measured, task
 from services.planner.values import TaskView
 
@@ -59,7 +61,9 @@ def drawn_family(seed: int) -> Iterator[tuple[TaskView, list[float]]]:
         start, drop = rng.normal(5.0, 1.0), rng.normal(prior.drop, prior.drop_sd)
         knot = np.exp(rng.normal(prior.log_knot, KNOT_SD))
         power = np.exp(rng.normal(prior.log_power, POWER_SD))
-        noise = np.exp(rng.normal(prior.log_noise, NOISE_SD)) * rng.normal(0, 1, ROUNDS)
+        scatter = rng.normal(0, 1, ROUNDS)
+        scatter = np.where(scatter < 0, LOWER_SIDE * scatter, scatter)
+        noise = np.exp(rng.normal(prior.log_noise, NOISE_SD)) * scatter
         log_us = start - drop * (1 - (1 + before / knot) ** -power) + noise
         yield task(at, flops=1e7), np.exp(log_us).tolist()
 
@@ -111,6 +115,28 @@ def test_what_falls_promises_more_than_what_stands_still() -> None:
     falling, still = task(0, [100.0, 80.0, 65.0, 55.0]), task(1, [55.0, 55.1, 55.0, 55.2])
     more, less = PowerLaw().forecast([falling, still], ROUND)
     assert more.gain_us > 2 * less.gain_us
+
+
+def test_the_longer_a_task_stands_still_the_less_it_promises() -> None:
+    noisy = [1476.0, 1462.0, 1472.0, 1486.0, 714.0, 722.0]
+    promises = [
+        PowerLaw().forecast([task(0, [*noisy, *[698.0] * more])], ROUND)[0].promise for more in (1, 5, 30)
+    ]
+    assert promises == sorted(promises, reverse=True)
+    assert promises[-1] < 0.05
+
+
+def test_a_gain_ends_a_drought_and_noise_does_not() -> None:
+    still = [90.0, 50.0, *[50.1] * 8]
+    droughts = [
+        services.planner.curve.curve(task(0, [*still, last]).points, None).drought for last in (49.9, 40.0)
+    ]
+    assert droughts == [9.0, 0.0]
+
+
+def test_a_task_that_stood_still_since_its_first_round_may_still_leap() -> None:
+    [ahead] = PowerLaw().forecast([task(0, [50.0] * 6)], ROUND)
+    assert ahead.promise > LEAPS / 7
 
 
 def test_one_more_round_refits_few_tasks_of_many() -> None:
