@@ -59,6 +59,7 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "POST /jobs/{job_id}/resume",
         "GET /schedules",
         "GET /records",
+        "GET /dataset/stats",
         "GET /devices",
         "GET /workers",
         "GET /healthz",
