@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 import services.planner.gradient
-from benchmarks.sim.fitted import left_out
+from benchmarks.sim.fitted import FITTED, constants, left_out
 from benchmarks.sim.ratios import WHATS, foresight, ratio
 from benchmarks.sim.report import HEAD, figures, line, ratio_lines
 from benchmarks.sim.synthetic import smooth
@@ -78,6 +78,19 @@ def test_a_model_is_judged_with_the_constants_fitted_without_it() -> None:
     with left_out("other", table):
         assert before == services.planner.gradient.BACKWARD_SHARE
     assert before == services.planner.gradient.BACKWARD_SHARE
+
+
+def test_a_constant_of_a_class_is_set_and_put_back() -> None:
+    before = services.planner.gradient.Gradient.first_visit
+    with constants({"services.planner.gradient:Gradient.first_visit": 0.25}):
+        assert services.planner.gradient.Gradient.first_visit == 0.25
+    assert before == services.planner.gradient.Gradient.first_visit
+
+
+def test_whatever_was_fitted_is_still_there_under_its_name() -> None:
+    for table in FITTED.values():
+        with constants(table):
+            pass
 
 
 def test_a_cell_prints_under_its_head_and_keeps_a_figure_a_seed(cells: list[Cell]) -> None:

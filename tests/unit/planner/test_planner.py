@@ -131,6 +131,18 @@ def test_a_small_budget_still_reaches_many_tasks() -> None:
     assert plan(view).rounds[0].size == SMALLEST_ROUND
 
 
+def test_dynatune_makes_do_with_half_a_round_for_a_first_visit() -> None:
+    new = [task(i) for i in range(3)]
+    sizes = {name: plan(job(*new, policy=name, trials=5000)).rounds[0].size for name in POLICIES}
+    assert sizes.pop("dynatune") == 8
+    assert set(sizes.values()) == {16}
+
+
+def test_a_task_that_has_just_gained_does_not_rest() -> None:
+    gained = measured(task(0, STILL), 16, 45.0)
+    assert plan(job(gained, policy="dynatune", trials=10_000)).rounds
+
+
 def test_warm_knowledge_counts_as_a_visit() -> None:
     known = task(0, known_us=5.0, flops=1e12)
     step = plan(job(known, task(1), slots=1))
