@@ -54,7 +54,7 @@ export function Table<Row>(props: Props<Row>): ReactNode {
   const { first, last, before, after } = span(ordered.length, rowHeight, view.top, view.height);
   const width = columns.reduce((sum, column) => sum + column.width, 0);
   return (
-    <div className="table-box" ref={box} tabIndex={0} role="region" aria-label={props.label}>
+    <div className="table-box" ref={box} tabIndex={0} role="group" aria-label={props.label}>
       <table aria-rowcount={ordered.length + 1}>
         <colgroup>
           {columns.map((column) => (

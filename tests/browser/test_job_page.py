@@ -1,0 +1,112 @@
+"""One job in a browser: news as they happen, ten thousand tasks, failures in words."""
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import NewTask, Tasks
+from db.repositories.workloads import Workloads
+from db.session import Database
+from mallorn.core.states import RoundState
+from tests.browser.conftest import Open
+from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.rows import new_workload
+
+Serve = Callable[..., str]
+MANY = 10_000
+DRAWN_ROWS = 80
+
+
+@pytest.fixture
+def rows(quiet_database: Database) -> OwnedRows:
+    return OwnedRows(quiet_database)
+
+
+def run_round(rows: OwnedRows, workload: str, latency_us: float, failures: int = 0) -> None:
+    """A round from its claim to its end, with the event that tells of it."""
+    round_id, attempt = rows.claimed_round(workload)
+    found = [rows.ok(0, latency_us), *(rows.failed(slot) for slot in range(1, failures + 1))]
+
+    def end(session: Session) -> None:
+        Measurements(session).add_batch(round_id, attempt, found)
+        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        Events(session).append(rows.job_id, "round_closed", {})
+
+    rows.write(end)
+
+
+def test_before_the_first_round_every_part_says_what_it_waits_for(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_text("No curve yet").wait_for()
+    page.get_by_text("No rounds yet").wait_for()
+    page.get_by_text("No candidate has failed").wait_for()
+
+
+def test_news_arrive_without_a_reload_and_leave_the_readers_choices(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_text("live", exact=True).wait_for()
+    page.get_by_role("group", name="Tasks").get_by_role("button", name="ID").click()
+    run_round(rows, "w0", 20.0)
+    run_round(rows, "w1", 10.0)
+    page.get_by_role("img", name="Latency fell from 40 µs").wait_for()
+    page.get_by_label("seconds").check()
+    run_round(rows, "w1", 5.0)
+    page.get_by_role("img", name="to 30 µs").wait_for()
+    assert page.get_by_label("seconds").is_checked()
+    assert (
+        page.get_by_role("group", name="Tasks")
+        .locator("th[aria-sort=descending]")
+        .inner_text()
+        .startswith("ID")
+    )
+
+
+def test_failures_are_told_with_their_texts(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    run_round(rows, "w0", 20.0, failures=3)
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_text("3 candidates did not build").click()
+    page.locator(".texts pre").first.wait_for()
+    assert page.locator(".texts pre").first.inner_text() == "no"
+
+
+def test_a_task_shows_each_of_its_measurements(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    run_round(rows, "w0", 20.0, failures=2)
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}/tasks/0")
+    page.get_by_role("img", name="3 trials, 2 failed, best 20 µs").wait_for()
+    assert page.get_by_role("group", name="Measurements").locator("tbody tr").count() == 3
+
+
+def test_a_job_that_is_not_there_is_told_with_what_to_do(serve: Serve, open_page: Open) -> None:
+    page = open_page(f"{serve()}#/jobs/none")
+    page.get_by_role("alert").wait_for()
+    assert page.get_by_role("button", name="Try again").is_visible()
+
+
+def test_ten_thousand_tasks_are_scrolled_with_few_rows_drawn(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    keys = [f"many{number}" for number in range(MANY)]
+
+    def fill(session: Session) -> str:
+        rows.workloads |= Workloads(session).ensure_many([new_workload(key) for key in keys])
+        job_id = rows.add_job(session, "local", ())
+        tasks = [NewTask(at, f"task{at}", 1, rows.workloads[key], "matmul") for at, key in enumerate(keys)]
+        Tasks(session).add_many(job_id, tasks)
+        return job_id
+
+    page = open_page(f"{serve()}#/jobs/{rows.write(fill)}?tasks=index")
+    box = page.get_by_role("group", name="Tasks")
+    box.get_by_role("link", name="task0", exact=True).wait_for()
+    assert box.locator("table").get_attribute("aria-rowcount") == str(MANY + 1)
+    assert box.locator("tbody tr").count() < DRAWN_ROWS
+    box.evaluate("element => { element.scrollTop = element.scrollHeight }")
+    box.get_by_role("link", name=f"task{MANY - 1}", exact=True).wait_for()
+    assert box.locator("tbody tr").count() < DRAWN_ROWS

@@ -1,0 +1,65 @@
+"""The page beside a whole service: a file goes in, the curve moves, logs come out."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Open
+from tests.fixtures.command_line import ROOT
+from tests.fixtures.service import Service, start_service, stop_service
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
+TUNED_MS = 300_000
+
+
+@pytest.fixture
+def whole_service(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Started only where there is a browser to look at it."""
+    started = start_service(tmp_path_factory.mktemp("service"))
+    yield started
+    stop_service(started)
+
+
+def keep_picture(page: Any, name: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+@pytest.mark.slow
+def test_a_dropped_model_is_tuned_before_the_readers_eyes(
+    whole_service: Service, open_page: Open, networks: Path, tmp_path: Path
+) -> None:
+    info = whole_service.data.read_stack()
+    assert info is not None
+    page = open_page(info.url)
+    page.get_by_role("button", name="Tune a model").first.click()
+    page.get_by_label("ONNX file").set_input_files(networks / "tiny.onnx")
+    page.get_by_label("Budget in trials").fill("24")
+    page.get_by_role("button", name="Start tuning").click()
+
+    page.get_by_role("heading", name="tiny.onnx").wait_for()
+    page.get_by_text("live", exact=True).wait_for()
+    page.get_by_role("group", name="Decisions").wait_for(timeout=TUNED_MS)
+    keep_picture(page, "job-tuning")
+    page.locator("h1 .mark-done").wait_for(timeout=TUNED_MS)
+    page.get_by_text("faster now").wait_for()
+    keep_picture(page, "job-done")
+
+    with page.expect_download() as logs:
+        page.get_by_role("button", name="Download logs").click()
+    logs.value.save_as(tmp_path / "logs.zip")
+    with zipfile.ZipFile(tmp_path / "logs.zip") as archive:
+        assert "database_tuning_record.json" in archive.namelist()
+
+    page.get_by_role("group", name="Tasks").get_by_role("link").first.click()
+    page.get_by_role("heading", name="Measurements over time").wait_for()
+    keep_picture(page, "task")
+    page.get_by_role("link", name="Fleet").click()
+    page.get_by_role("group", name="Devices").wait_for()
+    keep_picture(page, "fleet")
+    page.get_by_role("link", name="Dataset").click()
+    page.get_by_role("group", name="Schedules").wait_for()
+    keep_picture(page, "dataset")
