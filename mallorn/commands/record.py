@@ -70,6 +70,9 @@ def record(
     as_json: JsonOption = False,
 ) -> None:
     """Measure many candidates of some tasks into a file on which searchers are compared without a device."""
+    # Whoever lacks pyarrow shall hear of it before hours of measuring, not after.
+    from workers.lab import space_file  # noqa: F401
+
     directories = [path.expanduser() for path in data or [Settings().data_dir]]
     if models:
         _check(models, directories)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,6 +87,19 @@ def test_what_cannot_be_recorded_is_refused_with_the_next_step(
     assert said in result.stderr
     assert "next:" in result.stderr
     assert not (tmp_path / "recording.parquet").exists()
+
+
+def test_a_missing_library_is_named_before_anything_is_measured(
+    mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "workers.lab.space_file")
+    monkeypatch.delattr("workers.lab.space_file")
+    monkeypatch.setattr(record, "connected_stack", lambda *_: pytest.fail("a service was started"))
+    (tmp_path / "net.onnx").write_bytes(b"network")
+    result = mallorn(tmp_path / "net.onnx")
+    assert result.exit_code == 1
+    assert "pip install 'mallorn[bench]'" in result.stderr
 
 
 class FakeJob:
