@@ -29,7 +29,7 @@ SHARED = {
     "learning_rate": 0.15,
     "feature_fraction_bynode": 0.5,
     "min_data_in_leaf": 3,
-    "min_sum_hessian_in_leaf": 0.0,
+    "min_sum_hessian_in_leaf": 1e-3,  # leaves of nothing but rounding errors cannot be split
     "max_bin": 63,
     "min_data_in_bin": 1,
     "feature_pre_filter": False,
