@@ -29,9 +29,11 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def first_size(job: JobView, part: float) -> int:
-    """This part of a standard round; smaller where the budget is, so that every task gets a visit."""
+    """This part of a standard round while tasks wait for slots; smaller where the budget is small."""
+    standard = job.round_size or ROUND_SIZE
     share = int(job.trials * FIRST_PASS_SHARE / max(1, len(job.tasks)))
-    return max(SMALLEST_ROUND, min(int(part * (job.round_size or ROUND_SIZE)), share))
+    wanted = int(part * standard) if job.slots <= len(job.tasks) else standard
+    return max(SMALLEST_ROUND, min(wanted, share))
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:

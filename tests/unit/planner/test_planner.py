@@ -138,6 +138,11 @@ def test_dynatune_makes_do_with_half_a_round_for_a_first_visit() -> None:
     assert set(sizes.values()) == {16}
 
 
+def test_with_slots_for_all_tasks_a_first_visit_is_a_full_round() -> None:
+    step = plan(job(*(task(i) for i in range(3)), policy="dynatune", trials=5000, slots=4))
+    assert [round_.size for round_ in step.rounds] == [16, 16, 16]
+
+
 def test_a_task_that_has_just_gained_does_not_rest() -> None:
     gained = measured(task(0, STILL), 16, 45.0)
     assert plan(job(gained, policy="dynatune", trials=10_000)).rounds
