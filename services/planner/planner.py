@@ -57,8 +57,12 @@ class _Decision:
             return f"the budget of {job.trials} trials is spent"
         if all(self._retired):
             return self._why_all_retired()
-        out_of_time = job.seconds_left is not None and not self._arms()
-        return "the time budget is spent" if out_of_time else ""
+        return "the time budget is spent" if job.seconds_left is not None and self._no_time() else ""
+
+    def _no_time(self) -> bool:
+        """Not even a small round would fit; a task that another job measures right now waits, and may fit."""
+        open_to_us = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
+        return not any(self._ledger.allows(task) for task in open_to_us)
 
     def _next_round(self, arms: dict[int, Arm], index: int) -> PlannedRound:
         seed = _round_seed(self._job, index)

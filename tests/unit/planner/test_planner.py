@@ -218,6 +218,13 @@ def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:
     assert plan(job(known, seconds_left=0.2, seconds_per_trial=0.5)).finished == "the time budget is spent"
 
 
+def test_a_job_with_time_left_waits_for_workloads_that_others_measure() -> None:
+    elsewhere = task(0, [5.0], blocked=True)
+    assert plan(job(elsewhere, seconds_left=100.0, seconds_per_trial=0.5)) == Plan()
+    late = plan(job(elsewhere, seconds_left=0.2, seconds_per_trial=0.5))
+    assert late.finished == "the time budget is spent"
+
+
 def test_rounds_grow_with_evidence_and_with_idle_devices() -> None:
     known = {"round_size": None, "trials": 50_000}
     few = plan(job(task(0, [9.0, 8.0]), **known, slots=1)).rounds[0].size
