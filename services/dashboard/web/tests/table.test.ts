@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { formatOrder, nextOrder, parseOrder, sorted } from "../src/ui/sort";
+import { roundDown } from "../src/ui/axes";
 import { span } from "../src/ui/window";
 
 describe("which rows are drawn", () => {
@@ -34,5 +35,12 @@ describe("the order", () => {
     expect(formatOrder(first)).toBe("-trials");
     expect(formatOrder(nextOrder(first, "trials", true))).toBe("trials");
     expect(parseOrder("name", "-created")).toEqual({ key: "name", down: false });
+  });
+});
+
+describe("the ends of a logarithmic axis", () => {
+  it("are round and hold everything", () => {
+    expect([498, 500, 523, 1.7, 0.03].map(roundDown)).toEqual([200, 500, 500, 1, 0.02]);
+    expect([-498, -500, -523, -96_000].map(roundDown)).toEqual([-500, -500, -1000, -100_000]);
   });
 });

@@ -16,7 +16,7 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
     {
       key: "pick",
       title: <Box label="Select all shown" on={ids.every((id) => picked.has(id))} set={(on) => toggle(ids, on)} />,
-      width: 3,
+      width: 4,
       cell: (job) => <Box label={`Select ${job.name}`} on={picked.has(job.id)} set={(on) => toggle([job.id], on)} />,
     },
     {

@@ -29,5 +29,13 @@ export const LINEAR: uPlot.Scale = {
   },
 };
 
-/** For latencies that lie decades apart. */
-export const LOGARITHMIC: uPlot.Scale = { distr: 3, range: (_u, low, high) => [low * 0.85, high * 1.15] };
+/** For latencies that lie decades apart: its marks count on from its ends, so those are round. */
+export const LOGARITHMIC: uPlot.Scale = { distr: 3, range: (_u, low, high) => [roundDown(low), -roundDown(-high)] };
+
+/** The next of 1, 2, 5, 10, ... below a positive number; of a negative one as far from nought. */
+export function roundDown(value: number): number {
+  const size = Math.abs(value);
+  const decade = 10 ** Math.floor(Math.log10(size));
+  const steps = [1, 2, 5, 10].map((step) => step * decade);
+  return value > 0 ? (steps.findLast((step) => step <= size) ?? decade) : -(steps.find((step) => step >= size) ?? 10 * decade);
+}
