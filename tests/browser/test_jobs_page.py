@@ -65,7 +65,7 @@ def test_selected_jobs_are_cancelled_together_after_a_question(
     page.get_by_role("button", name="Cancel 2").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel them").click()
     page.get_by_role("dialog").wait_for(state="detached")
-    page.wait_for_function("document.querySelectorAll('.mark-cancelled').length === 2")
+    page.locator(".mark-cancelled").nth(1).wait_for()
     assert rows.read(lambda session: Jobs(session).get(rows.job_id, None).state) == JobState.CANCELLED
 
 

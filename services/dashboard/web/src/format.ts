@@ -18,6 +18,7 @@ export function shortLatency(us: number): string {
 
 export function digits(value: number): string {
   const size = Math.abs(value);
+  if (value > 0 && size < 0.001) return "<0.001";
   const places = size >= 1000 || Number.isInteger(value) ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
   return value.toLocaleString(undefined, { minimumFractionDigits: places, maximumFractionDigits: places });
 }
@@ -47,7 +48,15 @@ export function percent(share: number | null): string {
 }
 
 export function times(factor: number | null): string {
-  return factor === null ? DASH : `${factor.toFixed(factor < 10 ? 2 : factor < 100 ? 1 : 0)}×`;
+  if (factor === null) return DASH;
+  if (factor < 0.1) return `${factor.toPrecision(2)}×`;
+  return `${factor.toFixed(factor < 10 ? 2 : factor < 100 ? 1 : 0)}×`;
+}
+
+/** How a thing stands against another that takes `factor` times as long. */
+export function comparison(factor: number | null): string {
+  if (factor === null) return "";
+  return factor >= 1 ? `${times(factor)} faster now` : `${times(1 / factor)} slower now`;
 }
 
 export function bytes(size: number): string {

@@ -107,7 +107,7 @@ const SCHEDULES: readonly Column<Schedule>[] = [
   { key: "latency", title: "Latency", width: 10, numeric: true, value: (row) => row.latency_us, cell: (row) => latency(row.latency_us) },
   { key: "interval", title: "Confidence interval", width: 18, numeric: true, cell: (row) => `${latency(row.low_us)} … ${latency(row.high_us)}` },
   { key: "error", title: "Error", help: "Largest relative error against the unscheduled program", width: 10, numeric: true, value: (row) => row.max_error, cell: (row) => row.max_error.toExponential(1) },
-  { key: "job", title: "Job", width: 14, cell: (row) => (row.job_id === null ? "–" : <a href={formatRoute(["jobs", row.job_id])}>{row.job_id}</a>) },
+  { key: "job", title: "Job", width: 17, cell: (row) => (row.job_id === null ? "–" : <a href={formatRoute(["jobs", row.job_id])}>{row.job_id}</a>) },
   { key: "when", title: "Promoted", width: 14, numeric: true, value: (row) => row.created_at, cell: (row) => clock(row.created_at) },
 ];
 

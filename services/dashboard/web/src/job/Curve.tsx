@@ -5,7 +5,7 @@ import type { Job, Round, Task } from "../api/types";
 import { duration, latency } from "../format";
 import { engines } from "../jobs/standing";
 import { useChoose, useRoute } from "../route";
-import { latencyAxis, LINEAR, plainAxis, timeAxis } from "../ui/axes";
+import { countAxis, latencyAxis, LINEAR, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
 import { Empty } from "../ui/states";
 import { curve } from "./history";
@@ -59,7 +59,7 @@ function curvePlan(bySeconds: boolean, levels: readonly string[]): Plan {
     return {
       scales: { x: { time: false }, y: LINEAR },
       legend: { live: true },
-      axes: [bySeconds ? timeAxis(colours, "time since submit") : plainAxis(colours, "trials"), latencyAxis(colours)],
+      axes: [bySeconds ? timeAxis(colours, "time since submit") : countAxis(colours, "trials"), latencyAxis(colours)],
       series: [
         { label: bySeconds ? "time" : "trials", value: (_u, value) => (value === null ? "–" : bySeconds ? duration(value) : String(value)) },
         { label: "sum over tasks", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: (_u, value) => latency(value) },

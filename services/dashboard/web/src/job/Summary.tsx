@@ -1,7 +1,7 @@
 /** How a job stands, in a few large numbers. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { clock, count, duration, latency, target, times } from "../format";
+import { clock, comparison, count, duration, latency, target } from "../format";
 import { bestUs, engines, isFinal, secondsLeft, speedUp, versusOnnxruntime } from "../jobs/standing";
 import { Fact, Facts, Meter } from "../ui/parts";
 
@@ -15,12 +15,12 @@ export function Summary({ job }: { job: Job }): ReactNode {
         {latency(bestUs(job))}
       </Fact>
       {untuned !== undefined && (
-        <Fact name="Untuned" note={`${times(speedUp(job))} faster now`}>
+        <Fact name="Untuned" note={comparison(speedUp(job))}>
           {latency(untuned)}
         </Fact>
       )}
       {onnxruntime !== undefined && (
-        <Fact name="onnxruntime" note={against(versusOnnxruntime(job))}>
+        <Fact name="onnxruntime" note={comparison(versusOnnxruntime(job))}>
           {latency(onnxruntime)}
         </Fact>
       )}
@@ -43,9 +43,4 @@ export function Summary({ job }: { job: Job }): ReactNode {
       </Fact>
     </Facts>
   );
-}
-
-function against(factor: number | null): string {
-  if (factor === null) return "";
-  return factor >= 1 ? `${times(factor)} faster than it` : `${times(1 / factor)} slower than it`;
 }

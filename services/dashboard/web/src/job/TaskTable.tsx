@@ -74,7 +74,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
         </>
       ),
     },
-    { key: "state", title: "State", width: 10, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={task.state} /></span> },
+    { key: "state", title: "State", width: 12, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={task.state} /></span> },
   ];
 }
 

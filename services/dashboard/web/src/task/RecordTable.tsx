@@ -26,7 +26,7 @@ const milliseconds = (ms: number | null): string => (ms === null ? "–" : laten
 
 const COLUMNS: readonly Column<MeasuredRecord>[] = [
   { key: "latency", title: "Latency", width: 10, numeric: true, value: (record) => record.latency_us, cell: (record) => latency(record.latency_us) },
-  { key: "spread", title: "Repeats", help: "Fastest and slowest run", width: 14, numeric: true, cell: spreadWords },
+  { key: "spread", title: "Repeats", help: "Fastest and slowest run", width: 18, numeric: true, cell: spreadWords },
   {
     key: "outcome",
     title: "Outcome",

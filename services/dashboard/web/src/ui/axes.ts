@@ -10,6 +10,12 @@ export function plainAxis(colours: Palette, label: string): uPlot.Axis {
   return { label, stroke: colours.muted, grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid } };
 }
 
+/** Whole numbers. */
+export function countAxis(colours: Palette, label: string): uPlot.Axis {
+  const steps = [1, 2, 5].flatMap((step) => [0, 1, 2, 3, 4, 5, 6].map((power) => step * 10 ** power));
+  return { ...plainAxis(colours, label), incrs: steps.sort((one, other) => one - other) };
+}
+
 /** Seconds, with a mark at round minutes and hours. */
 export function timeAxis(colours: Palette, label: string): uPlot.Axis {
   return { ...plainAxis(colours, label), space: LABEL_PX, incrs: STEPS_SEC, values: (_u, ticks) => ticks.map(duration) };
