@@ -69,6 +69,18 @@ def test_news_arrive_without_a_reload_and_leave_the_readers_choices(
     )
 
 
+def test_without_a_stream_the_page_asks_again_by_itself(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    url = serve()
+    page = open_page(url)
+    page.route("**/events?*", lambda route: route.abort())
+    page.goto(f"{url}#/jobs/{rows.job_id}")
+    page.get_by_text("every few seconds").wait_for()
+    run_round(rows, "w0", 20.0)
+    page.get_by_role("group", name="Decisions").get_by_text("20 µs").wait_for()
+
+
 def test_failures_are_told_with_their_texts(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
     run_round(rows, "w0", 20.0, failures=3)
     page = open_page(f"{serve()}#/jobs/{rows.job_id}")

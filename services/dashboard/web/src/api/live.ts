@@ -6,7 +6,9 @@ export type Liveness = "connecting" | "live" | "polling" | "ended";
 /** Refreshes for many events at once: no more than one in this time. */
 const GATHER_MS = 1000;
 const POLL_MS = 4000;
-const LONGEST_WAIT_MS = 30_000;
+const LONGEST_WAIT_MS = 10_000;
+/** The server sends something every 15 seconds: a stream that is silent for longer is held back on its way. */
+const SILENT_MS = 20_000;
 
 /** Calls `onNews` when something happened, or every few seconds while there is no stream. */
 export function useLive(jobId: string, active: boolean, onNews: () => void): Liveness {
@@ -23,14 +25,21 @@ export function useLive(jobId: string, active: boolean, onNews: () => void): Liv
     if (cursor.current.jobId !== jobId) cursor.current = { jobId, seen: 0 };
     const stop = new AbortController();
     const gather = gathered(() => news.current(), GATHER_MS);
+    let heard = Date.now();
+    const watch = setInterval(() => {
+      if (Date.now() - heard < SILENT_MS) return;
+      setMode("polling");
+      gather.now();
+    }, POLL_MS);
     void (async () => {
       for (let failures = 0; !stop.signal.aborted; ) {
-        const opened = (): void => {
+        const sign = (): void => {
           failures = 0;
+          heard = Date.now();
           setMode("live");
         };
         try {
-          await follow(jobId, cursor.current.seen, take, opened, stop.signal);
+          await follow(jobId, cursor.current.seen, take, sign, stop.signal);
           gather.now();
           await sleep(POLL_MS, stop.signal); // the job ended, or the server restarts: the job's state tells
         } catch {
@@ -47,6 +56,7 @@ export function useLive(jobId: string, active: boolean, onNews: () => void): Liv
     }
     return () => {
       stop.abort();
+      clearInterval(watch);
       gather.cancel();
     };
   }, [jobId, active]);

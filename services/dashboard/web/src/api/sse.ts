@@ -30,17 +30,18 @@ export async function follow(
   jobId: string,
   after: number,
   onEvents: (events: JobEvent[]) => void,
-  onOpen: () => void,
+  onSign: () => void,
   signal: AbortSignal,
 ): Promise<void> {
   const answer = await ask(`jobs/${jobId}/events`, { after }, { signal });
   if (answer.body === null) throw new Error("the stream has no body");
-  onOpen();
+  onSign();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new EventParser();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    onSign(); // comments between the events are signs of life too
     const events = parser.push(value);
     if (events.length > 0) onEvents(events);
   }
