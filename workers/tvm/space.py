@@ -93,8 +93,8 @@ def load_sketches(compiler: Child, program: Program, target: Target) -> list[Ske
     """The sketches of a program on a target, alike in every process."""
     found = compiler.call("design_space", _DESIGN_TIMEOUT_SEC, tir=program.tir, target=target.text)
     return [
-        Sketch(fields["key"], fields["trace"], tuple(_choice(c) for c in fields["choices"]))
-        for fields in found
+        Sketch(fields["key"], fields["trace"], tuple(_choice(c) for c in fields["choices"]), ordinal)
+        for ordinal, fields in enumerate(found)
     ]
 
 
