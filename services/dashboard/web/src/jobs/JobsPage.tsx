@@ -16,14 +16,15 @@ import { SubmitDialog } from "./SubmitDialog";
 import { useOlderJobs } from "./older";
 import { useDroppedFile } from "./drop";
 
-const REFRESH_SEC = 3;
-const PAGE_JOBS = 200;
+const REFRESH_SEC = 4;
+/** A job comes with its graph, some 5 kB: a page of them is asked for every few seconds. */
+const PAGE_JOBS = 100;
 const STATES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL];
 
 export function JobsPage(): ReactNode {
   const { choices } = useRoute();
   const choose = useChoose();
-  const newest = useResource<Page<Job>>("jobs", (signal) => get("jobs", { limit: PAGE_JOBS }, signal), REFRESH_SEC);
+  const newest = useResource<Page<Job>>("jobs", loadNewest, REFRESH_SEC);
   const older = useOlderJobs(newest.data?.next_cursor ?? null);
   const [cancelling, setCancelling] = useState(false);
   const [submitting, setSubmitting] = useState(false);
@@ -137,6 +138,12 @@ export function JobsPage(): ReactNode {
       )}
     </>
   );
+}
+
+/** New jobs push others off the first page: those stay, and "older" goes on from where it began. */
+async function loadNewest(signal: AbortSignal, last: Page<Job> | undefined): Promise<Page<Job>> {
+  const page = await get<Page<Job>>("jobs", { limit: PAGE_JOBS }, signal);
+  return last === undefined ? page : { items: merged(page.items, last.items), next_cursor: last.next_cursor };
 }
 
 function NoJobs({ onSubmit }: { onSubmit: () => void }): ReactNode {
