@@ -1,10 +1,12 @@
 """What a decision stands on, in figures and in words, for the decision log."""
 
-from typing import Any
+from typing import Any, Final
 
 from services.planner.belief import Forecast
 from services.planner.policy import Arm, Choice
 from services.planner.values import TaskView
+
+SMALLEST_US: Final = 0.01  # smaller times are no use to a reader
 
 
 def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
@@ -20,13 +22,12 @@ def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
 
 
 def in_words(arm: Arm) -> str:
-    """What is expected of an arm, and how surely."""
+    """What is expected of an arm; how surely, the forecast beside it tells."""
     task, ahead = arm.task, arm.forecast
-    interval = f"(80 %: {_us(ahead.low_us)} to {_us(ahead.high_us)} us)"
     if task.best_us is None:
-        return f"expects {_us(ahead.expected_us)} us x {task.weight} in {arm.seconds:.1f} s {interval}"
+        return f"expects {_us(ahead.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
     drop = f"expects {_us(ahead.gain_us)} us off {_us(task.best_us)} us x {task.weight}"
-    return f"{drop} in {arm.seconds:.1f} s {interval}"
+    return f"{drop} in {arm.seconds:.1f} s"
 
 
 def weighted_us(task: TaskView, ahead: Forecast) -> float:
@@ -51,4 +52,6 @@ def _figures(ahead: Forecast, best_us: float | None) -> dict[str, float | None]:
 
 
 def _us(value: float) -> str:
+    if value < SMALLEST_US:
+        return f"under {SMALLEST_US}"
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
