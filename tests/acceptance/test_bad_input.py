@@ -97,7 +97,7 @@ REFUSED = {
     "unknown target key": (("submit", "MODEL", "--target", '{"kind":"llvm","cores":2}'), "'cores'"),
     "no num-cores": (("submit", "MODEL", "--target", '{"kind":"llvm"}'), "num-cores"),
     "unknown job": (("show", "nope"), "there is no job nope"),
-    "unknown searcher": (("tune", "MODEL", "--search", "astrology"), "known: evolutionary, random"),
+    "unknown searcher": (("tune", "MODEL", "--search", "astrology"), "known: bo, es, evolutionary, "),
     "unknown option": (("submit", "MODEL", "-o", "astrology=1"), "known: build_timeout_sec, cost_model"),
     "no directory": (("compile", "MODEL", "--schedules", "nowhere", "-o", "m.so"), "no directory 'nowhere'"),
 }
