@@ -53,6 +53,8 @@ def interrupted(networks: Path, tmp_path: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Who runs the tests in the background of a shell hands down a SIGINT that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         wait_for(lambda: ran(DataDir(tmp_path / "data")) >= 6 or process.poll() is not None)
         process.send_signal(signal.SIGINT)

@@ -8,8 +8,8 @@ from costmodels.base import FAILED_LABEL
 from mallorn.core.options import JobOptions
 from workers.measure.base import Program
 
-# Upload, loading, a slow network: what is not the candidate's own time.
-OVERHEAD_SEC: Final = 2.0
+# What is not the candidate's own time: upload, a slow network, threads waiting for cores that others have.
+OVERHEAD_SEC: Final = 5.0
 # Slower than this, a candidate teaches a cost model as much as one that failed.
 HOPELESS: Final = exp(-FAILED_LABEL)
 # What the slowest sane kernel does, unscheduled on one slow core; moving an element counts as an operation.

@@ -51,7 +51,8 @@ class TvmMeasurer(Measurer):
         beside = share_cores(self._devices(target), target)
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
-            timing = self._timing(program, target, options, best_us)
+            patience_sec = run_timeout_sec(program, options, best_us)
+            timing = self._timing(program, target, options, patience_sec, best_us=best_us)
             try:
                 yield from alternate(builds, timing) if beside else overlap(builds, timing)
             finally:
@@ -66,7 +67,8 @@ class TvmMeasurer(Measurer):
         self._devices(target)  # else nothing is built
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
-            timing = self._timing(program, target, options, purpose="/finish")
+            # The job's whole limit: a winner must not be lost to a busy moment of its device.
+            timing = self._timing(program, target, options, options.run_timeout_sec, purpose="/finish")
             try:
                 return in_turn(builds, timing, passes)
             finally:
@@ -90,6 +92,7 @@ class TvmMeasurer(Measurer):
         program: Program,
         target: Target,
         options: JobOptions,
+        timeout_sec: float,
         best_us: float | None = None,
         purpose: str = "",
     ) -> Timing:
@@ -99,7 +102,6 @@ class TvmMeasurer(Measurer):
             "stopping": options.stopping,
             "best_us": best_us,
         }
-        timeout_sec = run_timeout_sec(program, options, best_us)
         return Timing(self._runner, device, request, program, timeout_sec, purpose)
 
 
