@@ -1,7 +1,7 @@
 """The CostModel seam: predict which candidates of a family are fast."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,10 @@ class CostModel(ABC):
     - The same data and seed give the same model on the same machine.
     - `predict` never fails on rows of the right width, and answers in one vectorised pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.
+    - `view` names the columns that it reads (`costmodels.views`).
     """
+
+    view: ClassVar[str] = "decisions"
 
     @abstractmethod
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:

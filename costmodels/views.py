@@ -1,0 +1,49 @@
+"""The views of a candidate that a cost model can ask for. A row of features is one view, laid out flat.
+
+A view of several dimensions is a padded table: a line a token, node or statement, in program order, with 1 in
+its first column where there is one. Workers fill them (`workers.features`); a stored row is of one version.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the columns of a row mean; a new version where their meaning changed."""
+
+    name: str
+    version: int
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        return prod(self.shape)
+
+    def tables(self, rows: Matrix) -> NDArray[np.float32]:
+        """The rows in the shape of the view."""
+        return rows.reshape(len(rows), *self.shape)
+
+
+DECISIONS: Final = View("decisions", 1, (136,))
+"""Sizes of the work, tiles and lists; from decisions alone."""
+
+PRIMITIVES: Final = View("primitives", 1, (32, 24))
+"""The sketch's choices and instructions with their decisions, one a line (TLP); nothing is lowered."""
+
+LOOPS: Final = View("loops", 1, (48, 20))
+"""The loop tree in preorder: present, line of the parent (-1 at the root), then what is known of loop or statement."""
+
+STATEMENTS: Final = View("statements", 1, (12, 165))
+"""MetaSchedule's 164 numbers of each statement that stores, after lowering."""
+
+CODE: Final = View("code", 1, (48,))
+"""Counts over the generated code (Tuna)."""
+
+VIEWS: Final = {view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE)}
