@@ -9,6 +9,7 @@ from costmodels.base import CostModel
 from workers.lab.space import RecordedSpace
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.decisions import DecisionSpace
+from workers.search.origins import RANDOM
 from workers.search.space import Candidate, Space
 
 
@@ -79,7 +80,7 @@ class Ground:
     def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Free candidates by lot."""
         free = list(self._free)
-        return [Proposal(free[line], None, "random") for line in rng.permutation(len(free))[:count]]
+        return [Proposal(free[line], None, RANDOM) for line in rng.permutation(len(free))[:count]]
 
     def _moved(self, proposal: Proposal) -> Proposal | None:
         nearest = self._space.nearest_of(self._free, proposal.candidate)

@@ -11,9 +11,9 @@ from workers.lab.recording import RecordedTask, RecordedTrial
 from workers.search.base import Trial
 from workers.search.decisions import DecisionSpace
 from workers.search.features import places_by_sketch
+from workers.search.origins import DEFAULT, means_of
 from workers.search.space import Candidate
 
-DEFAULT_ORIGIN: Final = "default"
 MAX_DEFAULTS: Final = 12
 # Drawn evenly from all that is recorded: who is nobody's nearest neighbour is within reach, too.
 EVEN_SHARE: Final = 0.25
@@ -78,7 +78,7 @@ class RecordedSpace(DecisionSpace):
 
     def defaults(self) -> list[Candidate]:
         """Those that the recording searcher took for defaults; without any, the first that worked."""
-        marked = [t.candidate for t in self.task.trials if t.origin.endswith(DEFAULT_ORIGIN)]
+        marked = [t.candidate for t in self.task.trials if means_of(t.origin) == DEFAULT]
         return (marked or [t.candidate for t in self.task.trials if _worked(t)])[:MAX_DEFAULTS]
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:

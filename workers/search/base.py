@@ -21,6 +21,11 @@ class Trial:
     origin: str = ""  # whose idea it was: searcher, or searcher:means
     build_ms: float | None = None
 
+    @property
+    def time_us(self) -> float | None:
+        """The latency of a candidate that works; what is fast and wrong has none."""
+        return self.latency_us if self.outcome is Outcome.OK else None
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

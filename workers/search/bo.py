@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel
-from mallorn.core.outcomes import Outcome
 from workers.search.acquisition import ACQUISITIONS
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.credit import credit
 from workers.search.fill import Filter, random_fill, take
 from workers.search.gp import Beliefs, GaussianProcess
+from workers.search.measured import fastest
 from workers.search.origins import DEFAULT, means_of
 from workers.search.pooled import score
 from workers.search.prudence import prudent
@@ -58,10 +58,10 @@ class BayesianOptimisation(Searcher):
     ) -> list[Proposal]:
         sieve = Filter(space, history)
         batch = [] if history else take(sieve, space.defaults(), count, DEFAULT)
-        timed = [t for t in history if t.outcome is Outcome.OK and t.latency_us is not None]
+        timed = [trial for trial in history if trial.time_us is not None]
         wanted = count - len(batch) - int(rng.binomial(count - len(batch), self.random_share))
         if wanted and len(timed) >= FEWEST:
-            pool = self._pool(space, history, timed, model, sieve, rng)
+            pool = self._pool(space, history, model, sieve, rng)
             batch += self._choose(space, history, timed, pool, sieve, wanted, rng)
         return batch + random_fill(space, sieve, count - len(batch), rng)
 
@@ -69,14 +69,13 @@ class BayesianOptimisation(Searcher):
         self,
         space: Space,
         history: Sequence[Trial],
-        timed: Sequence[Trial],
         model: CostModel | None,
         sieve: Filter,
         rng: np.random.Generator,
     ) -> ScoredPool:
-        fastest = sorted(timed, key=_latency_us)[: self.elite]
+        elite = fastest(history, self.elite).candidates
         half = self.considered // 2
-        parents = [fastest[at].candidate for at in rng.integers(len(fastest), size=half)]
+        parents = [elite[at] for at in rng.integers(len(elite), size=half)]
         near = space.mutate_all(rng, parents)
         far = space.mutate_all(rng, near[: half // 2])
         strangers = space.sample(rng, half - len(far))
@@ -101,7 +100,7 @@ class BayesianOptimisation(Searcher):
         rows = spread(timed, ROWS)
         seen = space.features([trial.candidate for trial in rows])
         points = scaled(np.vstack([seen, pool.features]))
-        targets = np.log([_latency_us(trial) for trial in rows])
+        targets = np.log([_time_us(trial) for trial in rows])
         process = GaussianProcess.fit(points[: len(rows)], targets)
         beliefs = process.beliefs(points[len(rows) :])
         shares = credit(history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
@@ -146,12 +145,12 @@ def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
     if len(timed) <= count:
         return list(timed)
     third = count // 3
-    order = sorted(range(len(timed)), key=lambda at: _latency_us(timed[at]))
+    order = sorted(range(len(timed)), key=lambda at: _time_us(timed[at]))
     kept = set(order[:third]) | set(range(len(timed) - third, len(timed)))
     others = [at for at in range(len(timed)) if at not in kept]
     picked = np.linspace(0, len(others) - 1, count - len(kept)).round().astype(int)
     return [timed[at] for at in sorted(kept | {others[at] for at in picked})]
 
 
-def _latency_us(trial: Trial) -> float:
-    return float(trial.latency_us or np.inf)
+def _time_us(trial: Trial) -> float:
+    return float(trial.time_us or np.inf)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.training import UNINFORMATIVE
-from mallorn.core.outcomes import Outcome
 from workers.search.base import Trial
 from workers.search.origins import DEFAULT, means_of
 
@@ -85,5 +84,4 @@ def _ranks(times_us: Column) -> Column:
 
 
 def _time_us(trial: Trial) -> float:
-    known = trial.outcome is Outcome.OK and trial.latency_us is not None
-    return float(trial.latency_us or np.inf) if known else float(np.inf)
+    return float("inf") if trial.time_us is None else trial.time_us

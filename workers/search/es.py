@@ -7,12 +7,13 @@ import numpy as np
 from costmodels.base import CostModel
 from workers.search.base import Trial
 from workers.search.measured import fastest
+from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 from workers.search.strategy import Strategy, by_rank
 
-STRATEGY, RANDOM = "strategy", "random"
+STRATEGY = "strategy"
 
 
 class EvolutionStrategy(PooledSearcher):

@@ -6,14 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel
-from mallorn.core.outcomes import Outcome
 from workers.search.base import Trial
+from workers.search.measured import fastest
+from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
-
-MEASURED, DEFAULT, RANDOM = "measured", "default", "random"
-MUTATION, CROSSOVER = "mutation", "crossover"
 
 
 class Evolutionary(PooledSearcher):
@@ -48,7 +46,7 @@ class Evolutionary(PooledSearcher):
         count: int,
         rng: np.random.Generator,
     ) -> dict[Candidate, str]:
-        elite = best_measured(history, self.elite)
+        elite = fastest(history, self.elite).candidates
         if model is None:
             return self._unguided(space, elite, count, rng)
         pool = self._founders(space, elite, rng)
@@ -89,16 +87,6 @@ class Evolutionary(PooledSearcher):
         crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
         mutated = space.mutate_all(rng, chosen[couples : self.population])
         return dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
-
-
-def best_measured(history: Sequence[Trial], count: int) -> list[Candidate]:
-    """The fastest candidates of the history, fastest first; failures have no children."""
-    timed = [
-        (trial.latency_us, at)
-        for at, trial in enumerate(history)
-        if trial.latency_us is not None and trial.outcome is Outcome.OK
-    ]
-    return [history[at].candidate for _, at in sorted(timed)[:count]]
 
 
 def _by_rank(promise: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from workers.search.base import Proposal, Trial
+from workers.search.origins import RANDOM
 from workers.search.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
@@ -48,7 +49,7 @@ def random_fill(space: Space, sieve: Filter, count: int, rng: np.random.Generato
     while len(taken) < count and barren < PATIENCE and invalid < MAX_INVALID:
         drawn = space.sample(rng, DRAW)
         fresh = sieve.fresh(drawn if not barren else [*drawn, *space.mutate_all(rng, drawn)])
-        found = take(sieve, fresh, count - len(taken), "random")
+        found = take(sieve, fresh, count - len(taken), RANDOM)
         taken += found
         barren = 0 if fresh else barren + 1
         invalid = 0 if found else invalid + len(fresh)

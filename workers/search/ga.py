@@ -8,12 +8,10 @@ from costmodels.base import CostModel
 from workers.search.base import Trial
 from workers.search.islands import Lines, Scores, elite, islands, shares, tournament
 from workers.search.measured import Measured, fastest
+from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
-
-MEASURED, DEFAULT, RANDOM = "measured", "default", "random"
-CROSSOVER, MUTATION = "crossover", "mutation"
 
 
 class Genetic(PooledSearcher):

@@ -9,12 +9,11 @@ from costmodels.base import CostModel
 from workers.search.base import Trial
 from workers.search.directions import Directions
 from workers.search.measured import Measured, Values, fastest
+from workers.search.origins import WALK
 from workers.search.pooled import PooledSearcher, score
 from workers.search.priorities import priorities
 from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
-
-WALK = "walk"
 
 
 class Guided(PooledSearcher):

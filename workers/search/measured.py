@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.core.outcomes import Outcome
 from workers.search.base import Trial
 from workers.search.space import Candidate
 
@@ -51,11 +50,7 @@ def latest(history: Sequence[Trial], count: int) -> Measured:
 
 
 def _timed(history: Sequence[Trial]) -> tuple[NDArray[np.int64], Values]:
-    timed = [
-        (at, trial.latency_us)
-        for at, trial in enumerate(history)
-        if trial.latency_us is not None and trial.outcome is Outcome.OK
-    ]
+    timed = [(at, trial.time_us) for at, trial in enumerate(history) if trial.time_us is not None]
     lines = np.array([at for at, _ in timed], dtype=np.int64)
     return lines, np.array([latency for _, latency in timed], dtype=np.float64)
 

@@ -5,7 +5,13 @@ from typing import Final
 
 from workers.search.base import Proposal
 
+# Means that several have in common; what is one searcher's own stands in its file.
 DEFAULT: Final = "default"
+RANDOM: Final = "random"
+MEASURED: Final = "measured"
+MUTATION: Final = "mutation"
+CROSSOVER: Final = "crossover"
+WALK: Final = "walk"
 
 
 def searcher_of(origin: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from costmodels.base import CostModel, Prediction
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.fill import Filter, random_fill, take
+from workers.search.origins import DEFAULT
 from workers.search.prudence import prudent
 from workers.search.sampler import BatchSampler, ScoredPool
 from workers.search.space import Candidate, Space
@@ -45,7 +46,7 @@ class PooledSearcher(Searcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         sieve = Filter(space, history)
-        batch = [] if history else take(sieve, space.defaults(), count, "default")
+        batch = [] if history else take(sieve, space.defaults(), count, DEFAULT)
         drawn_at_random = int(rng.binomial(count - len(batch), self.random_share))
         wanted = count - len(batch) - drawn_at_random
         if wanted:

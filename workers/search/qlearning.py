@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from workers.search.features import decision_rows, places_by_sketch
+from workers.search.origins import WALK
 from workers.search.policy.learner import Learner
 from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
@@ -12,8 +13,6 @@ from workers.search.policy.replay import measured_steps
 from workers.search.policy.scout import Scout, Sight
 from workers.search.policy.values import Values
 from workers.search.sampler import BatchSampler
-
-WALK = "walk"
 
 
 class QLearning(Learner):

@@ -7,11 +7,12 @@ import numpy as np
 from costmodels.base import CostModel
 from workers.search.base import Trial
 from workers.search.measured import fastest, latest
+from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 
-ANNEALING, RANDOM = "annealing", "random"
+ANNEALING = "annealing"
 
 
 class Annealing(PooledSearcher):

@@ -9,8 +9,9 @@ from costmodels.base import CostModel, Prediction
 from costmodels.random import RandomModel
 from workers.search.base import Searcher, Trial
 from workers.search.fill import Filter
-from workers.search.ga import CROSSOVER, MUTATION, Genetic
+from workers.search.ga import Genetic
 from workers.search.islands import elite, islands, shares, tournament
+from workers.search.origins import CROSSOVER, MUTATION
 from workers.search.simulate import trained
 from workers.search.space import Matrix
 from workers.search.synthetic import RFACTOR, SyntheticSpace

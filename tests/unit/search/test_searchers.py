@@ -10,9 +10,8 @@ import pytest
 from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
 from mallorn.core.names import REGISTRY, resolve
-from mallorn.core.outcomes import Outcome
 from workers.search.base import Searcher, Trial
-from workers.search.evolutionary import Evolutionary, best_measured
+from workers.search.evolutionary import Evolutionary
 from workers.search.random import RandomSearch
 from workers.search.sampler import BatchSampler
 from workers.search.simulate import best_us, simulate, trained
@@ -77,17 +76,6 @@ def proposed_us(space: SyntheticSpace, history: list[Trial], kind: type[XGBoost 
     model = trained(space, history, kind, seed=0)
     proposals = Evolutionary().propose(space, history, model, 32, np.random.default_rng(1))
     return float(np.median(space.latency_us([p.candidate for p in proposals])))
-
-
-def test_failures_have_no_children() -> None:
-    space = SyntheticSpace(64, 64, 64)
-    first, second, third = space.sample(np.random.default_rng(0), 3)
-    history = [
-        Trial(first, Outcome.OK, 9.0),
-        Trial(second, Outcome.WRONG_RESULT, 1.0),
-        Trial(third, Outcome.OK, 3.0),
-    ]
-    assert best_measured(history, 5) == [third, first]
 
 
 def test_only_finalists_are_checked_for_validity() -> None:

@@ -7,14 +7,13 @@ import numpy as np
 
 from costmodels.base import CostModel
 from workers.search.base import Proposal, Trial
+from workers.search.origins import DEFAULT, MEASURED, RANDOM
 from workers.search.policy.lessons import Lessons, lessons_of
 from workers.search.policy.scout import Scout
 from workers.search.policy.stand_in import StandIn
 from workers.search.pooled import PooledSearcher
 from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
-
-MEASURED, DEFAULT, RANDOM = "measured", "default", "random"
 
 
 class Learner(PooledSearcher):
