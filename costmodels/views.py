@@ -38,7 +38,7 @@ PRIMITIVES: Final = View("primitives", 1, (32, 24))
 """The sketch's choices and instructions with their decisions, one a line (TLP); nothing is lowered."""
 
 LOOPS: Final = View("loops", 1, (48, 20))
-"""The loop tree in preorder: present, line of the parent (-1 at the root), then what is known of loop or statement."""
+"""The loop tree in preorder: present, line of the parent (-1 at the root), then what is known of the node."""
 
 STATEMENTS: Final = View("statements", 1, (12, 165))
 """MetaSchedule's 164 numbers of each statement that stores, after lowering."""

@@ -1,10 +1,11 @@
-"""A real Chromium, and coordinators for it to look at. Where a part is missing the tests say which."""
+"""A real Chromium, and coordinators for it to look at: `make test-browser` brings what they need."""
 
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,15 +30,12 @@ REFUSED = "Failed to load resource"
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """A headless browser for the whole session."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: make test-browser")
     executable = next(filter(None, map(shutil.which, NAMES)), None)
-    if executable is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    if not (STATIC / "index.html").is_file():
-        pytest.skip("the page is not built: make page")
+    assert executable, "no Chromium: apt-get install chromium"
+    assert (STATIC / "index.html").is_file(), "the page is not built: make page"
     # Chromium's sandbox refuses to run as root.
     args = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with playwright.sync_playwright() as running:
+    with import_module("playwright.sync_api").sync_playwright() as running:
         browser = running.chromium.launch(executable_path=executable, args=args)
         yield browser
         browser.close()
