@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from costmodels import metrics
 from costmodels.base import CostModel, Matrix, Vector
 from costmodels.metrics import Groups
-from costmodels.splits import Split, by_task, rebased, within_task
+from costmodels.splits import Split, rebased
+from mallorn.core.errors import InvalidRequest
 
 TOP_K = 8
 NORMAL_80 = 1.2816  # half the width of an interval that holds 80 % of a normal distribution
@@ -44,6 +45,7 @@ def evaluate(
 ) -> Evaluation:
     """Fit on one side of a split, with labels that know only that side, and judge on the other."""
     train, test = split
+    _check(split)
     model = make()
     model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
     mean, std = model.predict(features[test])
@@ -68,16 +70,10 @@ def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluatio
     )
 
 
-def evaluate_within_tasks(
-    make: Callable[[], CostModel], features: Matrix, labels: Vector, groups: Groups, *, seed: int
-) -> Evaluation:
-    """Fit on the first 60 % of each group's measurements, as a job would, and judge on the rest."""
-    return evaluate(make, features, labels, groups, within_task(groups, features), seed=seed)
-
-
-def evaluate_across_tasks(
-    make: Callable[[], CostModel], features: Matrix, labels: Vector, groups: Groups, *, seed: int
-) -> list[Evaluation]:
-    """Leave one group out in turn: what the model knows of a task it never measured."""
-    splits = sorted(by_task(groups, seed=seed), key=lambda split: int(groups[split.test[0]]))
-    return [evaluate(make, features, labels, groups, split, seed=seed) for split in splits]
+def _check(split: Split) -> None:
+    train, test = split
+    if not len(train) or not len(test):
+        raise InvalidRequest(
+            f"there are {len(train)} rows to learn from and {len(test)} to judge: too few for this split",
+            hint="measure more, or split within tasks",
+        )

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import unreadable
+from costmodels.checks import check_rows
 
 _FORMAT = "<q"
 
@@ -18,7 +20,7 @@ class RandomModel(CostModel):
         self._seed = 0
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        del features, labels, groups
+        check_rows(features, labels, groups)
         self._seed = seed
 
     def predict(self, features: Matrix) -> Prediction:
@@ -35,5 +37,8 @@ class RandomModel(CostModel):
     @classmethod
     def load(cls, blob: bytes) -> "RandomModel":
         model = cls()
-        (model._seed,) = struct.unpack(_FORMAT, blob)
+        try:
+            (model._seed,) = struct.unpack(_FORMAT, blob)
+        except struct.error as error:
+            raise unreadable("random", str(error)) from error
         return model

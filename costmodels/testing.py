@@ -6,24 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.base import FAILED_LABEL, CostModel, Prediction
 from costmodels.metrics import pairwise_accuracy
+from costmodels.testing_data import Data, easy_data
+from costmodels.views import VIEWS
+from mallorn.core.errors import InvalidRequest
 
-Data = tuple[Matrix, Vector, NDArray[np.int64]]
-
-COLUMNS = 24
-
-
-def easy_data(rows: int, seed: int) -> Data:
-    """Rows whose speed depends on a few columns, in groups whose ids are neither sorted nor dense."""
-    rng = np.random.default_rng(seed)
-    features = rng.integers(0, 8, size=(rows, COLUMNS)).astype(np.float32)
-    slowdown = 0.3 * np.abs(features[:, 2] - 4) + 0.2 * np.maximum(features[:, 5], features[:, 7])
-    labels = np.maximum(FAILED_LABEL, -slowdown).astype(np.float32)
-    labels[features[:, 9] == 7] = FAILED_LABEL
-    return features, labels, rng.choice(np.array([7, 10**12, 3]), size=rows)
+__all__ = ["CostModelTestCase", "Data", "StoredModelTestCase", "assert_same", "easy_data"]
 
 
 def assert_same(left: Prediction, right: Prediction) -> None:
@@ -35,6 +25,7 @@ class CostModelTestCase:
     """Give `make_model`: a function that makes a model that has learned nothing."""
 
     learns = True  # False for a floor such as the random model
+    view = "decisions"  # what the model reads
 
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
@@ -42,7 +33,10 @@ class CostModelTestCase:
 
     @pytest.fixture
     def fitted(self, make_model: Callable[[], CostModel]) -> CostModel:
-        return self._fit(make_model(), easy_data(300, seed=0))
+        return self._fit(make_model(), self.data(300, seed=0))
+
+    def data(self, rows: int, seed: int) -> Data:
+        return easy_data(rows, seed, self.view)
 
     @staticmethod
     def _fit(model: CostModel, data: Data, seed: int = 5) -> CostModel:
@@ -51,7 +45,7 @@ class CostModelTestCase:
 
     @pytest.mark.parametrize("rows", [0, 1, 200])
     def test_predictions_are_finite_floats_one_a_row(self, fitted: CostModel, rows: int) -> None:
-        features, _, _ = easy_data(200, seed=1)
+        features, _, _ = self.data(200, seed=1)
         for values in fitted.predict(features[:rows]):
             assert values.shape == (rows,)
             assert values.dtype == np.float32
@@ -60,17 +54,17 @@ class CostModelTestCase:
 
     @pytest.mark.parametrize("value", [0.0, -1e30, 1e30, np.nan, np.inf, -np.inf])
     def test_predict_never_fails_on_rows_of_the_right_width(self, fitted: CostModel, value: float) -> None:
-        for values in fitted.predict(np.full((3, COLUMNS), value, dtype=np.float32)):
+        for values in fitted.predict(np.full((3, VIEWS[self.view].width), value, dtype=np.float32)):
             assert np.isfinite(values).all()
 
     def test_predict_works_before_any_data(self, make_model: Callable[[], CostModel]) -> None:
-        features, _, _ = easy_data(10, seed=1)
+        features, _, _ = self.data(10, seed=1)
         mean, std = make_model().predict(features)
         assert np.isfinite(mean).all()
         assert (std > 0).all()
 
     def test_a_row_is_scored_alike_in_any_company(self, fitted: CostModel) -> None:
-        features, _, _ = easy_data(64, seed=2)
+        features, _, _ = self.data(64, seed=2)
         together = fitted.predict(features)
         backwards = fitted.predict(np.ascontiguousarray(features[::-1]))
         np.testing.assert_array_equal(backwards.mean[::-1], together.mean)
@@ -79,30 +73,30 @@ class CostModelTestCase:
     def test_same_data_and_seed_give_the_same_model(
         self, make_model: Callable[[], CostModel], fitted: CostModel
     ) -> None:
-        features, _, _ = easy_data(100, seed=3)
-        again = self._fit(make_model(), easy_data(300, seed=0))
+        features, _, _ = self.data(100, seed=3)
+        again = self._fit(make_model(), self.data(300, seed=0))
         assert_same(again.predict(features), fitted.predict(features))
 
     def test_fit_replaces_what_was_learned_before(self, make_model: Callable[[], CostModel]) -> None:
-        features, _, _ = easy_data(100, seed=3)
-        refitted = self._fit(self._fit(make_model(), easy_data(200, seed=8)), easy_data(250, seed=9))
-        fresh = self._fit(make_model(), easy_data(250, seed=9))
+        features, _, _ = self.data(100, seed=3)
+        refitted = self._fit(self._fit(make_model(), self.data(200, seed=8)), self.data(250, seed=9))
+        fresh = self._fit(make_model(), self.data(250, seed=9))
         assert_same(refitted.predict(features), fresh.predict(features))
 
     def test_fit_leaves_its_arguments_alone(self, make_model: Callable[[], CostModel]) -> None:
-        data, untouched = easy_data(100, seed=4), easy_data(100, seed=4)
+        data, untouched = self.data(100, seed=4), self.data(100, seed=4)
         self._fit(make_model(), data)
         for given, expected in zip(data, untouched, strict=True):
             np.testing.assert_array_equal(given, expected)
 
     @pytest.mark.parametrize("rows", [0, 1, 2])
     def test_hardly_any_data_is_enough_to_fit(self, make_model: Callable[[], CostModel], rows: int) -> None:
-        features, labels, groups = easy_data(50, seed=5)
+        features, labels, groups = self.data(50, seed=5)
         model = self._fit(make_model(), (features[:rows], labels[:rows], groups[:rows]))
         assert np.isfinite(model.predict(features).mean).all()
 
     def test_failures_alone_are_enough_to_fit(self, make_model: Callable[[], CostModel]) -> None:
-        features, labels, groups = easy_data(50, seed=5)
+        features, labels, groups = self.data(50, seed=5)
         model = self._fit(make_model(), (features, np.full_like(labels, FAILED_LABEL), groups))
         assert np.isfinite(model.predict(features).mean).all()
 
@@ -110,8 +104,8 @@ class CostModelTestCase:
     def test_a_loaded_model_predicts_what_the_saved_one_did(
         self, make_model: Callable[[], CostModel], rows: int
     ) -> None:
-        features, _, _ = easy_data(100, seed=6)
-        model = self._fit(make_model(), easy_data(rows, seed=0)) if rows else make_model()
+        features, _, _ = self.data(100, seed=6)
+        model = self._fit(make_model(), self.data(rows, seed=0)) if rows else make_model()
         assert_same(type(model).load(model.save()).predict(features), model.predict(features))
 
     def test_no_pickle_is_written_or_read(self, fitted: CostModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +117,49 @@ class CostModelTestCase:
         type(fitted).load(fitted.save())
 
     def test_it_orders_what_it_has_not_seen(self, make_model: Callable[[], CostModel]) -> None:
-        features, labels, groups = easy_data(300, seed=7)
-        model = self._fit(make_model(), easy_data(600, seed=0))
+        features, labels, groups = self.data(300, seed=7)
+        model = self._fit(make_model(), self.data(600, seed=0))
         accuracy = pairwise_accuracy(model.predict(features).mean, labels, groups)
         assert accuracy > 0.85 if self.learns else 0.4 < accuracy < 0.6
+
+    def test_it_says_which_view_it_reads(self, make_model: Callable[[], CostModel]) -> None:
+        assert make_model().view == self.view
+        assert self.view in VIEWS
+
+
+class StoredModelTestCase(CostModelTestCase):
+    """The same for a model that is stored and fed by others: what it cannot use it refuses with a sentence."""
+
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1.0])
+    def test_labels_that_are_none_are_refused(
+        self, make_model: Callable[[], CostModel], wrong: float
+    ) -> None:
+        features, labels, groups = self.data(40, seed=0)
+        labels[7] = wrong
+        with pytest.raises(InvalidRequest, match=f"1 of 40 labels .* is {wrong:g}") as raised:
+            make_model().fit(features, labels, groups, seed=0)
+        assert raised.value.hint
+
+    def test_rows_without_labels_are_refused(self, make_model: Callable[[], CostModel]) -> None:
+        features, labels, groups = self.data(40, seed=0)
+        with pytest.raises(InvalidRequest, match="40 rows have 39 labels and 40 groups"):
+            make_model().fit(features, labels[:-1], groups, seed=0)
+
+    def test_refused_rows_leave_the_model_as_it_was(self, fitted: CostModel) -> None:
+        features, labels, groups = self.data(40, seed=0)
+        model = type(fitted).load(fitted.save())
+        with pytest.raises(InvalidRequest):
+            model.fit(features, np.full_like(labels, np.nan), groups, seed=0)
+        assert_same(model.predict(features), fitted.predict(features))
+
+    def test_bytes_cut_short_are_refused(self, fitted: CostModel) -> None:
+        blob = fitted.save()
+        for length in {0, 3, len(blob) // 2, len(blob) - 1}:
+            with pytest.raises(InvalidRequest, match="cannot be read") as raised:
+                type(fitted).load(blob[:length])
+            assert raised.value.hint
+
+    def test_bytes_of_something_else_are_refused(self, fitted: CostModel) -> None:
+        for blob in (b"no model at all", b"PK\x03\x04 no archive either", bytes(range(256)) * 40):
+            with pytest.raises(InvalidRequest, match="cannot be read"):
+                type(fitted).load(blob)

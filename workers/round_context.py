@@ -19,6 +19,7 @@ from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.versions import VersionName
 from workers.measure.base import Program
 from workers.search.base import Trial
 from workers.search.space import Candidate
@@ -37,6 +38,7 @@ class RoundContext:
     descriptors: tuple[float, ...]
     history: tuple[Trial, ...]
     model: CostModel | None
+    model_name: str | None  # its family, name and version
     done_slots: frozenset[int]
 
     @property
@@ -64,6 +66,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         descriptors=descriptors_of(workload),
         history=comparable(stored, job.context_id),
         model=load_model(session, row.cost_model_id, options.cost_model),
+        model_name=_model_name(session, row.cost_model_id),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )
 
@@ -101,3 +104,10 @@ def load_model(session: Session, cost_model_id: int | None, name: str) -> CostMo
     stored = CostModels(session).get(cost_model_id)
     model: CostModel = resolve("cost_model", name).load(stored.blob)
     return model
+
+
+def _model_name(session: Session, cost_model_id: int | None) -> str | None:
+    if cost_model_id is None:
+        return None
+    stored = CostModels(session).get(cost_model_id)
+    return str(VersionName(stored.family, stored.name, stored.version))

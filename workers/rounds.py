@@ -69,8 +69,8 @@ def _claim(runtime: Runtime, round_id: int) -> int | None:
             row = Rounds(session).get(round_id)
             options = JobOptions.model_validate(Jobs(session).get(row.job_id, None).options)
             family = Tasks(session).get(row.task_id).family
-            head = CostModels(session).head(family, row.target_id, options.cost_model)
-            Rounds(session).settle(round_id, head.id if head else None)
+            chosen = CostModels(session).proposer(family, row.workload_id, row.target_id, options.cost_model)
+            Rounds(session).settle(round_id, chosen)
     return attempt
 
 
@@ -96,6 +96,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         "propose_sec": round(proposed - started, 3),
         "measure_sec": round(time.monotonic() - proposed, 3),
         "candidates": len(missing),
+        "cost_model": context.model_name,
     }
     _close(runtime, context, attempt, stats | rank(runtime.database, context))
     return Closed(context.row.job_id, context.row.task_id)

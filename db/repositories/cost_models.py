@@ -3,10 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func, insert, select
+from sqlalchemy import ColumnElement, func, insert, select, update
 
 from db.repositories.base import Repository
-from db.tables import CostModel, TargetRow
+from db.tables import CostModel, TargetRow, Workload
+from mallorn.core.versions import base_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,11 @@ class NewCostModel:
     metrics: dict[str, Any]
     blob: bytes
     parent_id: int | None = None
+    snapshot: str | None = None  # the frozen rows it learned from; None: its family's up to seen_upto
 
 
 class Head(NamedTuple):
-    """A cost model without its bytes."""
+    """The active version of a line, without its bytes, and what the line's newest version had seen."""
 
     id: int
     version: int
@@ -33,29 +35,50 @@ class Head(NamedTuple):
 
 
 class CostModels(Repository):
-    """Cost models by family, target and name; versions count from 1."""
+    """Cost models by family, target and name: a line. Versions count from 1; one of each line is active."""
 
     def add(self, new: NewCostModel) -> CostModel:
-        """Store the next version."""
+        """Store the next version, which is active from now on."""
         # Two trainers of one family take turns here.
-        lock = select(TargetRow.id).where(TargetRow.id == new.target_id).with_for_update(key_share=True)
-        self.session.execute(lock).all()
+        self.lock_target(new.target_id)
         same = _line(new.family, new.target_id, new.name)
         version = (self.session.scalar(select(func.max(CostModel.version)).where(*same)) or 0) + 1
-        stored = insert(CostModel).values(**asdict(new), version=version).returning(CostModel)
-        return self.session.scalars(stored).one()
+        self.changed(update(CostModel).where(*same, CostModel.active).values(active=False))
+        stored = insert(CostModel).values(**asdict(new), version=version, active=True)
+        return self.session.scalars(stored.returning(CostModel)).one()
+
+    def lock_target(self, target_id: int) -> None:
+        """Hold a target's lines until the transaction ends; SQLite holds the whole database anyway."""
+        lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
+        self.session.execute(lock).all()
 
     def latest(self, family: str, target_id: int, name: str) -> CostModel | None:
-        """The newest version, bytes included."""
-        query = select(CostModel).where(*_line(family, target_id, name)).order_by(CostModel.version.desc())
-        return self.session.scalars(query.limit(1)).one_or_none()
+        """The active version, bytes included."""
+        query = select(CostModel).where(*_line(family, target_id, name), CostModel.active)
+        return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
-        """The newest version without its bytes: enough to see whether it is out of date."""
-        columns = CostModel.id, CostModel.version, CostModel.seen_upto, CostModel.rows
+        """The active version, and what its line has seen.
+
+        After a roll-back that is more than the version itself saw: it is refit when there are more rows than
+        those had that were given up, or the next refit would bring them back at once.
+        """
+        columns = CostModel.id, CostModel.version, CostModel.seen_upto, CostModel.rows, CostModel.active
         query = select(*columns).where(*_line(family, target_id, name)).order_by(CostModel.version.desc())
-        row = self.session.execute(query.limit(1)).one_or_none()
-        return None if row is None else Head(*row)
+        newest = self.session.execute(query.limit(1)).one_or_none()
+        if newest is None:
+            return None
+        active = self.session.execute(query.where(CostModel.active)).one()
+        return Head(active.id, active.version, newest.seen_upto, newest.rows)
+
+    def proposer(self, family: str, workload_id: int, target_id: int, name: str) -> int | None:
+        """The model that proposes a round: the family's own, or the base of the operator until it has one."""
+        own = self.head(family, target_id, name)
+        if own is not None:
+            return own.id
+        op = self.session.scalars(select(Workload.op).where(Workload.id == workload_id)).one()
+        base = self.head(base_family(op), target_id, name)
+        return base.id if base else None
 
     def get(self, cost_model_id: int) -> CostModel:
         """A cost model whose id came from the database."""

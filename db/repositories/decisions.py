@@ -11,6 +11,7 @@ from db.repositories.best import comparable, eligible
 from db.tables import CostModel, Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
+from mallorn.core.versions import VersionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,15 @@ class Decision:
     task_index: int
     task_name: str
     weight: int
-    cost_model_version: int | None
+    cost_model: VersionName | None
     trials: int  # committed so far
     failures: int
     before_us: float | None  # the task's best when the round was opened
     found_us: float | None  # the best of the round's own candidates
+
+    @property
+    def cost_model_version(self) -> int | None:
+        return self.cost_model.version if self.cost_model else None
 
     @property
     def best_us(self) -> float | None:
@@ -65,7 +70,7 @@ class Decisions(Repository):
 
 
 def _decisions() -> Select[*tuple[Any, ...]]:
-    columns = Task.index, Task.name, Task.weight, CostModel.version
+    columns = Task.index, Task.name, Task.weight, CostModel.family, CostModel.name, CostModel.version
     failed = Measurement.outcome != Outcome.OK
     query = select(Round, *columns, _count(), _count(failed), _before(), _found())
     return (
@@ -98,4 +103,6 @@ def _own_trials() -> tuple[ColumnElement[bool], ...]:
 
 
 def _decision(row: Row[*tuple[Any, ...]]) -> Decision:
-    return Decision(*row)
+    first, index, name, weight, family, model_name, version, *brought = row
+    model = VersionName(family, model_name, version) if family is not None else None
+    return Decision(first, index, name, weight, model, *brought)

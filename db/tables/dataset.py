@@ -140,10 +140,21 @@ class Schedule(Base):
 
 
 class CostModel(Base):
-    """A trained, versioned predictor of a family on a target."""
+    """A trained, versioned predictor of a family on a target. New rounds freeze the active version."""
 
     __tablename__ = "cost_models"
-    __table_args__ = (UniqueConstraint("family", "target_id", "name", "version"),)
+    __table_args__ = (
+        UniqueConstraint("family", "target_id", "name", "version"),
+        Index(
+            "uq_cost_models_active",
+            "family",
+            "target_id",
+            "name",
+            unique=True,
+            sqlite_where=text("active"),
+            postgresql_where=text("active"),
+        ),
+    )
 
     id: Mapped[IdPk]
     family: Mapped[str]
@@ -151,6 +162,8 @@ class CostModel(Base):
     name: Mapped[str]
     version: Mapped[int]
     parent_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
+    active: Mapped[bool]
+    snapshot: Mapped[str | None]  # the frozen rows it learned from; None: its family's up to seen_upto
     seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it was trained on
     rows: Mapped[int]
     metrics: Mapped[Json]

@@ -12,6 +12,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as process_settings
 from services.coordinator import failures
 from services.coordinator.auth import get_owner
+from services.coordinator.costmodels.endpoints import router as cost_models
 from services.coordinator.dataset.endpoints import router as dataset
 from services.coordinator.devices.endpoints import router as devices
 from services.coordinator.events.endpoints import router as events
@@ -66,7 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_owner)], responses=FAILURES)
-    for router in (models, jobs, events, schedules, records, dataset, devices, workers):
+    for router in (models, jobs, events, schedules, records, dataset, cost_models, devices, workers):
         api.include_router(router)
     return api
 

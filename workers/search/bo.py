@@ -1,6 +1,8 @@
 """Bayesian optimisation: a Gaussian process of this task's own times, and three ways to ask it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -8,15 +10,16 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel
 from workers.search.acquisition import ACQUISITIONS
-from workers.search.base import Proposal, Searcher, Trial
+from workers.search.base import Proposal, Trial
+from workers.search.batch import BatchSearcher
 from workers.search.credit import credit
-from workers.search.fill import Filter, random_fill, take
+from workers.search.fill import Filter
 from workers.search.gp import Beliefs, GaussianProcess
 from workers.search.measured import fastest
-from workers.search.origins import DEFAULT, means_of
+from workers.search.origins import means_of
 from workers.search.pooled import score
 from workers.search.prudence import prudent
-from workers.search.sampler import BatchSampler, ScoredPool
+from workers.search.sampler import ScoredPool
 from workers.search.scaling import scaled
 from workers.search.space import Candidate, Space
 
@@ -26,44 +29,33 @@ ROWS: Final = 192  # what the process is fitted to, whatever the history's lengt
 FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit
 
 
-class BayesianOptimisation(Searcher):
+@dataclass(eq=False, kw_only=True)
+class BayesianOptimisation(BatchSearcher):
     """Expected improvement, its probability and the confidence bound share a batch by the credit they earned.
 
     The pool is mutations of the best and random candidates; a cost model, where there is one, only sorts out
-    half of it. Each choice is believed before the next is made, so that a batch does not crowd one place.
+    half of it. Each choice is believed before the next is made, so that a batch does not crowd one place;
+    there is no sampler in it.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        considered: int = 4096,
-        kept: int = 2048,
-        elite: int = 48,
-        random_share: float = 0.05,
-    ) -> None:
-        del sampler  # a batch is chosen by acquisition
-        self.considered = considered
-        self.kept = kept
-        self.elite = elite
-        self.random_share = random_share
+    considered: int = 4096
+    kept: int = 2048
+    elite: int = 48
 
-    def propose(
+    def choose(
         self,
         space: Space,
         history: Sequence[Trial],
         model: CostModel | None,
+        sieve: Filter,
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        sieve = Filter(space, history)
-        batch = [] if history else take(sieve, space.defaults(), count, DEFAULT)
         timed = [trial for trial in history if trial.time_us is not None]
-        wanted = count - len(batch) - int(rng.binomial(count - len(batch), self.random_share))
-        if wanted and len(timed) >= FEWEST:
-            pool = self._pool(space, history, model, sieve, rng)
-            batch += self._choose(space, history, timed, pool, sieve, wanted, rng)
-        return batch + random_fill(space, sieve, count - len(batch), rng)
+        if len(timed) < FEWEST:
+            return []
+        pool = self._pool(space, history, model, sieve, rng)
+        return self._by_acquisition(space, history, timed, pool, sieve, count, rng)
 
     def _pool(
         self,
@@ -85,7 +77,7 @@ class BayesianOptimisation(Searcher):
         ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
         return pool.without(ranked[self.kept :])
 
-    def _choose(
+    def _by_acquisition(
         self,
         space: Space,
         history: Sequence[Trial],
@@ -116,21 +108,29 @@ def _batch(
     sieve: Filter,
     count: int,
 ) -> list[Proposal]:
-    """One candidate after the other, each the best by the measure whose turn it is."""
+    """As many as are missing are picked and checked at once, until the batch is full."""
+    picks = _picks(beliefs, targets, asked)
+    batch: list[Proposal] = []
+    while picked := list(islice(picks, count - len(batch))):
+        valid = set(sieve.valid(candidates[at] for at, _ in picked))
+        gain = targets.min() - beliefs.mean
+        batch += [
+            Proposal(candidates[at], float(gain[at]), name) for at, name in picked if candidates[at] in valid
+        ]
+    return batch
+
+
+def _picks(beliefs: Beliefs, targets: Column, asked: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """One line after the other, each the best by the measure whose turn it is, the earlier ones believed."""
     best = float(targets.min())
     exploration = contextual_variance(beliefs.std, targets)
-    open_ones = np.ones(len(candidates), dtype=np.bool_)
-    batch: list[Proposal] = []
-    for name in asked:
-        if len(batch) == count or not open_ones.any():
-            break
+    open_ones = np.ones(len(beliefs.mean), dtype=np.bool_)
+    for name in asked[: len(open_ones)]:
         worth = ACQUISITIONS[name](beliefs.mean, beliefs.std, best, exploration)
         at = int(np.where(open_ones, worth, -np.inf).argmax())
         open_ones[at] = False
-        if sieve.valid([candidates[at]]):
-            batch.append(Proposal(candidates[at], best - float(beliefs.mean[at]), name))
-            beliefs.believe(at)
-    return batch
+        beliefs.believe(at)
+        yield at, name
 
 
 def contextual_variance(std: Column, targets: Column) -> float:

@@ -1,6 +1,7 @@
 """An evolution strategy as in Tuna: a distribution over decisions that moves to the winners."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,13 +10,13 @@ from workers.search.base import Trial
 from workers.search.measured import fastest
 from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
-from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 from workers.search.strategy import Strategy, by_rank
 
 STRATEGY = "strategy"
 
 
+@dataclass(eq=False, kw_only=True)
 class EvolutionStrategy(PooledSearcher):
     """Fits its distribution to the fastest of the history, then lets it climb what the cost model promises.
 
@@ -23,27 +24,13 @@ class EvolutionStrategy(PooledSearcher):
     a model the distribution that fits the fastest is drawn from as it is.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        offspring: int = 512,
-        generations: int = 8,
-        parents: int = 64,
-        remembered: int = 24,
-        trusted: int = 4,
-        rate: float = 0.4,
-        optimism: float = 0.5,
-        random_share: float = 0.05,
-    ) -> None:
-        super().__init__(sampler, random_share=random_share)
-        self.offspring = offspring
-        self.generations = generations
-        self.parents = parents
-        self.remembered = remembered
-        self.trusted = trusted
-        self.rate = rate
-        self.optimism = optimism
+    offspring: int = 512
+    generations: int = 8
+    parents: int = 64
+    remembered: int = 24
+    trusted: int = 4
+    rate: float = 0.4
+    optimism: float = 0.5
 
     def pool(
         self,

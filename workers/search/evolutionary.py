@@ -1,6 +1,7 @@
 """Evolutionary search as in Ansor and MetaSchedule, on decision vectors: many are scored, none is lowered."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,33 +11,21 @@ from workers.search.base import Trial
 from workers.search.measured import fastest
 from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
-from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 
 
+@dataclass(eq=False, kw_only=True)
 class Evolutionary(PooledSearcher):
     """Breeds from the best measured and from random candidates, guided by the cost model.
 
     Without a model the best measured are mutated, and half of the pool is random.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        population: int = 1024,
-        generations: int = 4,
-        elite: int = 64,
-        crossover: float = 0.15,
-        optimism: float = 0.5,
-        random_share: float = 0.05,
-    ) -> None:
-        super().__init__(sampler, random_share=random_share)
-        self.population = population
-        self.generations = generations
-        self.elite = elite
-        self.crossover = crossover
-        self.optimism = optimism
+    population: int = 1024
+    generations: int = 4
+    elite: int = 64
+    crossover: float = 0.15
+    optimism: float = 0.5
 
     def pool(
         self,

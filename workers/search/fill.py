@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from workers.search.base import Proposal, Trial
-from workers.search.origins import RANDOM
+from workers.search.origins import DEFAULT, RANDOM
 from workers.search.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
@@ -31,6 +31,10 @@ class Filter:
         answers = self._space.valid(asked) if asked else []
         return [candidate for candidate, good in zip(asked, answers, strict=True) if good]
 
+    def pass_over(self, candidates: Iterable[Candidate]) -> None:
+        """Those are spoken for: never fresh again."""
+        self._seen.update(candidates)
+
 
 def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
     """The first `count` valid ones, asking for no more than are missing at a time."""
@@ -40,6 +44,11 @@ def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str
         asked, rest = rest[: count - len(taken)], rest[count - len(taken) :]
         taken += [Proposal(candidate, None, origin) for candidate in sieve.valid(asked)]
     return taken
+
+
+def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
+    """The space's defaults where nothing was measured yet, else none."""
+    return [] if history else take(sieve, space.defaults(), count, DEFAULT)
 
 
 def random_fill(space: Space, sieve: Filter, count: int, rng: np.random.Generator) -> list[Proposal]:

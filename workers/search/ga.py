@@ -1,6 +1,7 @@
 """A genetic algorithm on decision vectors: tournaments, crossover choice by choice, islands by sketch."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,10 +11,10 @@ from workers.search.islands import Lines, Scores, elite, islands, shares, tourna
 from workers.search.measured import Measured, fastest
 from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
-from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 
 
+@dataclass(eq=False, kw_only=True)
 class Genetic(PooledSearcher):
     """Breeds generations on one island a sketch; the fitness is what the cost model promises.
 
@@ -21,29 +22,14 @@ class Genetic(PooledSearcher):
     of their children is proposed.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        population: int = 768,
-        generations: int = 5,
-        remembered: int = 128,
-        champions: int = 16,
-        contestants: int = 4,
-        crossover: float = 0.6,
-        mutation: float = 0.4,
-        optimism: float = 0.5,
-        random_share: float = 0.05,
-    ) -> None:
-        super().__init__(sampler, random_share=random_share)
-        self.population = population
-        self.generations = generations
-        self.remembered = remembered
-        self.champions = champions
-        self.contestants = contestants
-        self.crossover = crossover
-        self.mutation = mutation
-        self.optimism = optimism
+    population: int = 768
+    generations: int = 5
+    remembered: int = 128
+    champions: int = 16
+    contestants: int = 4
+    crossover: float = 0.6
+    mutation: float = 0.4
+    optimism: float = 0.5
 
     def pool(
         self,

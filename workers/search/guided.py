@@ -1,6 +1,7 @@
 """A guided walk around the best measured: on in the directions that were worth it so far."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,10 @@ from workers.search.measured import Measured, Values, fastest
 from workers.search.origins import WALK
 from workers.search.pooled import PooledSearcher, score
 from workers.search.priorities import priorities
-from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 
 
+@dataclass(eq=False, kw_only=True)
 class Guided(PooledSearcher):
     """Walkers start at the best measured, look at a few neighbours and go to the most promising one.
 
@@ -23,29 +24,14 @@ class Guided(PooledSearcher):
     Where there is a cost model, it decides, and these two only tip the scale.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        walkers: int = 32,
-        neighbours: int = 8,
-        steps: int = 14,
-        blind_steps: int = 2,
-        remembered: int = 128,
-        hint: float = 0.25,
-        noise: float = 0.05,
-        optimism: float = 0.5,
-        random_share: float = 0.05,
-    ) -> None:
-        super().__init__(sampler, random_share=random_share)
-        self.walkers = walkers
-        self.neighbours = neighbours
-        self.steps = steps
-        self.blind_steps = blind_steps
-        self.remembered = remembered
-        self.hint = hint
-        self.noise = noise
-        self.optimism = optimism
+    walkers: int = 32
+    neighbours: int = 8
+    steps: int = 14
+    blind_steps: int = 2
+    remembered: int = 128
+    hint: float = 0.25
+    noise: float = 0.05
+    optimism: float = 0.5
 
     def pool(
         self,

@@ -1,5 +1,7 @@
 """Monte Carlo tree search over decisions, as in ProTuner: only complete schedules are ever priced."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from workers.search.policy.forest import Nodes
@@ -7,11 +9,11 @@ from workers.search.policy.grove import Grove, Rollouts
 from workers.search.policy.learner import Learner
 from workers.search.policy.lessons import Lessons
 from workers.search.policy.scout import Scout
-from workers.search.sampler import BatchSampler
 
 ROLLOUT = "rollout"
 
 
+@dataclass(eq=False, kw_only=True)
 class Mcts(Learner):
     """Several trees; a rollout goes down one by upper confidence bounds, adds a node, completes at random.
 
@@ -19,25 +21,12 @@ class Mcts(Learner):
     at a time; noise on the bounds keeps those of a batch from all taking the same way.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        considered: int = 4096,
-        trees: int = 8,
-        batch: int = 256,
-        elite: int = 32,
-        greed: float = 20.0,
-        curiosity: float = 0.2,
-        noise: float = 0.03,
-    ) -> None:
-        super().__init__(sampler, considered=considered)
-        self.trees = trees
-        self.batch = batch
-        self.elite = elite
-        self.greed = greed
-        self.curiosity = curiosity
-        self.noise = noise
+    trees: int = 8
+    batch: int = 256
+    elite: int = 32
+    greed: float = 20.0
+    curiosity: float = 0.2
+    noise: float = 0.03
 
     def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
         groves = [Grove(sketch, self.trees) for sketch in scout.space.sketches]

@@ -1,6 +1,7 @@
 """Several searchers share every round, by the credit that their candidates earned so far."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import numpy as np
@@ -11,8 +12,8 @@ from mallorn.core.names import resolve
 from mallorn.core.outcomes import Outcome
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.credit import credit
-from workers.search.fill import Filter, random_fill, take
-from workers.search.origins import DEFAULT, named, searcher_of
+from workers.search.fill import Filter, defaults_first, random_fill
+from workers.search.origins import named, searcher_of
 from workers.search.sampler import BatchSampler
 from workers.search.space import Space
 
@@ -20,6 +21,7 @@ ARMS: Final = ("evolutionary", "ga", "sa", "random")
 NAME: Final = "portfolio"
 
 
+@dataclass(eq=False)
 class Portfolio(Searcher):
     """A bandit over searchers. It remembers nothing: credit is read from the origins in the history.
 
@@ -27,20 +29,12 @@ class Portfolio(Searcher):
     Shares are a softmax of upper bounds, with a floor, so that an arm whose time comes later is heard of.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        arms: Sequence[str] = ARMS,
-        exploration: float = 0.15,
-        temperature: float = 0.15,
-        floor: float = 0.05,
-    ) -> None:
-        self.sampler = sampler
-        self.arms = tuple(arms)
-        self.exploration = exploration
-        self.temperature = temperature
-        self.floor = floor
+    sampler: BatchSampler | None = None
+    _: KW_ONLY
+    arms: Sequence[str] = ARMS
+    exploration: float = 0.15
+    temperature: float = 0.15
+    floor: float = 0.05
 
     def propose(
         self,
@@ -51,11 +45,11 @@ class Portfolio(Searcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         sieve = Filter(space, history)
-        batch = [] if history else take(sieve, space.defaults(), count, DEFAULT)
+        batch = defaults_first(space, history, sieve, count)
         sizes = self.sizes(history, count - len(batch), rng)
         for arm in np.argsort(-sizes, kind="stable"):
             batch += self._ask(self.arms[arm], space, [*history, *_pending(batch)], model, sizes[arm], rng)
-        sieve.valid(proposal.candidate for proposal in batch)
+        sieve.pass_over(proposal.candidate for proposal in batch)
         batch += random_fill(space, sieve, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
 

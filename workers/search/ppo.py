@@ -1,6 +1,7 @@
 """Proximal policy optimisation over knob steps, as in Chameleon: each knob goes down, stays or goes up."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,11 +11,11 @@ from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
 from workers.search.policy.scout import Scout
 from workers.search.policy.trail import Trail
-from workers.search.sampler import BatchSampler
 
 STEP = "step"
 
 
+@dataclass(eq=False, kw_only=True)
 class Ppo(Learner):
     """Many walkers take steps of all knobs at once; the policy learns which steps raise the model's promise.
 
@@ -22,25 +23,15 @@ class Ppo(Learner):
     simulated annealing draws out of everything seen.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        considered: int = 4096,
-        walkers: int = 128,
-        horizon: int = 4,
-        greed: float = 2.0,
-        epochs: int = 3,
-        rate: float = 5e-3,
-        discount: float = 0.9,
-        trace: float = 0.95,
-        clip: float = 0.2,
-        entropy: float = 0.01,
-    ) -> None:
-        super().__init__(sampler, considered=considered)
-        self.walkers, self.horizon, self.greed = walkers, horizon, greed
-        self.epochs, self.rate = epochs, rate
-        self.discount, self.trace, self.clip, self.entropy = discount, trace, clip, entropy
+    walkers: int = 128
+    horizon: int = 4
+    greed: float = 2.0
+    epochs: int = 3
+    rate: float = 5e-3
+    discount: float = 0.9
+    trace: float = 0.95
+    clip: float = 0.2
+    entropy: float = 0.01
 
     def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
         actors = {

@@ -1,6 +1,7 @@
 """What is likely to fail, or takes very long to build, must promise more than the others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -30,9 +31,8 @@ def prudent(space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.ra
     mean = pool.prediction.mean.astype(np.float64)
     if (times := learn_build_times(space, history)) is not None:
         mean -= PRICE * np.maximum(0.0, times.excess(pool.features) - np.log(PATIENT)) / np.log(2.0)
-    kept = np.arange(len(pool), dtype=np.int64)
-    if (feasibility := learn_feasibility(space, history)) is not None:
-        working = 1.0 - feasibility.failing(pool.features)
-        kept = np.flatnonzero(rng.random(len(pool)) < working**CAUTION).astype(np.int64)
-    prediction = Prediction(mean[kept].astype(np.float32), pool.prediction.std[kept])
-    return ScoredPool([pool.candidates[at] for at in kept.tolist()], pool.features[kept], prediction)
+    priced = replace(pool, prediction=Prediction(mean.astype(np.float32), pool.prediction.std))
+    if (feasibility := learn_feasibility(space, history)) is None:
+        return priced
+    working = 1.0 - feasibility.failing(pool.features)
+    return priced.only(np.flatnonzero(rng.random(len(pool)) < working**CAUTION))

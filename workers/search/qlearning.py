@@ -1,6 +1,7 @@
 """Q-learning over directions, as in FlexTensor: learns which small step pays where, and walks that way."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,9 +13,9 @@ from workers.search.policy.moves import moves_of
 from workers.search.policy.replay import measured_steps
 from workers.search.policy.scout import Scout, Sight
 from workers.search.policy.values import Values
-from workers.search.sampler import BatchSampler
 
 
+@dataclass(eq=False, kw_only=True)
 class QLearning(Learner):
     """Walkers start where simulated annealing would, and step in the direction of the highest value.
 
@@ -22,27 +23,13 @@ class QLearning(Learner):
     this round by the model's promise. A share of the steps goes anywhere; it shrinks as the round goes on.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        considered: int = 4096,
-        walkers: int = 128,
-        walk: int = 4,
-        greed: float = 2.0,
-        epsilon: tuple[float, float] = (0.8, 0.1),
-        discount: float = 0.7,
-        updates: int = 24,
-        rate: float = 5e-3,
-    ) -> None:
-        super().__init__(sampler, considered=considered)
-        self.walkers = walkers
-        self.walk = walk
-        self.greed = greed
-        self.epsilon = epsilon
-        self.discount = discount
-        self.updates = updates
-        self.rate = rate
+    walkers: int = 128
+    walk: int = 4
+    greed: float = 2.0
+    epsilon: tuple[float, float] = (0.8, 0.1)
+    discount: float = 0.7
+    updates: int = 24
+    rate: float = 5e-3
 
     def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
         values = self._values(scout, lessons, rng)

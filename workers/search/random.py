@@ -6,8 +6,7 @@ import numpy as np
 
 from costmodels.base import CostModel
 from workers.search.base import Proposal, Searcher, Trial
-from workers.search.fill import Filter, random_fill, take
-from workers.search.origins import DEFAULT
+from workers.search.fill import Filter, defaults_first, random_fill
 from workers.search.sampler import BatchSampler
 from workers.search.space import Space
 
@@ -28,5 +27,5 @@ class RandomSearch(Searcher):
     ) -> list[Proposal]:
         del model
         sieve = Filter(space, history)
-        first = take(sieve, space.defaults(), count, DEFAULT) if not history else []
+        first = defaults_first(space, history, sieve, count)
         return first + random_fill(space, sieve, count - len(first), rng)

@@ -1,6 +1,7 @@
 """Policy gradient over choices, as in Woodpecker, started from what the fast ones have in common."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,6 @@ from workers.search.policy.learner import Learner
 from workers.search.policy.lessons import Lessons
 from workers.search.policy.scout import Promise, Scout
 from workers.search.policy.tables import Draw, Tables, counted, softmax
-from workers.search.sampler import BatchSampler
 from workers.search.space import Sketch
 from workers.search.tiles import Rows
 
@@ -47,6 +47,7 @@ class Policy:
                 table.learn(draw, part, entropy)
 
 
+@dataclass(eq=False, kw_only=True)
 class Reinforce(Learner):
     """A few policies, each started from its own draw of the best known, climb the expected promise.
 
@@ -54,25 +55,12 @@ class Reinforce(Learner):
     baseline), and keeps options open by an entropy bonus.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        considered: int = 4096,
-        policies: int = 4,
-        updates: int = 10,
-        elite: int = 32,
-        greed: float = 2.0,
-        rate: float = 0.3,
-        entropy: float = 0.02,
-    ) -> None:
-        super().__init__(sampler, considered=considered)
-        self.policies = policies
-        self.updates = updates
-        self.elite = elite
-        self.greed = greed
-        self.rate = rate
-        self.entropy = entropy
+    policies: int = 4
+    updates: int = 10
+    elite: int = 32
+    greed: float = 2.0
+    rate: float = 0.3
+    entropy: float = 0.02
 
     def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
         policies = [self._policy(scout, rng) for _ in range(self.policies)]

@@ -1,6 +1,7 @@
 """Simulated annealing as in AutoTVM and FlexTensor: many chains walk on what the cost model promises."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,12 +10,12 @@ from workers.search.base import Trial
 from workers.search.measured import fastest, latest
 from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
-from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 
 ANNEALING = "annealing"
 
 
+@dataclass(eq=False, kw_only=True)
 class Annealing(PooledSearcher):
     """Parallel chains that take one change at a time, uphill always and downhill by chance while it is hot.
 
@@ -23,27 +24,13 @@ class Annealing(PooledSearcher):
     Without a model the chains take a step or two from there, for the device to judge.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        chains: int = 128,
-        steps: int = 32,
-        remembered: int = 128,
-        hottest: float = 0.5,
-        coldest: float = 0.05,
-        halving_trials: int = 64,
-        optimism: float = 0.5,
-        random_share: float = 0.05,
-    ) -> None:
-        super().__init__(sampler, random_share=random_share)
-        self.chains = chains
-        self.steps = steps
-        self.remembered = remembered
-        self.hottest = hottest
-        self.coldest = coldest
-        self.halving_trials = halving_trials
-        self.optimism = optimism
+    chains: int = 128
+    steps: int = 32
+    remembered: int = 128
+    hottest: float = 0.5
+    coldest: float = 0.05
+    halving_trials: int = 64
+    optimism: float = 0.5
 
     def pool(
         self,

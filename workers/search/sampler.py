@@ -26,11 +26,15 @@ class ScoredPool:
         """Expected speed, plus a share of the spread: what the model knows little of deserves a look."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
+    def only(self, lines: NDArray[np.int64]) -> "ScoredPool":
+        """Some lines of the pool, in the order they are named."""
+        prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
+        candidates = [self.candidates[at] for at in lines.tolist()]
+        return ScoredPool(candidates, self.features[lines], prediction)
+
     def without(self, lines: NDArray[np.int64]) -> "ScoredPool":
         """The pool less some of its lines."""
-        kept = np.setdiff1d(np.arange(len(self)), lines)
-        prediction = Prediction(self.prediction.mean[kept], self.prediction.std[kept])
-        return ScoredPool([self.candidates[at] for at in kept], self.features[kept], prediction)
+        return self.only(np.setdiff1d(np.arange(len(self)), lines))
 
 
 class BatchSampler(ABC):

@@ -49,6 +49,12 @@ class RoundOut(BaseModel):
         Field(description="Whether the forecast's interval held what a done round found; null: not judged."),
     ]
     searcher: str
+    cost_model: Annotated[
+        str | None,
+        Field(
+            description="The trained model that proposed it; `base:` is a pre-trained one. Null: none did."
+        ),
+    ]
     cost_model_version: Annotated[int | None, Field(description="Null: searched without a trained model.")]
     state: RoundState
     attempt: int

@@ -62,6 +62,7 @@ def round_out(decision: Decision) -> RoundOut:
         gain_us=decision.gain_us,
         in_interval=_in_interval(decision, forecast),
         searcher=row.searcher,
+        cost_model=None if decision.cost_model is None else str(decision.cost_model),
         cost_model_version=decision.cost_model_version,
         state=RoundState(row.state),
         attempt=row.attempt,

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from workers.search.policy.lessons import Lessons, lessons_of
 from workers.search.policy.scout import Scout
 from workers.search.policy.stand_in import StandIn
 from workers.search.pooled import PooledSearcher
-from workers.search.sampler import BatchSampler
 from workers.search.space import Candidate, Space
 
 
+@dataclass(eq=False, kw_only=True)
 class Learner(PooledSearcher):
     """A PooledSearcher whose pool is what it saw while it learnt, anew each round, where the fast ones are.
 
@@ -23,17 +24,8 @@ class Learner(PooledSearcher):
     measurements either, the pool is random.
     """
 
-    def __init__(
-        self,
-        sampler: BatchSampler | None = None,
-        *,
-        considered: int = 4096,
-        optimism: float = 0.5,
-        random_share: float = 0.05,
-    ) -> None:
-        super().__init__(sampler, random_share=random_share)
-        self.considered = considered
-        self.optimism = optimism
+    considered: int = 4096
+    optimism: float = 0.5
 
     @abstractmethod
     def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
