@@ -131,6 +131,26 @@ class Client:
         """The best known schedule of each workload and target."""
         return list(self.connection.get("/schedules", workload=workload, target=_text(target))["items"])
 
+    def cost_models(
+        self,
+        family: str | None = None,
+        target: Target = None,
+        name: str | None = None,
+        version: int | None = None,
+        active: bool | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The versions of trained cost models, newest first; `active` ones are what new rounds use."""
+        wanted = {"family": family, "target": _text(target), "name": name, "version": version}
+        return self.connection.pages("/costmodels", **wanted, active=active)
+
+    def cost_model(self, version_id: int) -> dict[str, Any]:
+        """One version of a cost model."""
+        return dict(self.connection.get(f"/costmodels/{version_id}"))
+
+    def activate_cost_model(self, version_id: int) -> dict[str, Any]:
+        """Let new rounds use this version, and training go on from it; later versions are kept."""
+        return dict(self.connection.post(f"/costmodels/{version_id}/activate"))
+
     def devices(self) -> list[dict[str, Any]]:
         return list(self.connection.get("/devices")["items"])
 

@@ -31,6 +31,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("records", "mallorn.commands.data:records"),
     ("record", "mallorn.commands.record:record"),
     ("dataset", "mallorn.commands.dataset:app"),
+    ("costmodels", "mallorn.commands.costmodels:app"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
     ("compile", "mallorn.commands.compile:compile_model"),

@@ -1,0 +1,116 @@
+"""Versions of cost models as users see them, and the way back to an earlier one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, select, update
+from sqlalchemy.orm import aliased
+
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository
+from db.repositories.cost_models import CostModels
+from db.tables import CostModel, TargetRow
+from mallorn.core.errors import NotFound
+from mallorn.core.versions import VersionName
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """A version without its bytes."""
+
+    id: int
+    family: str
+    target: str  # canonical JSON
+    name: str
+    version: int
+    active: bool
+    parent_id: int | None
+    parent: VersionName | None
+    snapshot: str | None
+    seen_upto: int
+    rows: int
+    metrics: dict[str, Any]
+    created_at: float
+
+    @property
+    def full_name(self) -> VersionName:
+        return VersionName(self.family, self.name, self.version)
+
+
+class ModelVersions(Repository):
+    """All versions of all lines; none is ever deleted, as rounds refer to them."""
+
+    def page(
+        self,
+        *,
+        family: str | None = None,
+        target: str | None = None,
+        name: str | None = None,
+        version: int | None = None,
+        active: bool | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[ModelVersion]:
+        """Newest first; `target` is a key."""
+        wanted: list[tuple[Any, Any]] = [
+            (CostModel.family, family),
+            (TargetRow.key, target),
+            (CostModel.name, name),
+            (CostModel.version, version),
+            (CostModel.active, active),
+        ]
+        conditions: list[ColumnElement[bool]] = [
+            column == value for column, value in wanted if value is not None
+        ]
+        if cursor is not None:
+            conditions.append(CostModel.id < decode_cursor(cursor, int)[0])
+        query = _versions().where(*conditions).order_by(CostModel.id.desc()).limit(check_limit(limit) + 1)
+        found = [_version(row) for row in self.session.execute(query)]
+        return page(found, limit, lambda row: (row.id,))
+
+    def get(self, version_id: int) -> ModelVersion:
+        """Raises NotFound."""
+        row = self.session.execute(_versions().where(CostModel.id == version_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no cost model {version_id}", hint="mallorn costmodels list")
+        return _version(row)
+
+    def activate(self, version_id: int) -> ModelVersion:
+        """Let new rounds freeze this version, and training go on from it. Raises NotFound.
+
+        Rounds that have begun keep the version they froze; later versions stay where they are.
+        """
+        found = self.session.get(CostModel, version_id)
+        if found is not None:
+            CostModels(self.session).lock_target(found.target_id)
+            same = CostModel.target_id == found.target_id, CostModel.name == found.name
+            line = update(CostModel).where(*same, CostModel.family == found.family)
+            # Two statements: at no moment may a line have two active versions.
+            self.changed(line.where(CostModel.active).values(active=False))
+            self.changed(line.where(CostModel.id == version_id).values(active=True))
+        return self.get(version_id)
+
+
+def _versions() -> Select[*tuple[Any, ...]]:
+    parent = aliased(CostModel)
+    columns = (
+        *(
+            CostModel.id,
+            CostModel.family,
+            TargetRow.text,
+            CostModel.name,
+            CostModel.version,
+            CostModel.active,
+        ),
+        *(CostModel.parent_id, parent.family, parent.name, parent.version),
+        *(CostModel.snapshot, CostModel.seen_upto, CostModel.rows, CostModel.metrics, CostModel.created_at),
+    )
+    query = select(*columns).join(TargetRow, TargetRow.id == CostModel.target_id)
+    return query.join(parent, parent.id == CostModel.parent_id, isouter=True)
+
+
+def _version(row: Row[*tuple[Any, ...]]) -> ModelVersion:
+    values = list(row)
+    parent = values[7:10]
+    values[7:10] = [None if parent[0] is None else VersionName(*parent)]
+    return ModelVersion(*values)

@@ -1,0 +1,1 @@
+"""Trained cost models and their versions."""

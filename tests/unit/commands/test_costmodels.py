@@ -1,0 +1,102 @@
+"""`mallorn costmodels`: versions are listed and shown, and a line is rolled back by name."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.targets import Targets
+from mallorn.commands.main import app
+from mallorn.core.targets import parse_target
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+LINE = "operator:matmul/xgboost"
+OTHER_TARGET = '{"kind":"llvm","num-cores":4}'
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def mallorn(coordinator: Coordinator) -> Type:
+    runner = CliRunner(env={"MALLORN_URL": coordinator.url, "COLUMNS": "250"})
+    return lambda *words: runner.invoke(app, ["costmodels", *words])
+
+
+def add(owned: OwnedRows, target_id: int = 0) -> int:
+    new = NewCostModel(
+        "operator:matmul", target_id or owned.target_id, "xgboost", 8, 8, {"groups": 2}, b"model"
+    )
+    return owned.write(lambda session: CostModels(session).add(new).id)
+
+
+def active(mallorn: Type) -> list[str]:
+    return [row["full_name"] for row in data(mallorn("list", "--active", "--json"))]
+
+
+def data(result: Result) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_with_no_models_yet_the_way_to_some_is_told(mallorn: Type) -> None:
+    result = mallorn("list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "mallorn pretrain" in result.stderr
+
+
+def test_versions_are_listed_newest_first(mallorn: Type, owned: OwnedRows) -> None:
+    add(owned), add(owned)
+    lines = mallorn("list").stdout.splitlines()
+    assert [line.split()[1:3] for line in lines[1:3]] == [[f"{LINE}@2", "yes"], [f"{LINE}@1", "no"]]
+    assert [row["version"] for row in data(mallorn("list", "--limit", "1", "--json"))] == [2]
+
+
+def test_a_version_is_shown_by_id_by_name_and_by_line(mallorn: Type, owned: OwnedRows) -> None:
+    first, second = add(owned), add(owned)
+    assert data(mallorn("show", str(first), "--json"))["version"] == 1
+    assert data(mallorn("show", f"{LINE}@1", "--json"))["id"] == first
+    assert data(mallorn("show", LINE, "--json"))["id"] == second
+    shown = mallorn("show", LINE).stdout
+    assert f"{LINE}@2" in shown
+    assert "groups" in shown
+
+
+def test_a_line_goes_back_one_version_at_a_time(mallorn: Type, owned: OwnedRows) -> None:
+    for _ in range(3):
+        add(owned)
+    assert mallorn("rollback", LINE).stdout.strip() == f"{LINE}@2"
+    assert mallorn("rollback", LINE).stdout.strip() == f"{LINE}@1"
+    assert active(mallorn) == [f"{LINE}@1"]
+    refused = mallorn("rollback", LINE)
+    assert refused.exit_code == 1
+    assert "has no version before it" in refused.stderr
+
+
+def test_a_line_goes_to_the_version_that_is_named(mallorn: Type, owned: OwnedRows) -> None:
+    first, *_ = [add(owned) for _ in range(3)]
+    assert data(mallorn("rollback", f"{LINE}@1", "--json"))["active"]
+    assert data(mallorn("rollback", str(first + 2), "--json"))["version"] == 3
+    assert active(mallorn) == [f"{LINE}@3"]
+
+
+def test_a_name_that_two_targets_have_needs_its_target(mallorn: Type, owned: OwnedRows) -> None:
+    there = owned.write(lambda session: Targets(session).ensure(parse_target(OTHER_TARGET)).id)
+    add(owned), add(owned, there)
+    refused = mallorn("show", f"{LINE}@1")
+    assert refused.exit_code == 1
+    assert "2 targets" in refused.stderr
+    assert "--target" in refused.stderr
+    assert data(mallorn("show", LINE, "--target", OTHER_TARGET, "--json"))["target"] == OTHER_TARGET
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "operator:none/xgboost"), ("rollback", f"{LINE}@9"), ("show", "99")]
+)
+def test_a_model_that_is_not_there_is_named(mallorn: Type, words: tuple[str, ...]) -> None:
+    result = mallorn(*words)
+    assert result.exit_code == 1
+    assert f"there is no cost model {words[1]}" in result.stderr
+    assert "mallorn costmodels list" in result.stderr
