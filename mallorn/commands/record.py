@@ -52,6 +52,10 @@ def record(
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Keep so many tasks, of every operator some; default: all.")
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Measure only tasks whose names match, as conv2d*; repeatable."),
+    ] = None,
     candidates: Annotated[
         int,
         typer.Option(
@@ -79,7 +83,7 @@ def record(
         with interruptible(), connected_stack(None, None, directories[0]) as stack:
             wait_for_device(stack)
             for model in models:
-                _measure(stack, model, candidates, target, seed)
+                _measure(stack, model, candidates, target, seed, only or [])
     rows = [_row(task) for task in _export(directories, candidates, tasks, out)]
     print_rows(rows, COLUMNS, as_json, "")
     print_note(f"{sum(row['candidates'] for row in rows)} candidates of {len(rows)} tasks in {out}")
@@ -95,8 +99,10 @@ def _check(models: Sequence[Path], directories: Sequence[Path]) -> None:
         )
 
 
-def _measure(stack: Connected, model: Path, candidates: int, target: str, seed: int) -> None:
-    """Every task of a model by each of the searchers in turn; no job measures what an earlier one has."""
+def _measure(
+    stack: Connected, model: Path, candidates: int, target: str, seed: int, only: Sequence[str]
+) -> None:
+    """The tasks of a model by each of the searchers in turn; no job measures what an earlier one has."""
     model_id = upload_with_bar(stack.api, str(model))
     # One round is to spare: what tells of a worker and not of its candidate is not recorded.
     for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
@@ -105,9 +111,10 @@ def _measure(stack: Connected, model: Path, candidates: int, target: str, seed: 
             "task_trials": count,
             "policy": "round-robin",
             "round_size": ROUND_SIZE,
+            "only": list(only),
         }
         job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)
-        print_note(f"job {job.id}: {count} candidates of every task of {model} by {search}")
+        print_note(f"job {job.id}: {count} candidates of each task of {model} by {search}")
         _wait_until_tuned(job)
 
 

@@ -32,6 +32,8 @@ class JobOptions(BaseModel):
     round_size: Annotated[int, Field(ge=1, le=64)] | None = None
     #: the budget of every task alone; None: as much as the job's allows
     task_trials: Annotated[int, Field(ge=1)] | None = None
+    #: tune only the tasks whose names match one of these patterns, as conv2d*; the others keep what is known
+    only: list[Annotated[str, Field(min_length=1)]] = []
     build_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 30.0
     run_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 10.0
     evaluator: EvaluatorOptions = EvaluatorOptions()

@@ -1,6 +1,7 @@
 """A job's rows as the planner's plain values."""
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from sqlalchemy.orm import Session
 
@@ -35,7 +36,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[St
         policy=options.policy,
         round_size=options.round_size,
         trials=job.trials,
-        tasks=tuple(_task_view(job, task) for task in tasks),
+        tasks=tuple(_task_view(job, task, options.only) for task in tasks),
         rounds_planned=Rounds(session).next_index(job.id),
         slots=0,
         seconds_left=_seconds_left(job, read_clock(session) - job.created_at, len(tasks)),
@@ -52,7 +53,7 @@ def _seconds_left(job: Job, elapsed: float, tasks: int) -> float | None:
     return job.minutes * 60 - elapsed - reserve
 
 
-def _task_view(job: Job, task: Standing) -> TaskView:
+def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:
     own = [row for row in task.rounds if row.job_id == job.id]
     closed = [row for row in own if has_run(row)]
     return TaskView(
@@ -71,6 +72,7 @@ def _task_view(job: Job, task: Standing) -> TaskView:
         seconds_per_trial=seconds_per_trial(task.rounds),
         failed_rounds=barren(closed),
         lost_rounds=lost(closed),
+        left_out=bool(only) and not any(fnmatchcase(task.name, pattern) for pattern in only),
         exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
         retired=task.retired,
     )

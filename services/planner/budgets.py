@@ -31,8 +31,9 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 def first_size(job: JobView, part: float) -> int:
     """This part of a standard round while tasks wait for slots; smaller where the budget is small."""
     standard = job.round_size or ROUND_SIZE
-    share = int(job.trials * FIRST_PASS_SHARE / max(1, len(job.tasks)))
-    wanted = int(part * standard) if job.slots <= len(job.tasks) else standard
+    tasks = sum(not task.left_out for task in job.tasks)
+    share = int(job.trials * FIRST_PASS_SHARE / max(1, tasks))
+    wanted = int(part * standard) if job.slots <= tasks else standard
     return max(SMALLEST_ROUND, min(wanted, share))
 
 

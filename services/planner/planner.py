@@ -102,6 +102,8 @@ class _Decision:
         return words or (resting(task, ahead) if self._policy.rests else "")
 
     def _why_all_retired(self) -> str:
+        if all(task.left_out for task in self._tasks):
+            return "no task has a name that the job asks for"
         rest = [at for at, task in enumerate(self._tasks) if not over(task, self._job.task_trials)]
         if not rest:
             return "no task is left to tune"

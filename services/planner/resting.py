@@ -14,6 +14,8 @@ ROUNDS_TO_REST: Final = 4  # known, and since the last gain
 
 def over(task: TaskView, task_trials: int | None) -> str:
     """Why a task gets no more rounds, whatever they might bring; empty while it may."""
+    if task.left_out:
+        return "the job asks for other tasks only"
     if task.exhausted:
         return f"its space has nothing left to try after {task.trials} trials"
     if task_trials is not None and task.trials >= task_trials:

@@ -33,6 +33,7 @@ class TaskView:
     seconds_per_trial: float | None = None  # as its own rounds took
     failed_rounds: int = 0  # closed rounds since the last valid result
     lost_rounds: int = 0  # the newest rounds in a row that were given up for losing their workers
+    left_out: bool = False  # the job asks for other tasks only
     exhausted: bool = False  # its searcher found nothing left to propose
     retired: str = ""  # why the planner gave it no more rounds when it last looked
 

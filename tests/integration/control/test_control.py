@@ -268,3 +268,11 @@ def test_the_third_worker_lost_in_a_stage_fails_the_job_and_says_so(workshop, st
     assert workshop.state(job) == JobState.FAILED
     assert kinds(workshop, job)[-1] == "failed"
     assert sweep(workshop.database) == []
+
+
+def test_a_job_may_ask_for_some_of_its_tasks_only(workshop):
+    job = workshop.job(only=["*1"])
+    workshop.plan(job)
+    left_out, wanted = retired(workshop, job)
+    assert left_out == "the job asks for other tasks only"
+    assert wanted == ""

@@ -182,6 +182,14 @@ def test_a_task_with_nothing_left_to_try_gets_no_more_rounds() -> None:
     assert plan(job(small)).finished == "no task is left to tune"
 
 
+def test_tasks_that_a_job_does_not_ask_for_get_no_rounds() -> None:
+    unwanted = task(0, left_out=True)
+    step = plan(job(unwanted, task(1), slots=2))
+    assert [round_.task_id for round_ in step.rounds] == [101]
+    assert step.retired == {unwanted.id: "the job asks for other tasks only"}
+    assert plan(job(unwanted)).finished == "no task has a name that the job asks for"
+
+
 def test_a_task_rests_when_nothing_is_expected_and_the_job_ends_in_words() -> None:
     still = task(0, STILL)
     step = plan(job(still, policy="dynatune", trials=10_000))
