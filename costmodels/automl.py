@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
+from costmodels.checks import check_rows
 from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
@@ -46,6 +47,7 @@ class AutoML(CostModel):
         return self._settings
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        check_rows(features, labels, groups)
         self._settings = dict(START)
         if len(labels) >= FEWEST_ROWS and (labels > FAILED_LABEL).any():
             self._settings = _search(features, labels, groups, seed)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
+from costmodels.checks import check_rows
 from costmodels.columns import WIDTH, Column, Tiling, tiling
 
 KIND = "draft"
@@ -44,7 +45,8 @@ class Draft(CostModel):
         self._spread = FIRST_SPREAD
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        del groups, seed
+        check_rows(features, labels, groups)
+        del seed
         ran = labels > FAILED_LABEL
         error = self.predict(features[ran]).mean - labels[ran]
         known = len(error) >= FEWEST_ROWS
@@ -55,8 +57,10 @@ class Draft(CostModel):
         spread = np.full(len(features), self._spread, dtype=np.float32)
         if features.shape[1] != WIDTH:
             return Prediction(np.zeros(len(features), dtype=np.float32), spread)
-        slowdown = _slowdown(tiling(features), self._device)
-        return Prediction(np.clip(-np.log(slowdown), FAILED_LABEL, 0.0).astype(np.float32), spread)
+        with np.errstate(over="ignore", invalid="ignore"):  # of tiles as large as no program has
+            score = -np.log(_slowdown(tiling(features), self._device))
+        score = np.nan_to_num(score, nan=FAILED_LABEL)
+        return Prediction(np.clip(score, FAILED_LABEL, 0.0).astype(np.float32), spread)
 
     def save(self) -> bytes:
         return pack(KIND, {"device": self._device._asdict(), "spread": self._spread}, {})

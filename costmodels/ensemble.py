@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
 from costmodels.calibration import scaled, spread_factor
+from costmodels.checks import check_rows
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import Split, newest, rebased
 from mallorn.core.names import resolve
@@ -45,6 +46,7 @@ class Ensemble(CostModel):
         return self._verdict.name
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        check_rows(features, labels, groups)
         self._verdict = _prior()
         if len(labels) < FEWEST_ROWS:
             return

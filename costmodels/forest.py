@@ -7,6 +7,7 @@ from sklearn.tree import ExtraTreeRegressor
 from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, variance_share
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
+from costmodels.checks import check_rows
 from costmodels.trees import Trees, as_trees
 
 KIND = "forest"
@@ -25,7 +26,7 @@ class Forest(CostModel):
         self._share, self._noise = 1.0, UNKNOWN
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        del groups  # labels are relative to their group's best already
+        check_rows(features, labels, groups)
         self._trees, self._share, self._noise = None, 1.0, UNKNOWN
         if not len(labels):
             return

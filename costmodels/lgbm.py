@@ -19,6 +19,7 @@ from costmodels.bagging import (
 )
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack, unreadable
+from costmodels.checks import check_rows
 from costmodels.scale import UNSCALED, Scale, fit_scale
 
 MEMBERS = 4
@@ -56,6 +57,7 @@ class LightGBM(CostModel):
         self._scale, self._noise = UNSCALED, UNKNOWN
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        check_rows(features, labels, groups)
         self._forget()
         if not len(labels):
             return

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
+from costmodels.checks import check_rows
 from costmodels.layers import Adam, Tensor, forward, gradients, initial
 from costmodels.ranking import rank_push
 from costmodels.scale import UNSCALED, Scale, fit_scale
@@ -55,6 +56,7 @@ class MLP(CostModel):
         self._scale, self._noise = UNSCALED, UNKNOWN
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        check_rows(features, labels, groups)
         self._inputs, self._layers, self._scale, self._noise = None, [], UNSCALED, UNKNOWN
         if not len(labels):
             return

@@ -128,7 +128,7 @@ class CostModelTestCase:
 
 
 class StoredModelTestCase(CostModelTestCase):
-    """The same for a model that is stored and fed by others: what it cannot use it refuses with a sentence."""
+    """The same for a model that others store and feed: it refuses with a sentence what it cannot use."""
 
     @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1.0])
     def test_labels_that_are_none_are_refused(

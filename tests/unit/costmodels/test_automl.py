@@ -8,11 +8,11 @@ import pytest
 from costmodels import automl
 from costmodels.automl import START, AutoML
 from costmodels.base import CostModel
-from costmodels.testing import CostModelTestCase, easy_data
+from costmodels.testing import StoredModelTestCase, easy_data
 from mallorn.core.errors import Unavailable
 
 
-class TestAutoML(CostModelTestCase):
+class TestAutoML(StoredModelTestCase):
     @pytest.fixture(autouse=True)
     def few_settings(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("flaml")

@@ -9,7 +9,7 @@ from costmodels.base import FAILED_LABEL, CostModel
 from costmodels.columns import WIDTH, tiling
 from costmodels.draft import Device, Draft
 from costmodels.metrics import pairwise_accuracy
-from costmodels.testing import CostModelTestCase, easy_data
+from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.training import labels
 from workers.search.features import FEATURES
 from workers.search.space import Candidate
@@ -18,7 +18,7 @@ from workers.search.synthetic import TILED, UNROLLS, SyntheticSpace
 SPACE = SyntheticSpace(256, 512, 128)
 
 
-class TestDraft(CostModelTestCase):
+class TestDraft(StoredModelTestCase):
     learns = False  # the kit's rows are not laid out as workers' features
 
     @pytest.fixture

@@ -10,13 +10,12 @@ from costmodels.calibration import DEVIATIONS, scaled, spread_factor
 from costmodels.draft import Draft
 from costmodels.ensemble import FEWEST_ROWS, Ensemble
 from costmodels.metrics import coverage
-from costmodels.testing import CostModelTestCase, Data, easy_data
-from mallorn.core.errors import InvalidRequest
+from costmodels.testing import Data, StoredModelTestCase, easy_data
 from mallorn.core.names import REGISTRY
 from workers.search.synthetic import SyntheticSpace
 
 
-class TestEnsemble(CostModelTestCase):
+class TestEnsemble(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
         return Ensemble
@@ -69,12 +68,6 @@ def test_failures_alone_leave_the_prior() -> None:
     model = Ensemble()
     model.fit(features, np.full_like(labels, FAILED_LABEL), groups, seed=0)
     assert model.chosen == "draft"
-
-
-def test_bytes_cut_short_are_refused(learned: Ensemble) -> None:
-    blob = learned.save()
-    with pytest.raises(InvalidRequest, match="ensemble model bytes cannot be read"):
-        Ensemble.load(blob[: len(blob) // 2])
 
 
 def prediction(std: float, rows: int = 999) -> Prediction:

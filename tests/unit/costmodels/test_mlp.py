@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.evaluation import evaluate_within_tasks
 from costmodels.layers import Adam, forward, gradients, initial
 from costmodels.mlp import MLP
 from costmodels.ranking import rank_push
 from costmodels.scale import UNSCALED, fit_scale
-from costmodels.testing import CostModelTestCase, easy_data
+from costmodels.testing import StoredModelTestCase, easy_data
+from tests.unit.costmodels.judging import within_tasks
 
 
-class TestMLP(CostModelTestCase):
+class TestMLP(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
         return MLP
@@ -26,7 +26,7 @@ class TestMLP(CostModelTestCase):
 
     def test_scores_mean_what_labels_mean(self) -> None:
         features, labels, groups = easy_data(600, seed=0)
-        assert evaluate_within_tasks(MLP, features, labels, groups, seed=0).r2 > 0.4
+        assert within_tasks(MLP, (features, labels, groups)).r2 > 0.4
 
     def test_columns_that_never_vary_change_nothing(self) -> None:
         features, labels, groups = easy_data(100, seed=0)

@@ -6,21 +6,25 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.evaluation import evaluate_across_tasks, evaluate_within_tasks
+from costmodels.evaluation import evaluate
 from costmodels.random import RandomModel
-from costmodels.testing import CostModelTestCase, easy_data
+from costmodels.splits import Split
+from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.xgb import XGBoost
+from mallorn.core.errors import InvalidRequest
+from tests.unit.costmodels.judging import within_tasks
 
 
-class TestXGBoost(CostModelTestCase):
+class TestXGBoost(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
         return XGBoost
 
     def test_its_spread_covers_what_it_misses(self) -> None:
         features, labels, groups = easy_data(600, seed=0)
-        noisy = labels + np.random.default_rng(0).normal(0, 0.3, size=600).astype(np.float32)
-        result = evaluate_within_tasks(XGBoost, features, noisy, groups, seed=0)
+        noise = np.random.default_rng(0).normal(0, 0.3, size=600).astype(np.float32)
+        noisy = np.minimum(0, labels + noise)
+        result = within_tasks(XGBoost, (features, noisy, groups))
         assert 0.85 < result.calibration < 0.995
 
     def test_it_is_less_sure_of_what_it_never_saw(self) -> None:
@@ -30,7 +34,7 @@ class TestXGBoost(CostModelTestCase):
         assert model.predict(features).std.mean() < XGBoost().predict(features).std.mean()
 
 
-class TestRandomModel(CostModelTestCase):
+class TestRandomModel(StoredModelTestCase):
     learns = False
 
     @pytest.fixture
@@ -47,19 +51,20 @@ class TestRandomModel(CostModelTestCase):
 
 def test_evaluation_tells_a_model_from_chance() -> None:
     features, labels, groups = easy_data(300, seed=0)
-    learned = evaluate_within_tasks(XGBoost, features, labels, groups, seed=0)
-    chance = evaluate_within_tasks(RandomModel, features, labels, groups, seed=0)
+    learned = within_tasks(XGBoost, (features, labels, groups))
+    chance = within_tasks(RandomModel, (features, labels, groups))
     assert learned.pairwise > 0.8 > 0.6 > chance.pairwise
     assert learned.recall > chance.recall
     assert learned.rmse < chance.rmse
     assert learned.rows == chance.rows == sum(len(g) - int(len(g) * 0.6) for g in split(groups))
 
 
-def test_across_tasks_every_group_is_left_out_once() -> None:
-    features, labels, groups = easy_data(300, seed=0)
-    results = evaluate_across_tasks(XGBoost, features, labels, groups, seed=0)
-    assert [result.rows for result in results] == [len(group) for group in split(groups)]
-    assert all(result.pairwise > 0.8 for result in results)
+def test_a_split_that_leaves_nothing_to_learn_or_to_judge_is_refused() -> None:
+    data = easy_data(10, seed=0)
+    everything, nothing = np.arange(10), np.arange(0)
+    for train, test in ((everything, nothing), (nothing, everything)):
+        with pytest.raises(InvalidRequest, match="too few for this split"):
+            evaluate(RandomModel, *data, Split(train, test), seed=0)
 
 
 def split(groups: np.ndarray) -> list[np.ndarray]:

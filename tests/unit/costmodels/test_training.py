@@ -7,6 +7,7 @@ import pytest
 
 from costmodels.base import FAILED_LABEL
 from costmodels.training import bounded_sample, informative, labels
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
 OK, BAD = Outcome.OK, Outcome.RUN_ERROR
@@ -38,6 +39,13 @@ def test_the_time_of_a_wrong_result_counts_for_nothing() -> None:
 def test_a_group_of_failures_and_no_rows_at_all_have_labels_too() -> None:
     assert labels([None, 3.0], ids(1, 2), [BAD, OK]).tolist() == [FAILED_LABEL, 0.0]
     assert labels([], ids(), []).shape == (0,)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -3.0, math.inf, math.nan])
+def test_a_time_that_is_none_is_refused_and_that_of_a_failure_ignored(wrong: float) -> None:
+    with pytest.raises(InvalidRequest, match=f"1 of 2 times are not positive: the first is {wrong:g} us"):
+        labels([10.0, wrong], ids(1, 1), [OK, OK])
+    assert labels([10.0, wrong], ids(1, 1), [OK, BAD]).tolist() == [0.0, FAILED_LABEL]
 
 
 def test_what_the_worker_did_is_no_lesson_about_the_candidate() -> None:

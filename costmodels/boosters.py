@@ -1,0 +1,79 @@
+"""XGBoost's trees as members of an ensemble: grown on their own draws of the rows, stored as bytes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from costmodels.bagging import Weights
+from costmodels.base import Matrix, Vector
+from costmodels.blobs import as_array, unreadable
+
+MEMBERS: Final = 4
+TREES: Final = 40
+THREADS: Final = 1  # as fast at this size, and OpenMP threads that spin stall everyone on a busy host
+PARAMETERS: Final = {
+    "objective": "reg:squarederror",
+    "tree_method": "hist",
+    "max_depth": 6,
+    "eta": 0.2,
+    "min_child_weight": 1.0,
+    "colsample_bynode": 0.5,
+    "max_bin": 64,
+    "nthread": THREADS,
+    "verbosity": 0,
+}
+
+Push = tuple[NDArray[Any], NDArray[Any]]  # gradient and hessian
+Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
+
+
+def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
+    """Rows in bins, to grow every member from."""
+    return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
+
+
+def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
+    """A member by squared error."""
+    data.set_weight(weights)
+    return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
+
+
+def grow_by(
+    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
+) -> xgboost.Booster:
+    """A member by a loss of our own, from a score that all rows begin with."""
+    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
+    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
+
+
+def opinions(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
+    """The score of every member (a row) for every row of features (a column)."""
+    return np.stack([booster.inplace_predict(rows) for booster in boosters])
+
+
+def as_bytes(booster: xgboost.Booster) -> bytes:
+    """In XGBoost's own binary format."""
+    return bytes(booster.save_raw("ubj"))
+
+
+def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
+    """What `as_bytes` made; InvalidRequest where it is damaged."""
+    booster = xgboost.Booster({"nthread": THREADS})
+    try:
+        booster.load_model(bytearray(blob))
+    except xgboost.core.XGBoostError as error:
+        raise unreadable(kind, str(error).splitlines()[0]) from error
+    return booster
+
+
+def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
+    """For a model's npz."""
+    return {f"booster{at}": as_array(as_bytes(booster)) for at, booster in enumerate(boosters)}
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
+    """What `as_arrays` made."""
+    return [from_bytes(arrays[f"booster{at}"].tobytes(), kind) for at in range(members)]
