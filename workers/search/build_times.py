@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -36,8 +37,11 @@ class BuildTimes:
 def learn_build_times(space: Space, history: Sequence[Trial]) -> BuildTimes | None:
     """What the newest builds teach; None while there are few."""
     built = [trial for trial in history if trial.build_ms][-KEPT:]
-    if len(built) < FEWEST:
-        return None
+    return None if len(built) < FEWEST else _fitted(space, tuple(built))
+
+
+@lru_cache(maxsize=1)  # the arms of a portfolio ask for the same, one after the other
+def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
     logs = np.log([trial.build_ms for trial in built if trial.build_ms])
     features = np.asarray(space.features([trial.candidate for trial in built]), dtype=np.float64)
     centre, deviation = features.mean(axis=0), features.std(axis=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -55,12 +56,15 @@ def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | N
     good = [trial for trial in told if trial.outcome is Outcome.OK]
     if len(bad) < FEWEST or len(good) < FEWEST:
         return None
-    kept = [*bad[-KEPT:], *good[-KEPT:]]
-    failed = np.array([trial.outcome is not Outcome.OK for trial in kept], dtype=np.float32)
     shares = len(bad) / min(len(bad), KEPT), len(good) / min(len(good), KEPT)
+    return _fitted(space, (*bad[-KEPT:], *good[-KEPT:]), shares, len(bad) / len(told))
+
+
+@lru_cache(maxsize=1)  # the arms of a portfolio ask for the same, one after the other
+def _fitted(space: Space, kept: tuple[Trial, ...], shares: tuple[float, float], rate: float) -> Feasibility:
+    failed = np.array([trial.outcome is not Outcome.OK for trial in kept], dtype=np.float32)
     features = space.features([trial.candidate for trial in kept])
     data = xgboost.QuantileDMatrix(
         features, failed, weight=np.where(failed > 0, *shares), max_bin=PARAMETERS["max_bin"], nthread=1
     )
-    rate = len(bad) / len(told)
     return Feasibility(xgboost.train({**PARAMETERS, "base_score": rate}, data, num_boost_round=TREES))

@@ -1,0 +1,143 @@
+"""What a round of proposals costs: 64 of about 4,000 considered, for a convolution, by every searcher.
+
+python -m benchmarks.proposals [--search NAME ...] [--lengths 200 2000] [--repeats 5] [--json FILE]
+
+No compiler runs: the space is that of a recorded task, free to move in, and the history is made up. Its
+candidates are drawn from the space, as fast as a model of the recording expects; one in 16 failed. Times are
+medians over the repeats, each with a history of its own. The headline: seconds on the wall of the default
+searcher and of the slowest with the shortest history, and how much longer the processor takes at most with the
+longest.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from math import exp
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from benchmarks.hosts import describe_host
+from costmodels.base import CostModel
+from mallorn.core.errors import NotFound
+from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
+from workers.lab.grounding import WideSpace
+from workers.lab.recording import RecordedTask
+from workers.lab.space import RecordedSpace
+from workers.lab.space_file import read_tasks
+from workers.search.base import Searcher, Trial
+from workers.search.simulate import trained
+from workers.search.space import Candidate, Space
+
+SPACES: Final = Path("benchmarks/data/spaces.parquet")
+DEFAULTS: Final = JobOptions()
+FAILS: Final = 16  # one in so many
+LEAST_SEC: Final = 0.01  # the growth of less is noise
+Figures = dict[int, dict[str, float]]  # by length of the history
+
+
+def main() -> None:
+    """Measure searcher by searcher, and tell."""
+    options = _arguments()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    task = _task(options.spaces, options.task)
+    space, model = learned(task)
+    lives = [_history(space, model, max(options.lengths), seed) for seed in range(options.repeats)]
+    print(f"{task.name}: wall and processor seconds by length of the history")
+    found = {name: _figures(name, space, model, lives, options) for name in options.search}
+    headline = _headline(found, min(options.lengths), max(options.lengths))
+    if options.json:
+        raw = {"task": task.name, "count": options.count, "repeats": options.repeats, "searchers": found}
+        options.json.write_text(json.dumps(raw | {"headline": headline} | describe_host(), indent=1) + "\n")
+    print(headline)
+
+
+def _task(path: Path, op: str) -> RecordedTask:
+    """The first of the operator that worked."""
+    for task in read_tasks(path):
+        if task.op == op and task.optimum_us is not None:
+            return task
+    raise NotFound(f"{path} holds no {op}", hint="mallorn record MODEL.onnx")
+
+
+def learned(task: RecordedTask) -> tuple[Space, CostModel]:
+    """The task's whole space, and the default model of what was recorded in it."""
+    recorded = RecordedSpace(task)
+    space = WideSpace(recorded)
+    known = [recorded.measure(candidate) for candidate in recorded.candidates]
+    return space, trained(space, known, resolve("cost_model", DEFAULTS.cost_model), seed=0)
+
+
+def _history(space: Space, model: CostModel, length: int, seed: int) -> list[Trial]:
+    rng = np.random.default_rng(seed)
+    drawn = list(dict.fromkeys(space.sample(rng, 2 * length)))[:length]
+    speeds = model.predict(space.features(drawn)).mean.tolist()
+    return [_trial(each, 1000.0 * exp(-speed), rng) for each, speed in zip(drawn, speeds, strict=True)]
+
+
+def _trial(candidate: Candidate, time_us: float, rng: np.random.Generator) -> Trial:
+    origin, build_ms = str(rng.choice(sorted(REGISTRY["search"]))), 400.0 * rng.lognormal(sigma=0.3)
+    if not rng.integers(FAILS):
+        return Trial(candidate, Outcome.RUN_ERROR, None, origin, build_ms)
+    return Trial(candidate, Outcome.OK, time_us, origin, build_ms)
+
+
+def _figures(
+    name: str, space: Space, model: CostModel, lives: Sequence[Sequence[Trial]], options: argparse.Namespace
+) -> Figures:
+    searcher: Searcher = resolve("search", name)(resolve("sampler", DEFAULTS.sampler)())
+    _seconds(searcher, space, lives[0][:64], model, options.count)  # imports and caches that last
+    figures: Figures = {}
+    for length in sorted(options.lengths):
+        runs = [_seconds(searcher, space, life[:length], model, options.count) for life in lives]
+        wall, processor = map(median, zip(*runs, strict=True))
+        figures[length] = {"wall_sec": wall, "processor_sec": processor}
+    told = "".join(f"{f['wall_sec']:10.3f}{f['processor_sec']:8.3f}" for f in figures.values())
+    print(f"{name:14}{told}", flush=True)
+    return figures
+
+
+def _seconds(
+    searcher: Searcher, space: Space, history: Sequence[Trial], model: CostModel, count: int
+) -> tuple[float, float]:
+    wall, processor = time.perf_counter(), time.process_time()
+    searcher.propose(space, history, model, count, np.random.default_rng(len(history)))
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def _headline(found: dict[str, Figures], short: int, long: int) -> str:
+    wall = {name: figures[short]["wall_sec"] for name, figures in found.items()}
+    told = dict.fromkeys([*filter(wall.__contains__, [DEFAULTS.search]), max(wall, key=wall.__getitem__)])
+    ratios = [_spent(figures, long) / _spent(figures, short) for figures in found.values()]
+    seconds = ", ".join(f"{name} {wall[name]:.3f} s" for name in told)
+    return f"{seconds}; after {long} trials at most {max(ratios):.2f} times as long"
+
+
+def _spent(figures: Figures, length: int) -> float:
+    return max(LEAST_SEC, figures[length]["processor_sec"])
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--spaces", type=Path, default=SPACES, help="what `mallorn record` wrote")
+    parser.add_argument("--task", default="conv2d", metavar="OPERATOR")
+    parser.add_argument("--search", nargs="+", default=sorted(REGISTRY["search"]), metavar="NAME")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[200, 2000], help="of the history, in trials"
+    )
+    parser.add_argument("--count", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
