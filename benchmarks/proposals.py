@@ -5,8 +5,8 @@ python -m benchmarks.proposals [--search NAME ...] [--lengths 200 2000] [--repea
 No compiler runs: the space is that of a recorded task, free to move in, and the history is made up. Its
 candidates are drawn from the space, as fast as a model of the recording expects; one in 16 failed. Times are
 medians over the repeats, each with a history of its own. The headline: seconds on the wall of the default
-searcher and of the slowest with the shortest history, and how much longer the processor takes at most with the
-longest.
+searcher and of the slowest with the shortest history, and how much longer at most the processor takes with
+the longest.
 """
 
 import argparse
