@@ -37,6 +37,11 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "automl": "costmodels.automl:AutoML",
         "random": "costmodels.random:RandomModel",
     },
+    "features": {
+        "decisions": "workers.features.decisions:Decisions",
+        "primitives": "workers.features.primitives:Primitives",
+        "loops": "workers.features.loops:Loops",
+    },
     "stopping": {
         "fixed": "workers.measure.stopping:Fixed",
         "adaptive": "workers.measure.stopping.adaptive:Adaptive",

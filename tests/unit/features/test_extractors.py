@@ -1,0 +1,46 @@
+"""Every registered extractor keeps the contract, on made-up sketches and on TVM's."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from costmodels.views import DECISIONS, VIEWS
+from mallorn.core.names import REGISTRY, resolve
+from tests.unit.features.sketches import PRODUCT_WORK, REAL, product
+from workers.features.base import Extractor
+from workers.features.testing import MADE_UP, ExtractorTestCase
+from workers.search.space import Candidate, Sketch
+from workers.search.synthetic import SyntheticSpace
+
+
+class TestEveryExtractor(ExtractorTestCase):
+    @pytest.fixture(params=sorted(REGISTRY["features"]))
+    def make_extractor(self, request: pytest.FixtureRequest) -> Callable[[], Extractor]:
+        kind: Callable[[], Extractor] = resolve("features", request.param)
+        return kind
+
+    @pytest.fixture
+    def sketches(self) -> Mapping[str, Sketch]:
+        return {sketch.key: sketch for sketch in (*MADE_UP, *REAL)}
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY["features"]))
+def test_an_extractor_is_registered_under_its_views_name(name: str) -> None:
+    assert resolve("features", name).view is VIEWS[name]
+
+
+def test_the_view_of_decisions_is_what_searchers_see() -> None:
+    space = SyntheticSpace()
+    drawn = space.sample(np.random.default_rng(0), 20)
+    rows = resolve("features", DECISIONS.name)().extract(space.by_key, (8.0, 8.0, 8.0), drawn)
+    np.testing.assert_array_equal(rows, space.features(drawn))
+
+
+@pytest.mark.parametrize("name", ["primitives", "loops"])
+def test_sketches_that_differ_in_one_step_are_told_apart(name: str) -> None:
+    sketches = {sketch.key: sketch for sketch in (product("l20"), product("l19"))}
+    decisions = (4, 2, 2, 2, 8, 2, 2, 2, 12, 4, 1)
+    same = [Candidate(key, decisions) for key in sketches]
+    first, second = resolve("features", name)().extract(sketches, PRODUCT_WORK, same)
+    assert not np.array_equal(first, second)

@@ -1,0 +1,39 @@
+"""The Extractor seam: a view of candidates that follows from sketch and decisions alone."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from costmodels.views import View
+from workers.search.features import decision_rows, places_by_sketch
+from workers.search.space import Candidate, Matrix, Sketch
+from workers.search.tiles import Rows
+
+
+class Extractor(ABC):
+    """Fills one view (`costmodels.views`) for candidates of one workload.
+
+    Contract
+    - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and decisions: it does
+      not depend on which other candidates are asked about, nor on their order.
+    - Nothing is lowered and no compiler is asked, so that searchers can screen thousands.
+    - Where the sketch is the same and decisions make another program, the rows differ.
+    """
+
+    view: ClassVar[View]
+
+    @abstractmethod
+    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        """One row of features for each decision vector of a sketch."""
+
+    def extract(
+        self, sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
+    ) -> Matrix:
+        """One row of features a candidate, whichever of the sketches it belongs to."""
+        matrix = np.zeros((len(candidates), self.view.width), dtype=np.float32)
+        for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+            rows = decision_rows(sketches[key], candidates, lines)
+            matrix[lines] = self.describe(sketches[key], descriptors, rows)
+        return matrix

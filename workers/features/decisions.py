@@ -1,0 +1,18 @@
+"""The view `decisions`: aligned tiles and lists, as searchers have them anyway."""
+
+from collections.abc import Sequence
+
+from costmodels.views import DECISIONS
+from workers.features.base import Extractor
+from workers.search.features import describe
+from workers.search.space import Matrix, Sketch
+from workers.search.tiles import Rows
+
+
+class Decisions(Extractor):
+    """Descriptors, the sketch's structure, tiles, listed choices and what follows from them."""
+
+    view = DECISIONS
+
+    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        return describe(sketch, descriptors, rows)

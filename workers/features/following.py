@@ -1,0 +1,169 @@
+"""From a trace to the nest of loops that it makes.
+
+A trace does not say which block reads which, nor how much of a producer a tile of its consumer needs. So the
+next block that is not inlined stands for the consumer, and a block that moves into another's loops keeps the
+inner ones of its own. That is the same mistake for all candidates of a sketch.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from workers.features.nest import Axis, Block, Loop, Nest
+from workers.features.trace import Number, Step
+
+INLINED: Final = -2
+_STRUCTURE: Final = "meta_schedule.tiling_structure"
+_LIMITS: Final = {
+    "meta_schedule.parallel": "parallel",
+    "meta_schedule.vectorize": "vector",
+    "meta_schedule.unroll_explicit": "unroll",
+}
+
+
+class Follower:
+    """Follows a trace step by step; other primitives leave the loops as they are.
+
+    `extents` are those of the work's main block, `depths` the compute locations by column.
+    """
+
+    def __init__(self, extents: Sequence[float], depths: Mapping[int, int]) -> None:
+        self._extents = extents
+        self._depths = depths
+        self._nest = Nest()
+        self._blocks: dict[str, Block] = {}
+        self._loops: dict[str, Loop] = {}
+        self._ways: dict[str, Callable[[Step], None]] = {
+            "GetSBlock": self._meet,
+            "GetLoops": self._loops_of,
+            "GetConsumers": lambda step: self._name_neighbour(step, 1),
+            "GetProducers": lambda step: self._name_neighbour(step, -1),
+            "Split": self._split,
+            "Fuse": self._fuse,
+            "Reorder": self._reorder,
+            "RFactor": self._rfactor,
+            "CacheRead": lambda step: self._cache(step, 0),
+            "CacheWrite": lambda step: self._cache(step, 1),
+            "ComputeInline": self._inline,
+            "ReverseComputeInline": self._inline,
+            "ComputeAt": self._move,
+            "ReverseComputeAt": self._move,
+            "Annotate": self._annotate,
+        }
+
+    def follow(self, steps: Sequence[Step]) -> Nest:
+        """The program after all steps."""
+        for step in steps:
+            if step.kind in self._ways:
+                self._ways[step.kind](step)
+        for block in self._nest.blocks:
+            self._path(block)
+        return self._nest
+
+    def _meet(self, step: Step) -> None:
+        block = self._blocks[step.outputs[0]] = Block()
+        if step.attrs[0] != "root":
+            self._nest.blocks.append(block)
+
+    def _loops_of(self, step: Step) -> None:
+        block = self._blocks[step.names[0]]
+        if len(block.path) != len(step.outputs):
+            extents = self._extents if len(self._extents) == len(step.outputs) else [1.0] * len(step.outputs)
+            block.path = _axes(extents)
+        self._loops |= dict(zip(step.outputs, block.path, strict=True))
+
+    def _name_neighbour(self, step: Step, way: int) -> None:
+        found = self._nest.beside(self._blocks[step.names[0]], way)
+        self._blocks |= dict.fromkeys(step.outputs, found)
+
+    def _split(self, step: Step) -> None:
+        whole = self._loops[step.names[0]]
+        host = self._nest.host(whole)
+        summed = host is not None and len(step.numbers) == host.structure.count("R")
+        kind = Axis.REDUCTION if summed else whole.kind
+        factors = enumerate(step.numbers)
+        parts = [Loop((factor,), whole.axis, level, kind) for level, factor in factors]
+        self._nest.replace(whole, parts)
+        self._loops |= dict(zip(step.outputs, parts, strict=True))
+
+    def _fuse(self, step: Step) -> None:
+        loops = [self._loops[name] for name in step.names]
+        factors = tuple(factor for loop in loops for factor in loop.factors)
+        whole = dataclasses.replace(loops[-1], factors=factors)
+        self._nest.replace(loops[0], [whole])
+        for loop in loops[1:]:
+            self._nest.replace(loop, [])
+        self._loops[step.outputs[0]] = whole
+
+    def _reorder(self, step: Step) -> None:
+        wanted = [self._loops[name] for name in step.names]
+        for block in self._nest.blocks:
+            places = [at for at, loop in enumerate(block.path) if loop in wanted]
+            if len(places) == len(wanted):
+                for at, loop in zip(places, wanted, strict=True):
+                    block.path[at] = loop
+
+    def _rfactor(self, step: Step) -> None:
+        """The loop becomes an axis of partial sums; the block itself is left with adding these up."""
+        factored = self._loops[step.names[0]]
+        block = self._nest.host(factored)
+        if block is None:
+            return
+        first = min(int(step.attrs[0]), block.path.index(factored))
+        before, summed = block.path[:first], block.path[first:]
+        kinds = [Axis.SPATIAL if loop is factored else Axis.REDUCTION for loop in summed]
+        inner = [dataclasses.replace(loop, kind=kind) for loop, kind in zip(summed, kinds, strict=True)]
+        partial = Block([*map(dataclasses.replace, before), *inner], stage=True)
+        block.path = [*before, dataclasses.replace(factored, kind=Axis.REDUCTION)]
+        self._nest.blocks.insert(self._nest.blocks.index(block), partial)
+        self._blocks[step.outputs[0]] = partial
+
+    def _cache(self, step: Step, after: int) -> None:
+        copy = self._blocks[step.outputs[0]] = Block(stage=True)
+        at = self._nest.blocks.index(self._blocks[step.names[0]])
+        self._nest.blocks.insert(at + after, copy)
+
+    def _inline(self, step: Step) -> None:
+        self._blocks[step.names[0]].inlined = True
+
+    def _move(self, step: Step) -> None:
+        block = self._blocks[step.names[0]]
+        if step.numbers:
+            depth = self._depths[step.numbers[0].column or 0] + 1
+            host = self._nest.beside(block, 1)
+            block.inlined = depth == INLINED + 1
+        else:
+            loop = self._loops[step.names[1]]
+            host = self._nest.host(loop) or block
+            depth = host.path.index(loop) + 1
+        block.depth = max(0, depth)
+        if block.depth and host is not block:
+            own = enumerate(self._path(block))
+            block.path = self._path(host)[: block.depth] + [
+                loop for at, loop in own if at >= block.depth or _stays(loop)
+            ]
+
+    def _annotate(self, step: Step) -> None:
+        key = str(step.attrs[0])
+        if key == _STRUCTURE:
+            self._blocks[step.names[0]].structure = step.names[1].strip('"')
+        elif key in _LIMITS:
+            setattr(self._nest, _LIMITS[key], step.numbers[0])
+
+    def _path(self, block: Block) -> list[Loop]:
+        """The loops of a block; where the trace has not looked into it, those of the main block's result."""
+        if not block.path and not block.inlined:
+            tiled = next((other for other in self._nest.blocks if other.structure), None)
+            spatial = {loop.axis for loop in tiled.path if loop.kind is Axis.SPATIAL} if tiled else ()
+            block.path = _axes(self._extents[: len(spatial) or None])
+        return block.path
+
+
+def _stays(loop: Loop) -> bool:
+    """Whether a block takes this loop along wherever it goes: the others shrink to what is needed there."""
+    return loop.kind is Axis.REDUCTION or any(factor.column is not None for factor in loop.factors)
+
+
+def _axes(extents: Sequence[float]) -> list[Loop]:
+    last = len(extents) - 1
+    return [Loop((Number(extent),), last - at) for at, extent in enumerate(extents)]
