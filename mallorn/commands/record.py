@@ -11,25 +11,22 @@ from mallorn.commands.connect import Connected, connected_stack, wait_for_device
 from mallorn.commands.interrupts import interruptible
 from mallorn.commands.options import SeedOption, TargetOption
 from mallorn.commands.output import JsonOption, print_note, print_rows
+from mallorn.commands.tuned import wait_until_tuned
 from mallorn.commands.upload import upload_with_bar
-from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
+from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
-from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
-from mallorn.job import Job
 
 if TYPE_CHECKING:
     from workers.lab.recording import RecordedTask
 
-POLL_SEC: Final = 0.5
 ROUND_SIZE: Final = 16
 #: More than any model has tasks: the budget of each task alone shall end a job.
 MOST_TASKS: Final = 1000
 #: The random half shows what a space is like, the other half what is fast in it.
 SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
-OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 COLUMNS: Final = {
     "name": "NAME",
     "op": "OPERATOR",
@@ -38,10 +35,6 @@ COLUMNS: Final = {
     "failures": "FAILURES",
     "best_us": "BEST (us)",
 }
-
-
-class NotRecorded(MallornError):
-    """A job that was to be recorded did not get through its budget."""
 
 
 def record(
@@ -115,18 +108,7 @@ def _measure(
         }
         job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)
         print_note(f"job {job.id}: {count} candidates of each task of {model} by {search}")
-        _wait_until_tuned(job)
-
-
-def _wait_until_tuned(job: Job) -> None:
-    """Return when the last round is closed. The finish is of no interest here: it is cancelled."""
-    while job.state in OPEN:
-        time.sleep(POLL_SEC)
-    if job.body["state"] == JobState.FINISHING:
-        job.cancel()
-    elif job.body["state"] != JobState.DONE:
-        reason = f"job {job.id} was {job.body['state']}: {job.body['reason']}"
-        raise NotRecorded(reason, hint=f"mallorn show {job.id}")
+        wait_until_tuned(job, f"mallorn show {job.id}")
 
 
 def _export(

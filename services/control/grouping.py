@@ -13,10 +13,10 @@ from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
+from services.control.messages import Message
 from services.planner.families.base import Families, Member, Ranking
 
 Evidence = Mapping[int, Sequence[RankedRound]]  # by workload
-Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments
 
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:

@@ -15,7 +15,7 @@ from db.migrate import upgrade
 from db.repositories.measurements import Measurements
 from db.repositories.workloads import Workloads
 from db.session import Database
-from mallorn.commands import record
+from mallorn.commands import record, tuned
 from mallorn.commands.main import app
 from mallorn.core.states import JobState
 from tests.fixtures.rows import Rows, new_workload
@@ -123,14 +123,16 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 ) -> None:
     asked: list[dict[str, Any]] = []
     jobs = [FakeJob(JobState.FINISHING), FakeJob(JobState.DONE)]
-    monkeypatch.setattr(record, "POLL_SEC", 0.0)
+    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
 
     def tune(*_words: Any, **options: Any) -> FakeJob:
         asked.append(options)
         return jobs[len(asked) - 1]
 
     api = SimpleNamespace(upload=lambda *_: {"id": "m"}, tune=tune)
-    record._measure(SimpleNamespace(api=api), tmp_path / "net.onnx", 101, "local", 0)  # type: ignore[arg-type]
+    stack: Any = SimpleNamespace(api=api)
+    record._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
+    assert all(options["only"] == ["conv2d*"] for options in asked)
     assert [options["search"] for options in asked] == list(record.SEARCHERS)
     assert asked[0]["search"] == "random" != asked[1]["search"]
     assert sum(options["task_trials"] for options in asked) == 101 + record.ROUND_SIZE
@@ -141,7 +143,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 def test_a_job_that_did_not_get_through_its_budget_is_no_recording(
     state: JobState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "POLL_SEC", 0.0)
-    with pytest.raises(record.NotRecorded, match="why") as refused:
-        record._wait_until_tuned(FakeJob(state))  # type: ignore[arg-type]
+    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
+    with pytest.raises(tuned.NotTuned, match="why") as refused:
+        tuned.wait_until_tuned(FakeJob(state), "mallorn show j1")  # type: ignore[arg-type]
     assert refused.value.hint == "mallorn show j1"
