@@ -11,13 +11,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mallorn.client import Client
 from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.core.targets import Target
+from mallorn.job import Job
 from workers.children.child import Child
 from workers.engine_race import race
 from workers.tvm.recipes import recipe_for, recipe_json
 
 CALL_SEC = 3600.0
+RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,23 @@ class Arm:
         return asdict(self) | {"schedules": str(self.schedules)} | per_trial
 
 
-def mallorn_arm(model: Path, trials: int, seed: int, folder: Path, options: Mapping[str, Any]) -> Arm:
+def count_tasks(model: Path, target: Target, recipe: str) -> int:
+    """How many tasks a model has after a recipe."""
+    steps = recipe_json(recipe_for(recipe, target))
+    with Child("workers.tvm.graphs") as graphs:
+        found = graphs.call("extract", CALL_SEC, model_path=str(model), target=target.text, recipe=steps)
+    return len(found["tasks"])
+
+
+def mallorn_arm(
+    model: Path,
+    trials: int,
+    seed: int,
+    folder: Path,
+    options: Mapping[str, Any],
+    *,
+    keep_records: bool = False,
+) -> Arm:
     """One job on a fresh data directory; the service is up before the clock starts, as stock's Python is."""
     with connected_stack(None, None, folder / "data") as stack:
         wait_for_device(stack)
@@ -53,8 +72,9 @@ def mallorn_arm(model: Path, trials: int, seed: int, folder: Path, options: Mapp
         report = job.body["report"]
         failures = sum(count for outcome, count in report["outcomes"].items() if outcome != "ok")
         schedules = job.schedules(folder / "schedules")
-        rounds = [dict(row) for row in job.rounds()]
-    details = {"report": report, "rounds": rounds}
+        details = {"report": report, "rounds": [dict(row) for row in job.rounds()]}
+        if keep_records:
+            details["records"] = _records(stack.api, job)
     return Arm(report["trials"], failures, tuned_sec or total_sec, total_sec, schedules, details)
 
 
@@ -70,13 +90,31 @@ def stock_arm(model: Path, target: Target, trials: int, seed: int, folder: Path,
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=log, check=True)
     result = json.loads(done.stdout.decode().strip().splitlines()[-1])
     seconds = float(result["seconds"])
-    return Arm(result["trials"], result["failures"], seconds, seconds, work_dir)
+    details = {"profile_sec": result["profile_sec"]}
+    return Arm(result["trials"], result["failures"], seconds, seconds, work_dir, details)
+
+
+def _records(client: Client, job: Job) -> list[dict[str, Any]]:
+    """A job's trials, oldest first, each with its time since submission."""
+    rows = [row for row in client.records(job=job.id, page_size=1000) if row["kind"] == "trial"]
+    since = float(job.body["created_at"])
+    return [
+        {name: row[name] for name in RECORD} | {"at_sec": row["created_at"] - since} for row in reversed(rows)
+    ]
 
 
 def compare_latency(
-    model: Path, target: Target, recipe: str, schedules: Mapping[str, Path], folder: Path
+    model: Path,
+    target: Target,
+    recipe: str,
+    schedules: Mapping[str, Path],
+    folder: Path,
+    recipes: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The whole model compiled with each arm's schedules, and onnxruntime, timed in turn."""
+    """The whole model compiled with each arm's schedules, and onnxruntime, timed in turn.
+
+    `recipes` names those of arms that have another.
+    """
     env = {"TVM_NUM_THREADS": str(target.num_cores)}
     inputs = str(folder / "inputs.npz")
     common = {"model_path": str(model), "target": target.text}
@@ -97,7 +135,7 @@ def compare_latency(
                 CALL_SEC,
                 **common,
                 schedules_dir=str(directory),
-                recipe=steps,
+                recipe=recipe_json(recipe_for((recipes or {}).get(name, recipe), target)),
                 out_so=library,
             )
             hits[name] = {key: compiled[key] for key in ("found", "of", "missing")}

@@ -17,12 +17,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arms import Arm, compare_latency, mallorn_arm, stock_arm
+from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stock_arm
 from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target
-from workers.children.child import Child
 from workers.tvm.detect import detect_target
-from workers.tvm.recipes import recipe_for, recipe_json
 
 TRIALS_PER_TASK = 64
 RECIPE = "tuned"
@@ -47,7 +45,7 @@ def main() -> None:
 def _cell(model: Path, target: Target, trials: int | None, seed: int, folder: Path) -> dict[str, Any]:
     """One model: stock, then ours, then both models timed in turn."""
     folder.mkdir()
-    count = trials or TRIALS_PER_TASK * _tasks(model, target)
+    count = trials or TRIALS_PER_TASK * count_tasks(model, target, RECIPE)
     _say(f"{model.stem}: {count} trials, stock first")
     stock = stock_arm(model, target, count, seed, folder, RECIPE)
     _say(f"{model.stem}: stock took {stock.tuning_sec:.0f} s")
@@ -67,13 +65,6 @@ def _cell(model: Path, target: Target, trials: int | None, seed: int, folder: Pa
 
 def _per_trial(arm: Arm, what: str) -> float:
     return float(arm.figures()[f"{what}_sec_per_trial"])
-
-
-def _tasks(model: Path, target: Target) -> int:
-    recipe = recipe_json(recipe_for(RECIPE, target))
-    with Child("workers.tvm.graphs") as graphs:
-        found = graphs.call("extract", 3600, model_path=str(model), target=target.text, recipe=recipe)
-    return len(found["tasks"])
 
 
 def _examples(folder: Path) -> list[Path]:

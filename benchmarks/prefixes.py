@@ -1,0 +1,57 @@
+"""The schedules an arm would have ended with after its first trials, as directories that stock TVM loads."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from db.repositories.sketches import Sketches, trace_of
+from db.repositories.workloads import Workloads, tir_of
+from db.session import Database
+from mallorn.core.targets import Target
+from workers.children.child import Child
+from workers.tvm.database import RECORDS, WORKLOADS
+
+Record = dict[str, Any]
+CALL_SEC = 600.0
+
+
+def stock_prefix(work_dir: Path, trials: int, folder: Path) -> Path:
+    """Stock commits in the order it measures, so its first lines are its first trials."""
+    folder.mkdir(parents=True)
+    shutil.copyfile(work_dir / WORKLOADS, folder / WORKLOADS)
+    lines = (work_dir / RECORDS).read_text().splitlines()[:trials]
+    (folder / RECORDS).write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: int, folder: Path) -> Path:
+    """The fastest of each workload among the first trials, oldest first in `records`; nothing is verified."""
+    fastest: dict[str, Record] = {}
+    for record in records[:trials]:
+        rival = fastest.get(record["workload"])
+        if record["latency_us"] and (rival is None or record["latency_us"] < rival["latency_us"]):
+            fastest[record["workload"]] = record
+    with Child("workers.tvm.compiler") as compiler, Child("workers.tvm.graphs") as graphs:
+        rows = [_row(compiler, target, record, *_texts(data, record)) for record in fastest.values()]
+        graphs.call("write_database", CALL_SEC, directory=str(folder), target=target.text, records=rows)
+    return folder
+
+
+def _texts(data: Path, record: Record) -> tuple[str, str]:
+    """The program and the sketch's trace of a record, from the dataset that holds it."""
+    database = Database(f"sqlite:///{(data / 'mallorn.db').absolute()}")
+    with database.session() as session:
+        workload_id = Workloads(session).ids([record["workload"]])[record["workload"]]
+        (sketch,) = Sketches(session).get_many([record["sketch"]])
+        texts = tir_of(Workloads(session).get(workload_id)), trace_of(sketch)
+    database.dispose()
+    return texts
+
+
+def _row(compiler: Child, target: Target, record: Record, tir: str, trace: str) -> dict[str, Any]:
+    decisions = record["decisions"]
+    full = compiler.call(
+        "full_trace", CALL_SEC, tir=tir, target=target.text, trace=trace, decisions=decisions
+    )
+    return {"tir": tir, "trace": full, "run_secs": [time / 1e6 for time in record["run_us"]]}

@@ -1,0 +1,110 @@
+"""Mallorn's defaults against stock tune_relax: what each needs until the whole model is fast.
+
+python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 64] [--json FILE]
+
+A cell is a model and a seed: stock first, then ours, in one sitting, each on an empty dataset. Both get the
+identical module (the same graph recipe), evaluator, threads and budget; stock runs 64 a batch. The model is
+then compiled with what each arm knew at checkpoints of its budget, and all of those are timed in turn, so a
+curve is of whole models and not a sum over tasks. The goal is 1.02 of the latency that stock ends with.
+`--stock-recipe plain` gives stock its own graph passes instead: each side's own defaults.
+
+Each finished cell is one raw file in docs/results/search_real/, written at once; a second run makes what is
+missing. The headline is the share of stock's trials after which ours has reached the goal, a geometric mean.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stock_arm
+from benchmarks.hosts import describe_host
+from benchmarks.prefixes import our_prefix, stock_prefix
+from benchmarks.search_real_report import lines, report
+from mallorn.core.targets import Target
+from workers.tvm.detect import detect_target
+
+RAW: Final = Path("docs/results/search_real")
+RECIPE: Final = "tuned"
+CHECKPOINTS: Final = (0.125, 0.25, 0.375, 0.5, 0.75, 1.0)
+STOCK_CHECKPOINTS: Final = (0.5, 1.0)
+
+
+def main() -> None:
+    args = _arguments()
+    target = detect_target()
+    args.raw.mkdir(parents=True, exist_ok=True)
+    wanted = [(model, seed) for seed in range(args.seeds) for model in args.models]
+    for model, seed in wanted:
+        if not _file(args, model, seed).exists():
+            _measure(args, model, seed, target)
+    found = report([json.loads(_file(args, model, seed).read_text()) for model, seed in wanted])
+    if args.json:
+        raw = {"benchmark": "search_real", **describe_host(), **found}
+        args.json.write_text(json.dumps(raw, indent=1) + "\n")
+    print("\n".join(lines(found)), flush=True)
+
+
+def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -> None:
+    trials = args.trials_per_task * count_tasks(model, target, RECIPE)
+    print(f"{model.stem}, seed {seed}: {trials} trials, stock first", flush=True)
+    # What a stopped service still writes must not cost the cell.
+    with tempfile.TemporaryDirectory(prefix="mallorn-real-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        stock = stock_arm(model, target, trials, seed, folder, args.stock_recipe)
+        print(f"{model.stem}, seed {seed}: stock took {stock.tuning_sec:.0f} s", flush=True)
+        ours = mallorn_arm(model, trials, seed, folder, {"recipe": RECIPE}, keep_records=True)
+        print(f"{model.stem}, seed {seed}: ours took {ours.total_sec:.0f} s", flush=True)
+        latency = _curve(model, target, args.stock_recipe, stock, ours, folder)
+    content = {
+        "model": model.stem,
+        "seed": seed,
+        "budget": trials,
+        "target": target.attrs,
+        "stock_recipe": args.stock_recipe,
+        "stock": stock.figures(),
+        "mallorn": ours.figures(),
+        "latency_us": latency,
+        **describe_host(),
+    }
+    half = _file(args, model, seed).with_suffix(".part")
+    half.write_text(json.dumps(content) + "\n")
+    half.rename(_file(args, model, seed))
+
+
+def _curve(
+    model: Path, target: Target, stock_recipe: str, stock: Arm, ours: Arm, folder: Path
+) -> dict[str, Any]:
+    """The whole model's latency by arm and trials, all timed in turn."""
+    engines = {}
+    for share in STOCK_CHECKPOINTS:
+        count = round(stock.trials * share)
+        engines[f"stock@{count}"] = stock_prefix(stock.schedules, count, folder / f"stock-{count}")
+    records = ours.details["records"]
+    for share in CHECKPOINTS:
+        count = round(len(records) * share)
+        directory = folder / f"ours-{count}"
+        engines[f"mallorn@{count}"] = our_prefix(folder / "data", target, records, count, directory)
+    engines["mallorn"] = ours.schedules
+    recipes = {name: stock_recipe for name in engines if name.startswith("stock")}
+    return compare_latency(model, target, RECIPE, engines, folder, recipes)
+
+
+def _file(args: argparse.Namespace, model: Path, seed: int) -> Path:
+    return Path(args.raw / f"{model.stem}-{seed}.json")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
+    parser.add_argument("--trials-per-task", type=int, default=64)
+    parser.add_argument("--stock-recipe", default=RECIPE, choices=(RECIPE, "plain"))
+    parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
