@@ -1,7 +1,5 @@
 """Recorded tuning curves in one Parquet file: a row a round, and what each cell was measured on."""
 
-import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -9,6 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from workers.lab.parquet_file import facts_of, write_rows
 
 SCHEMA: Final = pa.schema(
     [
@@ -79,8 +79,7 @@ class CurveFile:
         """What each cell was measured on, by `Cell.key`."""
         if not self.path.exists():
             return {}
-        found: dict[str, dict[str, Any]] = json.loads(pq.read_schema(self.path).metadata[CELLS])
-        return found
+        return facts_of(self.path, CELLS)
 
     def rounds(self) -> list[RecordedRound]:
         """All rounds of all cells, in the order they were planned within a cell."""
@@ -94,15 +93,7 @@ class CurveFile:
         kept = [row for row in self.rounds() if Cell(row.model, row.seed) != cell]
         known = self.facts() | {cell.key: dict(facts)}
         rows = sorted([*kept, *rounds], key=lambda row: (row.model, row.seed, row.index))
-        self._write([asdict(row) for row in rows], known)
-
-    def _write(self, rows: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        metadata = {CELLS: json.dumps(facts, sort_keys=True).encode()}
-        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
-        draft = self.path.with_suffix(".tmp")
-        pq.write_table(table, draft, compression="zstd")
-        os.replace(draft, self.path)
+        write_rows(self.path, SCHEMA, [asdict(row) for row in rows], CELLS, known)
 
 
 assert [field.name for field in fields(RecordedRound)] == SCHEMA.names

@@ -93,9 +93,7 @@ def snapshot(
         if name is None:
             with opened.session() as session:
                 rows = [_row(each, as_json) for each in Snapshots(session).list()]
-            print_rows(
-                rows, COLUMNS, as_json, "no snapshots yet; take one with   mallorn dataset snapshot NAME"
-            )
+            print_rows(rows, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
             if check:
@@ -114,9 +112,7 @@ def snapshot(
 @app.command()
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is not there yet.")],
-    of: Annotated[
-        str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen.")
-    ] = None,
+    of: SnapshotOption = None,
     target: TargetOption = None,
     op: OpOption = None,
     model: ModelOption = None,

@@ -35,7 +35,6 @@ class Arena(ABC):
     def measure(self, candidate: Candidate) -> Trial:
         """What became of a candidate."""
 
-    @abstractmethod
     def propose(
         self,
         searcher: Searcher,
@@ -45,6 +44,7 @@ class Arena(ABC):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         """What a searcher wants to know next."""
+        return searcher.propose(self.space, history, model, count, rng)
 
 
 class SyntheticArena(Arena):
@@ -56,16 +56,6 @@ class SyntheticArena(Arena):
 
     def measure(self, candidate: Candidate) -> Trial:
         return self._synthetic.measure(candidate)
-
-    def propose(
-        self,
-        searcher: Searcher,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        return searcher.propose(self.space, history, model, count, rng)
 
 
 class RecordedArena(Arena):

@@ -5,7 +5,6 @@ that free, and any reader of Parquet can use a file without knowing ours.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -20,6 +19,8 @@ from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from workers.lab.parquet_file import facts_of, write_rows
 except ModuleNotFoundError:
     raise InvalidRequest(
         "recordings are Parquet files, and pyarrow is not installed", hint="pip install 'mallorn[bench]'"
@@ -55,13 +56,7 @@ SCHEMA: Final = pa.schema(
 
 def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, Any]) -> None:
     """Write a file at once: whoever looks sees the old one or the new one."""
-    rows = [row for task in tasks for row in _rows(task)]
-    metadata = {FACTS: json.dumps(facts, sort_keys=True).encode()}
-    table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    pq.write_table(table, draft, compression="zstd", compression_level=19)
-    os.replace(draft, path)
+    write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
 
 
 def read_tasks(path: Path) -> list[RecordedTask]:
@@ -74,8 +69,7 @@ def read_tasks(path: Path) -> list[RecordedTask]:
 def read_facts(path: Path) -> dict[str, Any]:
     """What the file tells of the hosts it was measured on."""
     _check(path)
-    facts: dict[str, Any] = json.loads(pq.read_schema(path).metadata[FACTS])
-    return facts
+    return facts_of(path, FACTS)
 
 
 def _check(path: Path) -> None:
