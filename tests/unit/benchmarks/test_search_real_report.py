@@ -8,7 +8,7 @@ from benchmarks.search_real_report import lines, report
 
 
 def cell(curve: dict[int, float], *, seed: int = 0, failed: int = 0) -> dict[str, Any]:
-    """Stock ends at 100 us after 10 trials and 20 s; ours makes 8 trials, one a second, and finishes in 2 s."""
+    """Stock: 100 us after 10 trials and 20 s; ours: 8 trials, one a second, and a finish of 2 s."""
     records = [{"latency_us": 5.0, "run_ms": 500.0, "at_sec": at + 1.0} for at in range(8)]
     for record in records[:failed]:
         record["latency_us"] = None
