@@ -12,31 +12,22 @@ the best weighted total latency that any run of the model reached, a geometric m
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.arms import count_tasks
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.hosts import describe_host
 from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.core.errors import InvalidRequest, MallornError
-from mallorn.core.states import JobState
+from mallorn.commands.tuned import wait_until_tuned
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.job import Job
-from workers.children.child import Child
 from workers.tvm.detect import detect_target
-from workers.tvm.recipes import recipe_for, recipe_json
 
 RAW: Final = Path("docs/results/families")
 RECIPE: Final = "tuned"
-EXTRACT_SEC: Final = 3600.0
-POLL_SEC: Final = 0.2
-BEFORE_THE_END: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
-
-
-class NotMeasured(MallornError):
-    """A job that was to be compared did not get through its budget."""
 
 
 def main() -> None:
@@ -45,7 +36,7 @@ def main() -> None:
     args.raw.mkdir(parents=True, exist_ok=True)
     for model in args.models:
         missing = [cell for cell in _cells(model, args.seeds) if not _is_measured(args, cell)]
-        trials = _tasks(model, target) * args.trials_per_task if missing else 0
+        trials = count_tasks(model, target, RECIPE) * args.trials_per_task if missing else 0
         for cell in missing:
             _measure(args, model, target, trials, cell)
     raw = [_read(args, cell) for model in args.models for cell in _cells(model, args.seeds)]
@@ -96,20 +87,9 @@ def _tune(
     with connected_stack(None, None, folder) as stack:
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
-        _wait_until_tuned(job, folder)
+        wait_until_tuned(job, f"less {folder}/logs/worker.log")
         records = [row for row in stack.api.records(job=job.id, page_size=1000) if row["kind"] == "trial"]
         return _figures(job, records[::-1])
-
-
-def _wait_until_tuned(job: Job, folder: Path) -> None:
-    """Return when the last round is closed. What the finish would do is of no interest here."""
-    while job.state in BEFORE_THE_END:
-        time.sleep(POLL_SEC)
-    if job.body["state"] == JobState.FINISHING:
-        job.cancel()
-    elif job.body["state"] != JobState.DONE:
-        words = f"the job was {job.body['state']}: {job.body['reason']}"
-        raise NotMeasured(words, hint=f"less {folder}/logs/worker.log")
 
 
 def _figures(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,13 +108,6 @@ def _figures(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
         "rounds": [{key: row[key] for key in ranks} for row in rounds],
         "moves": [event.payload for event in job.events() if event.kind == "family_changed"],
     }
-
-
-def _tasks(model: Path, target: Target) -> int:
-    recipe = recipe_json(recipe_for(RECIPE, target))
-    with Child("workers.tvm.graphs") as graphs:
-        found = graphs.call("extract", EXTRACT_SEC, model_path=str(model), target=target.text, recipe=recipe)
-    return len(found["tasks"])
 
 
 def _file(args: argparse.Namespace, cell: Cell) -> Path:

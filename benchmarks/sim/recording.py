@@ -1,12 +1,12 @@
 """Tunes a model once on a service of its own and reads back what every round brought."""
 
 import hashlib
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from benchmarks.arms import count_tasks
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
 from db.paging import Page
@@ -15,24 +15,20 @@ from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks, TaskSummary
 from db.session import Database
 from db.tables import Round
-from mallorn.commands.connect import Connected, connected_stack, wait_for_device
+from mallorn.commands.connect import connected_stack, wait_for_device
+from mallorn.commands.tuned import wait_until_tuned
 from mallorn.core.errors import MallornError
-from mallorn.core.states import JobState, MeasurementKind, RoundState
+from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
-from mallorn.job import Job
-from workers.children.child import Child
-from workers.tvm.recipes import recipe_for, recipe_json
 
 ROUND_SIZE: Final = 16
-EXTRACT_SEC: Final = 3600.0
-POLL_SEC: Final = 0.2
+RECIPE: Final = "tuned"
 PAGE: Final = 1000
 Item = TypeVar("Item")
-BEFORE_THE_END: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 
 
 class NotRecorded(MallornError):
-    """A job that was to be recorded did not get through its budget."""
+    """A job's database lacks what a recording is made of."""
 
 
 def record(
@@ -40,12 +36,12 @@ def record(
 ) -> tuple[list[RecordedRound], dict[str, Any]]:
     """Every task of a model tuned for `rounds` rounds on an empty dataset; and what it was measured on."""
     options = {"policy": "round-robin", "round_size": ROUND_SIZE, **options}
-    trials = _count_tasks(model, target) * rounds * ROUND_SIZE
+    trials = count_tasks(model, target, RECIPE) * rounds * ROUND_SIZE
     data = folder / "data"
     with connected_stack(None, None, data) as stack:
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
-        _wait_until_tuned(stack, job)
+        wait_until_tuned(job, f"less {data}/logs/worker.log")
         chosen = job.body["options"]
     database = Database(f"sqlite:///{data / 'mallorn.db'}")
     found = read_rounds(database, job.id, cell)
@@ -101,25 +97,6 @@ def _recorded(
     )
     before.append(found)
     return found
-
-
-def _wait_until_tuned(stack: Connected, job: Job) -> None:
-    """Return when the last round is closed. The finish is of no interest here: it is cancelled."""
-    while job.state in BEFORE_THE_END:
-        time.sleep(POLL_SEC)
-    if job.body["state"] not in (JobState.FINISHING, JobState.DONE):
-        where = stack.data.logs if stack.data else ""
-        reason = f"the job was {job.body['state']}: {job.body['reason']}"
-        raise NotRecorded(reason, hint=f"less {where}/worker.log")
-    if job.body["state"] == JobState.FINISHING:
-        job.cancel()
-
-
-def _count_tasks(model: Path, target: Target) -> int:
-    recipe = recipe_json(recipe_for("tuned", target))
-    with Child("workers.tvm.graphs") as graphs:
-        found = graphs.call("extract", EXTRACT_SEC, model_path=str(model), target=target.text, recipe=recipe)
-    return len(found["tasks"])
 
 
 def _all_pages(fetch: Callable[[str | None], Page[Item]]) -> Iterator[Item]:
