@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import exp, inf, log
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final
 
 GROUPINGS: Final = ("none", "operator", "structure", "dynamic")
@@ -39,7 +39,10 @@ def report(cells: Sequence[Raw]) -> dict[str, Any]:
     found = {model: _model(of_model) for model, of_model in models.items()}
     shares = {grouping: _shares(found.values(), grouping) for grouping in GROUPINGS}
     best = min(shares, key=lambda grouping: shares[grouping]["trials"])
-    return {"models": found, "shares_of_none": shares, "best": best, "headline": shares[best]["trials"]}
+    ranked = [share for cell in cells for row in cell["rounds"] if (share := row["stats"]["rank_own"])]
+    fresh = {"batches": len(ranked), "median": median(ranked) if ranked else None}
+    result = {"models": found, "shares_of_none": shares, "fresh_batches_in_order": fresh, "best": best}
+    return result | {"headline": shares[best]["trials"]}
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
@@ -53,6 +56,9 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     for grouping, share in found["shares_of_none"].items():
         costs = f"{share['trials']:.2f} of the trials of none, {share['seconds']:.2f} of its seconds"
         answer.append(f"{grouping:9} {costs}, ends at {share['final_us']:.3f} of its latency")
+    if fresh := found["fresh_batches_in_order"]["median"]:
+        batches = found["fresh_batches_in_order"]["batches"]
+        answer.append(f"models had {fresh:.1%} of the pairs of a fresh batch in order, median of {batches}")
     answer.append(f"{found['best']} needs {found['headline']:.2f} of the trials of none")
     return answer
 

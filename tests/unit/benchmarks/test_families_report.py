@@ -11,7 +11,7 @@ def cell(grouping: str, *latencies_us: float | None, seed: int = 0) -> dict[str,
     """Two tasks in turn, a trial a second; the first counts twice."""
     tasks = [{"index": at, "weight": 2 - at, "family": f"{grouping}:x"} for at in range(2)]
     trials = [[float(at + 1), at % 2, latency_us] for at, latency_us in enumerate(latencies_us)]
-    return {"model": "m", "seed": seed, "grouping": grouping, "tasks": tasks, "trials": trials, "moves": []}
+    return {"model": "m", "seed": seed, "grouping": grouping, "tasks": tasks, "trials": trials, "moves": [], "rounds": []}
 
 
 def four(seed: int = 0, **runs: tuple[float | None, ...]) -> list[dict[str, Any]]:
@@ -42,6 +42,14 @@ def test_a_task_that_some_run_has_no_time_of_is_left_out_of_all() -> None:
     result = report(four(operator=(10, None, 5, None)))["models"]["m"]
     assert (result["tasks"], result["compared_tasks"], result["best_us"]) == (2, 1, 10)
     assert all(run["reached"] for run in result["runs"])
+
+
+def test_it_tells_how_well_models_ordered_fresh_batches() -> None:
+    cells = four()
+    cells[0]["rounds"] = [{"stats": {"rank_own": share}} for share in (None, 0.4, 0.6, 0.7)]
+    found = report(cells)
+    assert found["fresh_batches_in_order"] == {"batches": 3, "median": 0.6}
+    assert "60.0% of the pairs of a fresh batch" in lines(found)[-2]
 
 
 def test_the_headline_is_printed_last() -> None:
