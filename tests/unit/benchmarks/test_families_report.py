@@ -11,7 +11,8 @@ def cell(grouping: str, *latencies_us: float | None, seed: int = 0) -> dict[str,
     """Two tasks in turn, a trial a second; the first counts twice."""
     tasks = [{"index": at, "weight": 2 - at, "family": f"{grouping}:x"} for at in range(2)]
     trials = [[float(at + 1), at % 2, latency_us] for at, latency_us in enumerate(latencies_us)]
-    return {"model": "m", "seed": seed, "grouping": grouping, "tasks": tasks, "trials": trials, "moves": [], "rounds": []}
+    run = {"tasks": tasks, "trials": trials, "moves": [], "rounds": []}
+    return {"model": "m", "seed": seed, "grouping": grouping, **run}
 
 
 def four(seed: int = 0, **runs: tuple[float | None, ...]) -> list[dict[str, Any]]:
