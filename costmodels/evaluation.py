@@ -43,13 +43,26 @@ def evaluate(
     *,
     seed: int,
 ) -> Evaluation:
-    """Fit on one side of a split, with labels that know only that side, and judge on the other."""
-    train, test = split
+    """Fit on one side of a split and judge on the other."""
+    model = fitted(make, features, labels, groups, split, seed=seed)
+    mean, std = model.predict(features[split.test])
+    return judge(mean, std, labels[split.test], groups[split.test])
+
+
+def fitted(
+    make: Callable[[], CostModel],
+    features: Matrix,
+    labels: Vector,
+    groups: Groups,
+    split: Split,
+    *,
+    seed: int,
+) -> CostModel:
+    """A model that learned from one side of a split, with labels that know only that side."""
     _check(split)
-    model = make()
+    train, model = split.train, make()
     model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
-    mean, std = model.predict(features[test])
-    return judge(mean, std, labels[test], groups[test])
+    return model
 
 
 def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluation:

@@ -1,8 +1,9 @@
 """Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -78,8 +79,12 @@ def program_of(workload: Workload) -> Program:
 
 def descriptors_of(workload: Workload) -> tuple[float, ...]:
     """What a family's model may know of a workload: the sizes of the work and of its loops, in log2."""
-    extents: Sequence[int] = workload.features["extents"]
-    return (log2(1 + workload.flops), *(log2(1 + extent) for extent in extents))
+    return descriptors(workload.flops, workload.features)
+
+
+def descriptors(flops: float, features: Mapping[str, Any]) -> tuple[float, ...]:
+    """The same of a workload that is not in the database."""
+    return (log2(1 + flops), *(log2(1 + extent) for extent in features["extents"]))
 
 
 def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[Trial, ...]:

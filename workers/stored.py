@@ -1,5 +1,8 @@
 """Stored rows as the values that searchers and builders work with."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from db.repositories.sketches import trace_of
 from db.tables import Sketch as SketchRow
 from workers.search.space import Choice, ChoiceKind, Sketch
@@ -7,7 +10,12 @@ from workers.search.space import Choice, ChoiceKind, Sketch
 
 def sketch_of(row: SketchRow) -> Sketch:
     """A stored sketch as a value."""
-    choices = tuple(
+    return sketch_from(row.key, trace_of(row), row.choices, row.ordinal)
+
+
+def sketch_from(key: str, trace: str, choices: Iterable[Mapping[str, Any]], ordinal: int) -> Sketch:
+    """A sketch whose choices are plain dicts."""
+    made = tuple(
         Choice(
             kind=ChoiceKind(choice["kind"]),
             width=choice["width"],
@@ -17,6 +25,6 @@ def sketch_of(row: SketchRow) -> Sketch:
             labels=tuple(choice["labels"]),
             weights=tuple(choice["weights"]),
         )
-        for choice in row.choices
+        for choice in choices
     )
-    return Sketch(row.key, trace_of(row), choices, row.ordinal)
+    return Sketch(key, trace, made, ordinal)

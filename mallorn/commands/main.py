@@ -32,6 +32,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("record", "mallorn.commands.record:record"),
     ("dataset", "mallorn.commands.dataset:app"),
     ("costmodels", "mallorn.commands.costmodels:app"),
+    ("evaluate", "mallorn.commands.evaluate:evaluate"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
     ("compile", "mallorn.commands.compile:compile_model"),

@@ -62,8 +62,16 @@ def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, A
 def read_tasks(path: Path) -> list[RecordedTask]:
     """The tasks of a file, in its order. Raises NotFound without it, InvalidRequest if it is none of ours."""
     _check(path)
-    rows = pq.read_table(path).to_pylist()
-    return [_task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])]
+    try:
+        rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
+        return [
+            _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
+        ]
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        said = str(error).partition("\n")[0]
+        raise InvalidRequest(
+            f"{path} is torn or no recording: {said}", hint=f"mallorn record MODEL.onnx --out {path}"
+        ) from None
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -78,7 +86,8 @@ def _check(path: Path) -> None:
     try:
         schema = pq.read_schema(path)
     except pa.ArrowInvalid as error:
-        raise InvalidRequest(f"{path} is not a Parquet file: {error}", hint=f"ls -l {path}") from None
+        said = str(error).partition("\n")[0]
+        raise InvalidRequest(f"{path} is not a Parquet file: {said}", hint=f"ls -l {path}") from None
     if schema.names != SCHEMA.names or FACTS not in (schema.metadata or {}):
         raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
 

@@ -16,6 +16,7 @@ from db.session import Database
 from db.tables import Source, Workload
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
 from tests.integration.dataset.conftest import Filled, stored
+from workers.lessons.from_parquet import read_lessons
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 ROWS = "measurements.parquet"
@@ -102,6 +103,8 @@ def test_what_is_not_whole_is_refused(name: str, parcel: Path, elsewhere: Databa
     spoil(parcel)
     with pytest.raises((InvalidRequest, NotFound), match=said) as caught:
         import_dataset(elsewhere, parcel)
+    with pytest.raises((InvalidRequest, NotFound), match=said):
+        read_lessons(parcel)  # no model learns from half of it, either
     assert len(caught.value.message.splitlines()) == 1
     assert caught.value.hint
     with elsewhere.session() as session:
@@ -141,6 +144,8 @@ def test_a_bad_value_costs_its_row_only(name: str, parcel: Path, elsewhere: Data
     rewrite(parcel / ROWS, spoil)
     result = import_dataset(elsewhere, parcel)
     assert (result.added, dict(result.skipped)) == (4, {counted: 1})
+    lessons = read_lessons(parcel)
+    assert (lessons.rows, dict(lessons.skipped)) == (4, {counted: 1})
 
 
 def test_an_import_that_was_interrupted_goes_on(

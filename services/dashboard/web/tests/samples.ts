@@ -64,6 +64,7 @@ export function round(index: number, changes: Partial<Round> = {}): Round {
     gain_us: null,
     in_interval: null,
     searcher: "evolutionary",
+    cost_model: null,
     cost_model_version: null,
     state: "done",
     attempt: 1,

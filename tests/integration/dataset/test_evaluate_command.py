@@ -1,0 +1,96 @@
+"""`mallorn evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from mallorn.commands.main import app
+from tests.integration.dataset.conftest import Filled
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def evaluate(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Types the command on the machine of a dataset with two tasks of one network."""
+    for workload in ("w0", "w1"):
+        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
+        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
+    monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return lambda *words: runner.invoke(app, ["evaluate", *map(str, words)])
+
+
+def data(result: Result) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def refused(result: Result, *said: str) -> None:
+    assert result.exit_code == 1, result.stdout
+    assert all(words in result.stderr for words in said), result.stderr
+    assert result.stderr.count("error:") == result.stderr.count("next:") == 1
+    assert result.stdout == ""
+
+
+def test_models_stand_side_by_side_with_what_learned_noise(evaluate: Type) -> None:
+    table = evaluate("lightgbm", "draft", "--seeds", 2, "--control").stdout
+    heading, first, *_ = table.splitlines()
+    for arm in ("LIGHTGBM", "DRAFT", "LIGHTGBM, SCRAMBLED", "DRAFT, SCRAMBLED"):
+        assert arm in heading
+    assert first.startswith("pairs in order")
+    assert first.count("±") == 4
+    assert "network score" not in table
+
+
+def test_every_figure_has_its_seeds(evaluate: Type) -> None:
+    told = data(evaluate("lightgbm", "--seeds", 2, "--split", "within-task", "--json"))
+    assert (told["split"], told["measurements"], told["tasks"]) == ("within-task", 45, 2)
+    pairs = told["figures"]["lightgbm"]["pairwise"]
+    assert len(pairs["seeds"]) == 2
+    assert pairs["mean"] == pytest.approx(sum(pairs["seeds"]) / 2)
+    assert told["snapshot"].startswith("rows-")
+
+
+def test_snapshots_exports_and_data_directories_are_judged_alike(
+    evaluate: Type, filled: Filled, tmp_path: Path
+) -> None:
+    here = data(evaluate("draft", "--seeds", 1, "--json"))
+    filled.exported(tmp_path / "out")
+    for words in (
+        ("--snapshot", here["snapshot"]),
+        ("--data", tmp_path / "out"),
+        ("--data", tmp_path / "out" / "measurements.parquet"),
+        ("--data", tmp_path),  # where mallorn.db lies
+        ("--op", "matmul"),
+    ):
+        there = data(evaluate("draft", "--seeds", 1, "--json", *words))
+        assert there["figures"] == here["figures"], words
+
+
+def test_a_model_or_split_that_is_not_there_is_told_the_known_ones(evaluate: Type) -> None:
+    refused(evaluate("crystal-ball"), "unknown cost_model", "xgboost")
+    refused(evaluate("draft", "--split", "by-luck"), "there is no split", "by-task")
+
+
+def test_rows_that_a_split_cannot_part_are_explained(evaluate: Type) -> None:
+    refused(evaluate("draft", "--split", "by-network"), "of 1 network", "--split within-task")
+    refused(evaluate("draft", "--split", "by-target"), "of 1 target", "--split within-task")
+
+
+def test_what_is_not_there_is_named(evaluate: Type, tmp_path: Path) -> None:
+    refused(evaluate("draft", "--data", tmp_path / "gone.parquet"), "there is no")
+    refused(evaluate("draft", "--data", tmp_path / "nowhere"), "there is no dataset")
+    refused(evaluate("draft", "--snapshot", "gone"), "there is no snapshot gone")
+    refused(evaluate("draft", "--op", "gone"), "nothing in the dataset is of gone")
+
+
+def test_a_filter_of_files_is_refused(evaluate: Type, filled: Filled, tmp_path: Path) -> None:
+    filled.exported(tmp_path / "out")
+    refused(evaluate("draft", "--data", tmp_path / "out", "--op", "matmul"), "is taken whole")
+    refused(evaluate("draft", "--snapshot", "x", "--op", "matmul"), "its own filter")

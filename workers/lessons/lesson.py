@@ -1,0 +1,40 @@
+"""What there is to learn from, as values: tasks with their candidates and what became of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mallorn.core.outcomes import Outcome
+from workers.search.space import Candidate, Sketch
+
+Weights = Mapping[str, int]  # how often a network calls a workload, by its key
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What was measured of one workload on one target in one measuring context, in its order."""
+
+    workload: str  # Workload.key
+    op: str
+    target: str  # canonical JSON
+    context: str
+    descriptors: tuple[float, ...]
+    sketches: Mapping[str, Sketch]
+    candidates: Sequence[Candidate]
+    outcomes: Sequence[Outcome]
+    latencies_us: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """All lessons of a frozen set of measurements."""
+
+    tasks: Sequence[Lesson]
+    snapshot: str  # names the rows: the same ones alike
+    upto: int = 0  # the newest measurement of this dataset among them; 0: they are from elsewhere
+    networks: Mapping[str, Weights] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=Counter)  # rows left out, by what was wrong with them
+
+    @property
+    def rows(self) -> int:
+        return sum(len(task.candidates) for task in self.tasks)
