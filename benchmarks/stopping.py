@@ -1,0 +1,186 @@
+"""Are the times of every stopping rule those of a long timing, and what device time do they cost?
+
+python -m benchmarks.stopping DATA_DIR [--candidates 24] [--json FILE]
+
+DATA_DIR holds measured tasks (mallorn record MODEL --data DATA_DIR). Of each, so many candidates that ran are
+taken, the fastest half and the rest evenly down to the slowest. Each is built once and timed by every rule in
+turn, beside the best that the task has, and by a long fixed timing: a second in five parts, the reference.
+A rule is unbiased where its times over the reference's are near 1. Its winner is the candidate that its own
+times put first; the headline is how much slower that one is than the reference's, of the rule named
+racing, in the worst task.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+from benchmarks.hosts import describe_host
+from db.repositories.workloads import Workloads, tir_of
+from db.session import Database
+from mallorn.commands.connect import connected_stack, wait_for_device
+from mallorn.core.errors import Unavailable
+from mallorn.core.names import REGISTRY
+from mallorn.core.options import EvaluatorOptions
+from workers.children.child import Child
+from workers.lab.reading import recorded_tasks
+from workers.lab.recording import RecordedTask, RecordedTrial
+
+RULES: Final = sorted(REGISTRY["stopping"])
+REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)
+CALL_SEC: Final = 600.0
+CLOSE: Final = 1.05
+
+Times = dict[str, dict[str, float]]  # by rule, or "long": latency_us and run_ms
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What candidates are built with and timed on."""
+
+    compiler: Child
+    runner: Child
+    tracker: str
+    folder: Path
+
+    def time(self, task: RecordedTask, tir: str, args: dict[str, Any], trial: RecordedTrial) -> Times:
+        """One candidate by every rule, the reference in between."""
+        library = str(self.folder / "candidate.so")
+        sketch = next(sketch for sketch in task.sketches if sketch.key == trial.candidate.sketch)
+        built = self.compiler.call(
+            "build",
+            CALL_SEC,
+            tir=tir,
+            target=task.target,
+            trace=sketch.trace,
+            decisions=trial.candidate.decisions,
+            out_path=library,
+        )
+        request: dict[str, Any] = {
+            "tracker": self.tracker,
+            "target": task.target,
+            "artifact": library,
+            "args": {**args, "args": built["args"]},
+            "candidate_key": trial.candidate.key,
+            "best_us": task.optimum_us,
+        }
+        times = {rule: self._once(rule, EvaluatorOptions(), request) for rule in RULES}
+        return times | {"long": self._once("fixed", REFERENCE, request)}
+
+    def _once(self, rule: str, evaluator: EvaluatorOptions, request: Mapping[str, Any]) -> dict[str, float]:
+        how = {"stopping": rule, "evaluator": evaluator.model_dump(), "timeout_sec": CALL_SEC}
+        answer = self.runner.call("measure", CALL_SEC, **request, **how)
+        if not answer["run_us"]:
+            raise Unavailable(f"a candidate that once ran did not: {answer['error']}")
+        return {"latency_us": median(answer["run_us"]), "run_ms": answer["run_ms"]}
+
+
+def main() -> None:
+    args = _arguments()
+    database = Database(f"sqlite:///{(args.data / 'mallorn.db').absolute()}")
+    tasks = recorded_tasks(database, args.candidates)
+    with (
+        connected_stack(None, None, args.data) as stack,
+        Child("workers.tvm.compiler") as compiler,
+        Child("workers.tvm.runner") as runner,
+        tempfile.TemporaryDirectory(prefix="mallorn-stopping-") as folder,
+    ):
+        wait_for_device(stack)
+        info = stack.data.read_stack() if stack.data else None
+        if info is None:
+            raise Unavailable("the service on this machine is gone")
+        bench = Bench(compiler, runner, info.tracker, Path(folder))
+        cells = [_task(database, bench, task, args.candidates) for task in tasks]
+    found = report(cells)
+    if args.json:
+        raw = {"benchmark": "stopping", "reference": REFERENCE.model_dump(), **describe_host(), **found}
+        args.json.write_text(json.dumps(raw, indent=1) + "\n")
+    print("\n".join(lines(found)), flush=True)
+
+
+def _task(database: Database, bench: Bench, task: RecordedTask, count: int) -> dict[str, Any]:
+    with database.session() as session:
+        (workload_id,) = Workloads(session).ids([task.workload]).values()
+        workload = Workloads(session).get(workload_id)
+        tir, args = tir_of(workload), dict(workload.args)
+    times = [bench.time(task, tir, args, trial) for trial in chosen(task, count)]
+    cell = {"name": task.name, "best_us": task.optimum_us, "candidates": times}
+    print(_line(cell), flush=True)
+    return cell
+
+
+def chosen(task: RecordedTask, count: int) -> list[RecordedTrial]:
+    """The fastest half of `count`, and as many evenly from the rest."""
+    timed = (trial for trial in task.trials if trial.latency_us)
+    ran = sorted(timed, key=lambda trial: trial.latency_us or 0.0)
+    best, rest = ran[: count // 2], ran[count // 2 :]
+    wanted = min(count - len(best), len(rest))
+    return best + [rest[at * len(rest) // wanted] for at in range(wanted)]
+
+
+def report(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Bias, cost and lost speed of every rule over all tasks."""
+    rules = {rule: _rule(rule, cells) for rule in RULES}
+    return {"rules": rules, "tasks": list(cells), "headline": rules["racing"]["worst_winner"]}
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """A report for people, the headline last."""
+    answer = [
+        f"{rule:9} {facts['run_ms']:.0f} ms a candidate; times over the long ones: {facts['bias_close']:.4f} "
+        f"of those within 5 % of the best ({facts['spread_close']:.4f} off, in the middle), "
+        f"{facts['bias']:.4f} of all; its winners are {facts['winner']:.4f} of the best, "
+        f"{facts['worst_winner']:.4f} in the worst task"
+        for rule, facts in found["rules"].items()
+    ]
+    return [*answer, f"racing's winner over the true one, worst task: {found['headline']:.4f}"]
+
+
+def _rule(rule: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    ratios = list(_ratios(rule, cells))
+    close = [ratio for ratio, near in ratios if near]
+    winners = [_winner(rule, cell["candidates"]) for cell in cells]
+    return {
+        "run_ms": fmean(times[rule]["run_ms"] for cell in cells for times in cell["candidates"]),
+        "bias": median(ratio for ratio, _ in ratios),
+        "bias_close": median(close),
+        "spread_close": median(abs(ratio - 1) for ratio in close),
+        "winner": fmean(winners),
+        "worst_winner": max(winners),
+    }
+
+
+def _ratios(rule: str, cells: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, bool]]:
+    """Each time over the reference's, and whether the candidate is close to the best of its task."""
+    for cell in cells:
+        best_us = min(times["long"]["latency_us"] for times in cell["candidates"])
+        for times in cell["candidates"]:
+            long_us = times["long"]["latency_us"]
+            yield times[rule]["latency_us"] / long_us, long_us <= CLOSE * best_us
+
+
+def _winner(rule: str, candidates: Sequence[Times]) -> float:
+    """The reference's time of the rule's winner over that of the true one."""
+    winner = min(candidates, key=lambda times: times[rule]["latency_us"])
+    return winner["long"]["latency_us"] / min(times["long"]["latency_us"] for times in candidates)
+
+
+def _line(cell: Mapping[str, Any]) -> str:
+    winners = ", ".join(f"{rule} {_winner(rule, cell['candidates']):.4f}" for rule in RULES)
+    return f"{cell['name']:40} best {cell['best_us']:.1f} us; winners over the true one: {winners}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--candidates", type=int, default=24, help="of each task")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
