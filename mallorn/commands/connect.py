@@ -31,7 +31,6 @@ class Connected:
 
     api: Client
     data: DataDir | None = None
-    ends_with_us: bool = False  # jobs stand still once the last command that uses it has ended
 
 
 @contextmanager
@@ -52,7 +51,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
         with directory.used():
             info = _running_or_started(directory, starter)
             with client(info.url, api_key) as api:
-                yield Connected(api, directory, info.until_unused)
+                yield Connected(api, directory)
     finally:
         if info is None or info.until_unused:
             _wait_for_end(directory, starter)

@@ -63,7 +63,6 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 def test_a_stack_is_started_shared_and_gone_with_its_last_user(tmp_path: Path) -> None:
     with connected_stack(None, None, tmp_path) as stack:
-        assert stack.ends_with_us
         wait_for_device(stack)
         info = DataDir(tmp_path).read_stack()
         assert info is not None
@@ -96,8 +95,9 @@ def test_a_stack_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_a_coordinator_that_was_named_is_not_replaced_by_one_of_ours(tmp_path: Path) -> None:
-    with connected_stack("http://127.0.0.1:9", None, tmp_path) as stack:
-        assert not stack.ends_with_us
-        with pytest.raises(Unavailable, match="no coordinator answers"):
-            stack.api.devices()
+    with (
+        connected_stack("http://127.0.0.1:9", None, tmp_path) as stack,
+        pytest.raises(Unavailable, match="no coordinator answers"),
+    ):
+        stack.api.devices()
     assert not DataDir(tmp_path).lock_file.exists()

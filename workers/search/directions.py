@@ -8,6 +8,7 @@ import numpy as np
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.genes import Points, genes_of
 from workers.search.measured import Measured, Values
+from workers.search.scaling import squared_distances
 from workers.search.space import Candidate, Space
 
 NEIGHBOURS = 3  # steps that each measured candidate tells of
@@ -56,8 +57,7 @@ class Directions:
 
 def _steps(points: Points, slowdown: Values) -> Steps:
     """From each point to its nearest neighbours."""
-    squares = (points**2).sum(axis=1)
-    distances = squares[:, None] + squares - 2 * points @ points.T
+    distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
     near = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
     start = np.repeat(np.arange(len(points)), near.shape[1])
