@@ -7,13 +7,22 @@ from typing import Annotated, Any, Final
 import typer
 
 from mallorn.commands.options import (
+    CostModelOption,
+    FamiliesOption,
     JobOption,
     MinutesOption,
+    OnlyOption,
+    PolicyOption,
+    RecipeOption,
+    RoundSizeOption,
+    SamplerOption,
+    SearchOption,
     SeedOption,
     ShapeOption,
+    StoppingOption,
     TargetOption,
     TrialsOption,
-    parse_options,
+    job_options,
 )
 from mallorn.commands.output import (
     JobArgument,
@@ -69,6 +78,15 @@ def submit(
     seed: SeedOption = 0,
     name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    recipe: RecipeOption = None,
+    search: SearchOption = None,
+    cost_model: CostModelOption = None,
+    sampler: SamplerOption = None,
+    stopping: StoppingOption = None,
+    policy: PolicyOption = None,
+    families: FamiliesOption = None,
+    round_size: RoundSizeOption = None,
+    only: OnlyOption = None,
     option: JobOption = None,
     input_shape: ShapeOption = None,
     as_json: JsonOption = False,
@@ -76,7 +94,19 @@ def submit(
     api_key: KeyOption = None,
 ) -> None:
     """Hand in a model to be tuned, and return at once."""
-    options = parse_options(option or [], input_shape or [])
+    options = job_options(
+        option,
+        input_shape,
+        recipe=recipe,
+        search=search,
+        cost_model=cost_model,
+        sampler=sampler,
+        stopping=stopping,
+        policy=policy,
+        families=families,
+        round_size=round_size,
+        only=only,
+    )
     with client(url, api_key) as api:
         model_id = upload_with_bar(api, model)
         job = api.tune(model_id, target, trials, minutes, seed, name or _stem(model), priority, **options)

@@ -30,6 +30,48 @@ ShapeOption = Annotated[
 ]
 
 
+def known(seam: str) -> str:
+    """The names registered under a seam, for a help text."""
+    return ", ".join(sorted(REGISTRY[seam]))
+
+
+RecipeOption = Annotated[
+    str | None,
+    typer.Option("--recipe", help="Graph passes: `tuned`, or `plain` for stock compile_relax."),
+]
+SearchOption = Annotated[str | None, typer.Option("--search", help=f"Searcher: {known('search')}.")]
+CostModelOption = Annotated[
+    str | None, typer.Option("--cost-model", help=f"Cost model: {known('cost_model')}.")
+]
+SamplerOption = Annotated[
+    str | None, typer.Option("--sampler", help=f"What picks a batch: {known('sampler')}.")
+]
+StoppingOption = Annotated[
+    str | None, typer.Option("--stopping", help=f"When a timing is good enough: {known('stopping')}.")
+]
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", help=f"What decides which task is next: {known('policy')}.")
+]
+FamiliesOption = Annotated[
+    str | None, typer.Option("--families", help=f"Which tasks share a cost model: {known('families')}.")
+]
+RoundSizeOption = Annotated[
+    int | None, typer.Option("--round-size", min=1, max=64, help="Candidates a round.")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="PATTERN", help="Tune only tasks so named, as conv2d*; repeatable."),
+]
+
+
+def job_options(
+    pairs: Iterable[str] | None, input_shapes: Iterable[str] | None, **named: Any
+) -> dict[str, Any]:
+    """What was asked for by an option's own name, and then by --option."""
+    given = {name: value for name, value in named.items() if value is not None}
+    return given | parse_options(pairs or [], input_shapes or [])
+
+
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, Any]:
     """`["search=random", "evaluator.repeat=3"]` as nested options; a value is JSON where it reads as such."""
     options: dict[str, Any] = {}
@@ -49,11 +91,6 @@ def parse_input_shape(text: str) -> tuple[str, list[int]]:
     if not colon or not name or not all(size.strip().isdigit() for size in sizes):
         raise InvalidRequest(f"cannot read the input shape {text!r}", hint="--input-shape x:1,3,224,224")
     return name, [int(size) for size in sizes]
-
-
-def known(seam: str) -> str:
-    """The names registered under a seam, for a help text."""
-    return ", ".join(sorted(REGISTRY[seam]))
 
 
 def _put(options: dict[str, Any], path: list[str], value: Any) -> None:

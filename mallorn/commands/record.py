@@ -9,7 +9,7 @@ import typer
 
 from mallorn.commands.connect import Connected, connected_stack, wait_for_device
 from mallorn.commands.interrupts import interruptible
-from mallorn.commands.options import SeedOption, TargetOption
+from mallorn.commands.options import OnlyOption, SeedOption, TargetOption
 from mallorn.commands.output import JsonOption, print_note, print_rows
 from mallorn.commands.tuned import wait_until_tuned
 from mallorn.commands.upload import upload_with_bar
@@ -45,10 +45,7 @@ def record(
     tasks: Annotated[
         int | None, typer.Option(min=1, help="Keep so many tasks, of every operator some; default: all.")
     ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Measure only tasks whose names match, as conv2d*; repeatable."),
-    ] = None,
+    only: OnlyOption = None,
     candidates: Annotated[
         int,
         typer.Option(

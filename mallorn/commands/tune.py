@@ -1,7 +1,7 @@
 """The command that does it all: upload a model, tune it, follow, fetch the schedules, print what was won."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -9,14 +9,22 @@ from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.commands.finish import Ending, prepare_directory
 from mallorn.commands.interrupts import interruptible
 from mallorn.commands.options import (
+    CostModelOption,
+    FamiliesOption,
     JobOption,
     MinutesOption,
+    OnlyOption,
+    PolicyOption,
+    RecipeOption,
+    RoundSizeOption,
+    SamplerOption,
+    SearchOption,
     SeedOption,
     ShapeOption,
+    StoppingOption,
     TargetOption,
     TrialsOption,
-    known,
-    parse_options,
+    job_options,
 )
 from mallorn.commands.output import JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
@@ -41,15 +49,15 @@ def tune(
     minutes: MinutesOption = None,
     seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="Graph passes: `tuned`, or `plain` for stock compile_relax.")
-    ] = None,
-    search: Annotated[str | None, typer.Option(help=f"Searcher: {known('search')}.")] = None,
-    cost_model: Annotated[str | None, typer.Option(help=f"Cost model: {known('cost_model')}.")] = None,
-    policy: Annotated[
-        str | None, typer.Option(help=f"What decides which task is next: {known('policy')}.")
-    ] = None,
-    round_size: Annotated[int | None, typer.Option(min=1, max=64, help="Candidates a round.")] = None,
+    recipe: RecipeOption = None,
+    search: SearchOption = None,
+    cost_model: CostModelOption = None,
+    sampler: SamplerOption = None,
+    stopping: StoppingOption = None,
+    policy: PolicyOption = None,
+    families: FamiliesOption = None,
+    round_size: RoundSizeOption = None,
+    only: OnlyOption = None,
     option: JobOption = None,
     input_shape: ShapeOption = None,
     data: DataOption = None,
@@ -59,15 +67,19 @@ def tune(
     api_key: KeyOption = None,
 ) -> None:
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
-    named = {
-        "recipe": recipe,
-        "search": search,
-        "cost_model": cost_model,
-        "policy": policy,
-        "round_size": round_size,
-    }
-    options: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
-    options |= parse_options(option or [], input_shape or [])
+    options = job_options(
+        option,
+        input_shape,
+        recipe=recipe,
+        search=search,
+        cost_model=cost_model,
+        sampler=sampler,
+        stopping=stopping,
+        policy=policy,
+        families=families,
+        round_size=round_size,
+        only=only,
+    )
     _check_model(model)
     directory = prepare_directory(out or Path(f"{model.stem}-tuned"))
     ending = Ending(directory, str(model), verbose, as_json, _again(out, data, url))

@@ -102,8 +102,10 @@ def test_submit_prints_the_id_alone_on_stdout(mallorn: Type, model: str) -> None
 
 
 def test_submit_takes_options_and_shapes(mallorn: Type, model: str) -> None:
+    named = ("--sampler", "diverse", "--stopping", "adaptive", "--only", "conv*", "--search", "ga")
     words = ("-o", "search=random", "-o", "evaluator.repeat=3", "--input-shape", "x:1,3,8,8")
-    options = data(mallorn("submit", model, "--target", TARGET, *words, "--json"))["options"]
+    options = data(mallorn("submit", model, "--target", TARGET, *named, *words, "--json"))["options"]
+    assert (options["sampler"], options["stopping"], options["only"]) == ("diverse", "adaptive", ["conv*"])
     assert (options["search"], options["evaluator"]["repeat"]) == ("random", 3)
     assert options["input_shapes"] == {"x": [1, 3, 8, 8]}
 
