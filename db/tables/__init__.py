@@ -3,6 +3,7 @@
 from db.tables.base import Base
 from db.tables.dataset import Context, CostModel, Measurement, Schedule, Sketch, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
+from db.tables.features import FeatureRow
 from db.tables.fleet import Device, Lease, Worker
 from db.tables.jobs import Event, Job, Model, Round, Task
 
@@ -12,6 +13,7 @@ __all__ = [
     "CostModel",
     "Device",
     "Event",
+    "FeatureRow",
     "ForeignRecord",
     "ForeignTask",
     "Job",

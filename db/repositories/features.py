@@ -1,0 +1,60 @@
+"""Views of candidates that are dear to compute: looked up before they are computed again."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import zstandard
+from sqlalchemy import select
+
+from db.repositories.base import Repository
+from db.tables import FeatureRow
+
+_LEVEL: Final = 3
+_MOST_BYTES: Final = 1 << 20
+_SOME: Final = 500  # names in one query
+_KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "candidate")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOf:
+    """A version of a view, of the candidates of one workload on one target, by one compiler."""
+
+    workload_id: int
+    target_id: int
+    view: str
+    version: int
+    tvm_version: str
+
+
+class Features(Repository):
+    """Rows of little-endian float32 by candidate; None stands for a candidate that cannot be lowered."""
+
+    def known(self, of: ViewOf, candidates: Collection[str]) -> dict[str, bytes | None]:
+        """What is stored of these candidates, by key."""
+        keys = list(candidates)
+        same = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
+        found: dict[str, bytes | None] = {}
+        for start in range(0, len(keys), _SOME):
+            some = FeatureRow.candidate.in_(keys[start : start + _SOME])
+            query = select(FeatureRow.candidate, FeatureRow.numbers).where(*same, some)
+            found |= {key: _unpack(numbers) for key, numbers in self.session.execute(query)}
+        return found
+
+    def keep(self, of: ViewOf, rows: Mapping[str, bytes | None]) -> None:
+        """Store rows by candidate; what another worker stored meanwhile stays."""
+        shared = asdict(of)
+        values = [shared | {"candidate": key, "numbers": _pack(row)} for key, row in sorted(rows.items())]
+        if values:
+            written = self.insert(FeatureRow).values(values)
+            self.session.execute(written.on_conflict_do_nothing(index_elements=list(_KEY)))
+
+
+def _pack(row: bytes | None) -> bytes | None:
+    return None if row is None else zstandard.ZstdCompressor(level=_LEVEL).compress(row)
+
+
+def _unpack(numbers: bytes | None) -> bytes | None:
+    if numbers is None:
+        return None
+    return zstandard.ZstdDecompressor().decompress(numbers, max_output_size=_MOST_BYTES)
