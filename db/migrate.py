@@ -18,7 +18,7 @@ _LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"
 
 
-def upgrade(url: str) -> None:
+def upgrade(url: str, revision: str = "head") -> None:
     """Run the missing migrations in one transaction; a second process waits and finds nothing to do.
 
     Raises Conflict when the database belongs to a newer Mallorn, StorageFull, Unavailable.
@@ -34,7 +34,7 @@ def upgrade(url: str) -> None:
             _refuse_newer(connection)
             config = _config()
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
             _check_references(connection)
     finally:
         engine.dispose()

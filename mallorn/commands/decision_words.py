@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mallorn.commands.output import first_line, latency
 from mallorn.core.states import RoundState
+from mallorn.core.versions import BASE
 from mallorn.decisions import FIRST_VISITS
 
 COLUMNS: Final = {
@@ -40,7 +41,7 @@ def log_rows(rounds: Sequence[Row]) -> Iterator[Row]:
                 "round": row["index"],
                 "task": _task(row),
                 "trials": _trials(row),
-                "why": "" if heading else row["why"],
+                "why": _why(row, told=bool(heading)),
                 "expected": _expected(row),
                 "found": _found(row),
                 "total": _total(row),
@@ -70,10 +71,17 @@ def _line(row: Row, told: bool = False) -> str:
     expected = f"expected {_expected(row)}" if row["forecast"] else ""
     expected_and_found = ", ".join(part for part in (expected, _found(row)) if part)
     total = f"total {_total(row)}" if _total(row) else ""
-    parts = ["" if told else row["why"], expected_and_found, total]
+    parts = [_why(row, told), expected_and_found, total]
     spent = f" in {row['seconds']:.1f} s" if row["seconds"] is not None else ""
     head = f"round {row['index']}  {_task(row)}  {_trials(row)} trials: "
     return head + "; ".join(part for part in parts if part) + spent
+
+
+def _why(row: Row, told: bool) -> str:
+    """Why the round was made, unless its heading told, and which base proposed it, if one did."""
+    model = row["cost_model"] or ""
+    base = f"proposed by {model}" if model.startswith(BASE) else ""
+    return "; ".join(part for part in ("" if told else row["why"], base) if part)
 
 
 def _task(row: Row) -> str:

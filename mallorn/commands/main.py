@@ -33,6 +33,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("dataset", "mallorn.commands.dataset:app"),
     ("costmodels", "mallorn.commands.costmodels:app"),
     ("evaluate", "mallorn.commands.evaluate:evaluate"),
+    ("pretrain", "mallorn.commands.pretrain:pretrain"),
     ("devices", "mallorn.commands.data:devices"),
     ("workers", "mallorn.commands.data:workers"),
     ("compile", "mallorn.commands.compile:compile_model"),

@@ -12,7 +12,7 @@ from sqlalchemy import inspect, select, text
 from db.clock import now
 from db.migrate import check, upgrade
 from db.session import Database
-from db.tables import Base, Model
+from db.tables import Base, CostModel, Model
 from mallorn.core.errors import Conflict, Unavailable
 
 
@@ -96,3 +96,18 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path):
     Path(tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot create the directory"):
         upgrade(f"sqlite:///{tmp_path / 'file' / 'mallorn.db'}")
+
+
+def test_the_newest_versions_of_cost_models_become_the_active_ones(empty):
+    upgrade(empty.url, "0001")
+    with empty.transaction() as session:
+        session.execute(text("INSERT INTO targets (id, key, text) VALUES (1, 'k', '{}')"))
+        for family, version in (("a", 1), ("a", 2), ("b", 1)):
+            columns = "(family, target_id, name, version, seen_upto, rows, metrics, blob)"
+            values = {"family": family, "version": version, "blob": b"model"}
+            row = "(:family, 1, 'forest', :version, 1, 1, '{}', :blob)"
+            session.execute(text(f"INSERT INTO cost_models {columns} VALUES {row}"), values)
+    upgrade(empty.url)
+    with empty.session() as session:
+        active = session.execute(select(CostModel.family, CostModel.version).where(CostModel.active)).all()
+    assert sorted(active) == [("a", 2), ("b", 1)]

@@ -1,14 +1,13 @@
 """Lessons as arrays: what cost models take, and which rows belong together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodels.base import Matrix, Vector
 from costmodels.metrics import Groups
-from costmodels.training import labels
+from costmodels.training import Indices, labels
 from mallorn.core.errors import InvalidRequest
 from workers.lessons.lesson import Lesson
 
@@ -31,8 +30,19 @@ class Rows:
 
     def with_labels(self, new: Vector) -> "Rows":
         """The same candidates, labelled otherwise."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        return Rows(**values | {"labels": new})
+        return replace(self, labels=new)
+
+    def take(self, lines: Indices) -> "Rows":
+        """Some of the rows."""
+        return replace(
+            self,
+            features=self.features[lines],
+            labels=self.labels[lines],
+            groups=self.groups[lines],
+            tasks=self.tasks[lines],
+            targets=self.targets[lines],
+            latencies_us=self.latencies_us[lines],
+        )
 
 
 def rows_of(lessons: Sequence[Lesson], features: Sequence[Matrix]) -> Rows:

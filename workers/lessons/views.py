@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from costmodels.base import Matrix
-from costmodels.views import DECISIONS
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import REGISTRY, resolve
+from workers.features.base import Extractor
 from workers.lessons.lesson import Lesson
 from workers.lessons.rows import Rows, rows_of
-from workers.search.features import describe_all
 
 
 def rows_for(lessons: Sequence[Lesson], view: str) -> Rows:
@@ -17,8 +17,10 @@ def rows_for(lessons: Sequence[Lesson], view: str) -> Rows:
 
 def features_of(lesson: Lesson, view: str) -> Matrix:
     """One row a candidate. Raises InvalidRequest for a view that needs more than decisions."""
-    if view != DECISIONS.name:
+    if view not in REGISTRY["features"]:
         raise InvalidRequest(
-            f"nothing computes the view {view!r} of stored rows", hint="mallorn evaluate xgboost"
+            f"the view {view!r} takes a compiler, and lessons are read without one",
+            hint="mallorn evaluate xgboost",
         )
-    return describe_all(lesson.sketches, lesson.descriptors, lesson.candidates)
+    extractor: Extractor = resolve("features", view)()
+    return extractor.extract(lesson.sketches, lesson.descriptors, lesson.candidates)

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
@@ -62,6 +63,16 @@ def test_every_round_is_a_line_and_the_first_pass_stands_together(explain: Expla
         "total 2.230 -> 2.228 ms",
         "round 4  w0 x1  2 trials: worth most; expected 27.0 to 36.0 us, found 35.0 us (in); total 2.228 ms",
     ]
+
+
+def test_a_round_that_a_base_proposed_says_so(explain: Explain, owned: OwnedRows) -> None:
+    for family in ("base:matmul", "operator:matmul"):
+        new = NewCostModel(family, owned.target_id, "xgboost", 0, 8, {}, b"model")
+        model_id = owned.write(lambda session, new=new: CostModels(session).add(new).id)
+        run_round(owned, "w0", [30.0, 40.0], FIRST_PASS, cost_model_id=model_id)
+    first, second = lines(explain())[1:3]
+    assert "2 trials: proposed by base:matmul/xgboost@1; found 30.0 us" in first
+    assert "proposed by" not in second
 
 
 def test_the_summary_shares_the_budget_and_judges_the_forecasts(explain: Explain, tuned: OwnedRows) -> None:
@@ -166,6 +177,7 @@ def told(**changes: Any) -> dict[str, Any]:
         "trials": 16,
         "failures": 0,
         "policy": "round-robin",
+        "cost_model": None,
         "why": "its turn",
         "forecast": None,
         "found_us": 9.5,

@@ -1,0 +1,84 @@
+"""The command that fits bases: what proposes the first rounds of jobs whose families have no model yet."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from mallorn.commands.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, bar, dataset
+from mallorn.commands.lessons import SnapshotOption, lessons_in, note_skipped, read_parquet
+from mallorn.commands.options import known
+from mallorn.commands.output import JsonOption, print_note, print_rows
+from mallorn.commands.parts import installed
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import check_name
+from mallorn.core.options import JobOptions
+
+if TYPE_CHECKING:
+    from workers.lessons.lesson import Lessons
+    from workers.lessons.pretraining import Base
+
+COLUMNS: Final = {
+    "model": "MODEL",
+    "tasks": "TASKS",
+    "rows": "ROWS",
+    "pairwise": "PAIRS IN ORDER",
+    "peak_1": "PEAK AT 1",
+    "split": "JUDGED",
+    "target": "TARGET",
+}
+
+
+def pretrain(
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {known('cost_model')}.")
+    ] = JobOptions().cost_model,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="PATH", help="Learn from a Parquet file or an export's directory instead."
+        ),
+    ] = None,
+    snapshot: SnapshotOption = None,
+    target: TargetOption = None,
+    op: OpOption = None,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a base per operator and target, which proposes rounds of families that have no model yet."""
+    check_name("cost_model", model)
+    if source is not None and (snapshot or target or op):
+        raise InvalidRequest(
+            f"{source} is taken whole; --snapshot, --target and --op are about a database",
+            hint="mallorn dataset export DIR --op OP   (then --from DIR)",
+        )
+    with installed("worker"):
+        from workers.lessons.pretraining import pretrain as fit_bases
+    with dataset(data, database, create=source is not None) as opened:
+        lessons = lessons_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+        note_skipped(lessons)
+        with bar("fitting") as progress:
+            found = list(fit_bases(opened, lessons, model, progress))
+    _print(found, lessons, as_json)
+
+
+def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
+    stored = [_row(base, lessons.snapshot) for base in found if base.name is not None]
+    few = [base for base in found if base.name is None]
+    if few:
+        told = ", ".join(f"{base.op} ({base.rows})" for base in few)
+        print_note(f"too few measurements to learn from: {told}")
+    if not stored:
+        raise InvalidRequest(
+            f"none of {len(found)} operators has measurements enough for a base",
+            hint="mallorn dataset stats   (then tune, or import, some more)",
+        )
+    print_rows(stored, COLUMNS, as_json, "")
+    print_note("new rounds of families without a model of their own are proposed by these from now on")
+
+
+def _row(base: "Base", snapshot: str) -> dict[str, Any]:
+    facts = {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
+    return facts | base.metrics | {"snapshot": snapshot}

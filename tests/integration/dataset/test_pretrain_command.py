@@ -1,0 +1,91 @@
+"""`mallorn pretrain`, as it is typed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from db.migrate import check
+from db.repositories.model_versions import ModelVersions
+from db.session import Database
+from mallorn.commands.main import app
+from tests.integration.dataset.conftest import Filled
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def pretrain(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Types the command on the machine of a dataset of one operator."""
+    monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return lambda *words: runner.invoke(app, ["pretrain", *map(str, words)])
+
+
+@pytest.fixture
+def enough(filled: Filled) -> Filled:
+    for workload in ("w0", "w1"):
+        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
+        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
+    return filled
+
+
+def bases(database: Database) -> list[str]:
+    with database.session() as session:
+        return [str(found.full_name) for found in ModelVersions(session).page().items]
+
+
+def data(result: Result) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:
+    result = pretrain()
+    assert result.exit_code == 0, result.stderr
+    assert "base:matmul/xgboost@1" in result.stdout
+    assert "from now on" in result.stderr
+    assert bases(enough.database) == ["base:matmul/xgboost@1"]
+
+
+def test_models_snapshots_and_filters_are_taken_by_name(pretrain: Type, enough: Filled) -> None:
+    [first] = data(pretrain("draft", "--op", "matmul", "--json"))
+    assert (first["model"], first["rows"], first["tasks"]) == ("base:matmul/draft@1", 45, 2)
+    [second] = data(pretrain("draft", "--snapshot", first["snapshot"], "--json"))
+    assert (second["model"], second["snapshot"]) == ("base:matmul/draft@2", first["snapshot"])
+
+
+def test_an_export_teaches_a_database_that_has_nothing(
+    pretrain: Type, enough: Filled, tmp_path: Path
+) -> None:
+    enough.exported(tmp_path / "out")
+    told = data(pretrain("draft", "--from", tmp_path / "out", "--data", tmp_path / "new", "--json"))
+    assert told[0]["model"] == "base:matmul/draft@1"
+    fresh = Database(f"sqlite:///{tmp_path / 'new' / 'mallorn.db'}")
+    check(fresh)
+    assert bases(fresh) == ["base:matmul/draft@1"]
+    fresh.dispose()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "none of 1 operators has measurements enough"),
+        (("crystal-ball",), "unknown cost_model"),
+        (("--op", "gone"), "nothing in the dataset is of gone"),
+        (("--from", "gone.parquet"), "there is no"),
+        (("--from", "gone.parquet", "--op", "matmul"), "is taken whole"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_stored(
+    pretrain: Type, filled: Filled, words: tuple[str, ...], said: str
+) -> None:
+    result = pretrain(*words)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert bases(filled.database) == []
