@@ -75,7 +75,7 @@ class Commits:
         )
 
     def _news(self, results: Sequence[Result]) -> dict[str, Any]:
-        times = [min(result.run_us) for result in results if result.run_us]
+        times = [latency_us for result in results if (latency_us := result.latency_us) is not None]
         return {
             "round": self._context.row.index,
             "task": self._context.task_index,

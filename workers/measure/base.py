@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Self
 
 from mallorn.core.options import JobOptions
@@ -56,6 +57,11 @@ class Result:
     build_ms: float | None = None
     run_ms: float | None = None
     endpoint: Endpoint | None = None  # None: never reached a device
+
+    @property
+    def latency_us(self) -> float | None:
+        """The time of the candidate, as the dataset keeps it."""
+        return median(self.run_us) if self.run_us else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,8 +140,8 @@ def in_turn(builds: Builds, timing: Timing, passes: int) -> list[Result]:
 
 def _close(result: Result, latest: Sequence[Result]) -> bool:
     """Whether a rival may still win: it is not far behind the fastest of the pass, and has not failed."""
-    fastest_us = min((min(other.run_us) for other in latest if other.run_us), default=0.0)
-    return bool(result.run_us) and min(result.run_us) <= fastest_us * FAR_BEHIND
+    fastest_us = min((other.latency_us for other in latest if other.latency_us), default=0.0)
+    return result.latency_us is not None and result.latency_us <= fastest_us * FAR_BEHIND
 
 
 def overlap(builds: Builds, timing: Timing) -> Iterator[Result]:
