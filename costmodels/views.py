@@ -34,7 +34,7 @@ class View:
 DECISIONS: Final = View("decisions", 1, (136,))
 """Sizes of the work, tiles and lists; from decisions alone."""
 
-PRIMITIVES: Final = View("primitives", 1, (32, 24))
+PRIMITIVES: Final = View("primitives", 1, (40, 24))
 """The sketch's choices and instructions with their decisions, one a line (TLP); nothing is lowered."""
 
 LOOPS: Final = View("loops", 1, (48, 20))

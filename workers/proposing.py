@@ -1,27 +1,55 @@
 """The candidates of a round: a pure function of what is stored with it."""
 
+from typing import Final
+
 import numpy as np
 
+from costmodels.base import CostModel
+from costmodels.draft import Draft
 from mallorn.core.names import resolve
-from workers.children.child import Child
 from workers.measure.base import Slot
 from workers.round_context import RoundContext
 from workers.search.base import Proposal, Searcher
 from workers.search.origins import named
+from workers.search.space import Space
 from workers.tvm.space import TvmSpace, load_sketches
+from workers.viewing import LOWERED, Viewer
+
+WIDER: Final = 3  # drafted candidates for each that a model that needs lowering may choose
 
 
-def propose(compiler: Child, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
+def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
     """What the round measures, and what each candidate was expected to be."""
+    compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
     space = TvmSpace(sketches, context.program, context.target, context.descriptors, compiler)
-    sampler = resolve("sampler", context.options.sampler)()
-    searcher: Searcher = resolve("search", context.row.searcher)(sampler)
-    rng = np.random.default_rng(context.row.seed)
-    found = searcher.propose(space, context.history, context.model, context.row.size, rng)
+    if context.model is not None and context.model.view in LOWERED:
+        found = _verified(viewer, context, space, context.model)
+    else:
+        found = _searched(context, space, context.model, context.row.size)
     proposals = [named(proposal, context.row.searcher) for proposal in found]
     slots = [
         Slot(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
         for number, proposal in enumerate(proposals)
     ]
     return slots, proposals
+
+
+def _searched(context: RoundContext, space: Space, model: CostModel | None, count: int) -> list[Proposal]:
+    sampler = resolve("sampler", context.options.sampler)()
+    searcher: Searcher = resolve("search", context.row.searcher)(sampler)
+    return searcher.propose(space, context.history, model, count, np.random.default_rng(context.row.seed))
+
+
+def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
+    """The draft model screens thousands; those it likes are lowered, and the family's model chooses."""
+    drafted = _searched(context, space, Draft(), WIDER * context.row.size)
+    candidates = [proposal.candidate for proposal in drafted]
+    seen = viewer.see(model.view, context.work(space.by_key), candidates)
+    scores = model.predict(seen.rows).mean
+    order = np.argsort(np.where(seen.known, -scores, np.inf), kind="stable")[: context.row.size]
+    return [_judged(drafted[at], float(scores[at]) if seen.known[at] else None) for at in order]
+
+
+def _judged(proposal: Proposal, score: float | None) -> Proposal:
+    return Proposal(proposal.candidate, score, proposal.origin)

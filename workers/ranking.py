@@ -1,38 +1,39 @@
 """How well models ordered a round's fresh batch: the evidence on which families are split and merged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel, Matrix, Vector
+from costmodels.base import CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
 from db.repositories.batches import Batches, Timed
 from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
-from db.session import Database
 from mallorn.core.names import resolve
 from workers.round_context import RoundContext
-from workers.search.features import describe_all
-from workers.search.space import Candidate
+from workers.search.space import Candidate, Sketch
 from workers.stored import sketch_of
+from workers.viewing import Viewer, Work
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing
 MOST_OTHERS: Final = 3  # models of other families, so that a round ends at once however many there are
 REVISING: Final = frozenset({"dynamic"})  # groupings that ask about other families
 
 
-def rank(database: Database, context: RoundContext) -> dict[str, Any]:
+def rank(viewer: Viewer, context: RoundContext) -> dict[str, Any]:
     """For the stats of a measured round: the shares of pairs that its own and other models had in order.
 
     `rank_own` judges the frozen model by what it predicted; it is None where too little can be compared.
     """
-    with database.session() as session:
+    with viewer.database.session() as session:
         batch = Batches(session).timed(context.row.id)
-        others = _others(session, context, batch) if context.options.families in REVISING else {}
+        asked = _others(session, context) if context.options.families in REVISING else {}
+        sketches = _sketches(session, batch)
+    others = _shares(viewer, context.work(sketches), batch, asked) if len(batch) >= FEWEST else {}
     foreseen = [row for row in batch if row.predicted is not None]
     return {
         "rank_own": _share(foreseen, np.array([row.predicted for row in foreseen], dtype=np.float32)),
@@ -40,15 +41,26 @@ def rank(database: Database, context: RoundContext) -> dict[str, Any]:
     }
 
 
-def _others(session: Session, context: RoundContext, batch: Sequence[Timed]) -> dict[str, float | None]:
-    if len(batch) < FEWEST:
-        return {}
-    features = _features(session, context, batch)
+def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
+    """Models of other families, by family."""
+    name = context.options.cost_model
+    stored = {
+        family: CostModels(session).latest(family, context.row.target_id, name)
+        for family in _asked(session, context)
+    }
+    return {family: _load(row.name, row.blob) for family, row in stored.items() if row is not None}
+
+
+def _shares(
+    viewer: Viewer, work: Work, batch: Sequence[Timed], asked: Mapping[str, CostModel]
+) -> dict[str, float | None]:
+    """The share of pairs that each model has in order, of those whose view it reads."""
+    candidates = [Candidate(row.sketch, row.decisions) for row in batch]
     shares: dict[str, float | None] = {}
-    for family in _asked(session, context):
-        stored = CostModels(session).latest(family, context.row.target_id, context.options.cost_model)
-        if stored is not None:
-            shares[family] = _share(batch, _load(stored.name, stored.blob).predict(features).mean)
+    for family, model in asked.items():
+        rows, known = viewer.see(model.view, work, candidates)
+        usable = [row for row, seen in zip(batch, known, strict=True) if seen]
+        shares[family] = _share(usable, model.predict(rows[known]).mean)
     return shares
 
 
@@ -67,10 +79,8 @@ def _load(name: str, blob: bytes) -> CostModel:
     return model
 
 
-def _features(session: Session, context: RoundContext, batch: Sequence[Timed]) -> Matrix:
-    sketches = {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in batch})}
-    candidates = [Candidate(row.sketch, row.decisions) for row in batch]
-    return describe_all(sketches, context.descriptors, candidates)
+def _sketches(session: Session, batch: Sequence[Timed]) -> dict[str, Sketch]:
+    return {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in batch})}
 
 
 def _share(batch: Sequence[Timed], scores: Vector) -> float | None:

@@ -23,7 +23,8 @@ from mallorn.core.targets import Target
 from mallorn.core.versions import VersionName
 from workers.measure.base import Program
 from workers.search.base import Trial
-from workers.search.space import Candidate
+from workers.search.space import Candidate, Sketch
+from workers.viewing import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class RoundContext:
     model: CostModel | None
     model_name: str | None  # its family, name and version
     done_slots: frozenset[int]
+
+    def work(self, sketches: Mapping[str, Sketch]) -> Work:
+        """What the round's candidates are candidates of."""
+        facts = self.row.workload_id, self.row.target_id, self.program.tir, self.target.text
+        return Work(*facts, self.descriptors, sketches)
 
     @property
     def best_us(self) -> float | None:
@@ -85,6 +91,12 @@ def descriptors_of(workload: Workload) -> tuple[float, ...]:
 def descriptors(flops: float, features: Mapping[str, Any]) -> tuple[float, ...]:
     """The same of a workload that is not in the database."""
     return (log2(1 + flops), *(log2(1 + extent) for extent in features["extents"]))
+
+
+def work_of(workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]) -> Work:
+    """A workload as whoever looks at its candidates needs it."""
+    facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
+    return Work(*facts, sketches)
 
 
 def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[Trial, ...]:

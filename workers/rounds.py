@@ -25,6 +25,7 @@ from workers.ranking import rank
 from workers.round_context import RoundContext, load_round
 from workers.runtime import Runtime
 from workers.stopping import Stopping
+from workers.viewing import Viewer
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
     with runtime.database.session() as session:
         context = load_round(session, round_id)
     with runtime.working_on(f"round {context.row.index} of job {context.row.job_id}: {context.task_name}"):
-        slots, proposals = propose(runtime.compiler, context)
+        slots, proposals = propose(Viewer(runtime.database, runtime.compiler), context)
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)
@@ -98,7 +99,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         "candidates": len(missing),
         "cost_model": context.model_name,
     }
-    _close(runtime, context, attempt, stats | rank(runtime.database, context))
+    _close(runtime, context, attempt, stats | rank(Viewer(runtime.database, runtime.compiler), context))
     return Closed(context.row.job_id, context.row.task_id)
 
 

@@ -1,31 +1,34 @@
 """Refits a family's cost model when its data has grown enough."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel, Matrix
-from costmodels.training import bounded_sample, informative, labels
+from costmodels.base import CostModel
+from costmodels.training import Indices, bounded_sample, informative, labels
+from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.sketches import Sketches
+from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import StoredTrial, Trials
 from db.repositories.workloads import Workloads
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
-from workers.round_context import descriptors_of
+from workers.round_context import work_of
 from workers.runtime import Runtime
-from workers.search.features import describe_all
 from workers.search.space import Candidate
 from workers.stored import sketch_of
+from workers.viewing import Seen, Viewer, Work
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8
 MAX_ROWS: Final = 4000
+MOST_NEW: Final = 256  # candidates of a workload that are lowered in one refit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +41,23 @@ class _Line:
     head: Head | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """The rows of a family, oldest first, and what their candidates are candidates of."""
+
+    rows: Sequence[StoredTrial]
+    works: Mapping[int, Work]
+
+
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
     """Fit and store the next version, unless the data has hardly grown."""
     with runtime.database.session() as session:
         line = _line(session, job_id, task_id)
         if not _due(session, line):
             return
-        rows = Trials(session).family(line.family, line.target_id)
-        features = _features(session, rows)
+        data = _data(session, line)
     with runtime.working_on(f"training {line.name} for {line.family}"):
-        new = _fit(line, rows, features)
+        new = _fit(line, data, Viewer(runtime.database, runtime.compiler))
     with runtime.database.transaction() as session:
         CostModels(session).add(new)
 
@@ -68,14 +78,17 @@ def _due(session: Session, line: _Line) -> bool:
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
-def _fit(line: _Line, rows: Sequence[StoredTrial], features: Matrix) -> NewCostModel:
+def _fit(line: _Line, data: _Data, viewer: Viewer) -> NewCostModel:
+    rows = data.rows
     outcomes = [row.outcome for row in rows]
     groups = _groups(rows)
     label = labels([row.latency_us for row in rows], groups, outcomes)
     useful = np.flatnonzero(informative(outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(rows))]
     model: CostModel = resolve("cost_model", line.name)()
-    model.fit(features[chosen], label[chosen], groups[chosen], seed=len(rows))
+    seen = _see(viewer, model.view, data, chosen)
+    chosen = chosen[seen.known]
+    model.fit(seen.rows[seen.known], label[chosen], groups[chosen], seed=len(rows))
     return NewCostModel(
         family=line.family,
         target_id=line.target_id,
@@ -95,17 +108,23 @@ def _groups(rows: Sequence[StoredTrial]) -> np.ndarray[tuple[int], np.dtype[np.i
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-def _features(session: Session, rows: Sequence[StoredTrial]) -> Matrix:
+def _data(session: Session, line: _Line) -> _Data:
+    rows = Trials(session).family(line.family, line.target_id)
     sketches = {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in rows})}
+    target = Targets(session).get(line.target_id).text
     workloads = Workloads(session).get_many({row.workload_id for row in rows})
-    parts = []
-    places = []
-    for workload in workloads:
-        lines = [at for at, row in enumerate(rows) if row.workload_id == workload.id]
-        candidates = [Candidate(rows[at].sketch, rows[at].decisions) for at in lines]
-        parts.append(describe_all(sketches, descriptors_of(workload), candidates))
-        places += lines
-    matrix = np.vstack(parts)
-    in_order = np.empty_like(matrix)
-    in_order[places] = matrix
-    return in_order
+    return _Data(rows, {row.id: work_of(row, line.target_id, target, sketches) for row in workloads})
+
+
+def _see(viewer: Viewer, view: str, data: _Data, chosen: Indices) -> Seen:
+    """The chosen rows in a view, workload by workload; how much a compiler is asked at a time is bounded."""
+    rows = np.zeros((len(chosen), VIEWS[view].width), dtype=np.float32)
+    known = np.zeros(len(chosen), dtype=np.bool_)
+    owners = np.array([data.rows[at].workload_id for at in chosen])
+    for workload_id, work in data.works.items():
+        # The newest first: what was proposed last is what comes next.
+        lines = np.flatnonzero(owners == workload_id)[::-1]
+        trials = [data.rows[at] for at in chosen[lines]]
+        candidates = [Candidate(trial.sketch, trial.decisions) for trial in trials]
+        rows[lines], known[lines] = viewer.see(view, work, candidates, MOST_NEW)
+    return Seen(rows, known)

@@ -53,7 +53,8 @@ class Step:
 @lru_cache(maxsize=1024)
 def steps_of(sketch: Sketch) -> tuple[Step, ...]:
     """The steps of a sketch in order, without its sampling instructions."""
-    instructions = json.loads(sketch.trace) if sketch.trace else list(_made_up(sketch))
+    traced = sketch.trace.startswith("[")  # made-up spaces have names in place of traces, or nothing
+    instructions = json.loads(sketch.trace) if traced else list(_made_up(sketch))
     sampled: dict[str, Number] = {}
     choices = iter(sketch.choices)
     column = 0

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from mallorn.core.names import resolve
 from workers.search.features import decision_rows, describe_all, places_by_sketch
 from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
 from workers.search.tiles import Rows, TileRule
@@ -117,6 +118,10 @@ class DecisionSpace(Space):
 
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
         return describe_all(self.by_key, self._descriptors, candidates)
+
+    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+        extracted: Matrix = resolve("features", view)().extract(self.by_key, self._descriptors, candidates)
+        return extracted
 
     def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Whether each candidate names a sketch of this space and obeys all its choices."""

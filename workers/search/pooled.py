@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import CostModel, Prediction
+from costmodels.views import DECISIONS
 from workers.search.base import Proposal, Trial
 from workers.search.batch import BatchSearcher
 from workers.search.fill import Filter
@@ -79,4 +80,5 @@ def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]
     if model is None:
         alike = np.zeros(len(candidates), dtype=np.float32)
         return ScoredPool(candidates, features, Prediction(alike, alike))
-    return ScoredPool(candidates, features, model.predict(features))
+    seen = features if model.view == DECISIONS.name else space.viewed(model.view, candidates)
+    return ScoredPool(candidates, features, model.predict(seen))

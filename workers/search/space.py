@@ -110,7 +110,11 @@ class Space(ABC):
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """What a cost model sees, one row a candidate."""
+        """What searchers and most cost models see, one row a candidate: the view `decisions`."""
+
+    @abstractmethod
+    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+        """What a cost model of this view sees; InvalidRequest for a view that takes more than decisions."""
 
     @cached_property
     def by_key(self) -> dict[str, Sketch]:

@@ -9,6 +9,7 @@ os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 from workers.children.serve import serve
 from workers.tvm.build import build, build_reference
+from workers.tvm.lowered import code, statements
 from workers.tvm.programs import parse_tvm_target, vector_lanes
 from workers.tvm.rebuild import full_trace, validate
 from workers.tvm.sketches import design_space
@@ -25,6 +26,8 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "design_space": design_space,
     "validate": validate,
     "full_trace": full_trace,
+    "statements": statements,
+    "code": code,
     "build": build,
     "build_reference": build_reference,
 }

@@ -13,6 +13,7 @@ from workers.commits import BATCH, Commits
 from workers.proposing import propose
 from workers.round_context import load_round
 from workers.stopping import STOP
+from workers.viewing import Viewer
 
 
 class Killed(BaseException):
@@ -55,7 +56,7 @@ def take_back(workshop, round_id):
 def proposals_of(workshop, round_id):
     with workshop.database.session() as session:
         context = load_round(session, round_id)
-    return propose(workshop.compiler, context)
+    return propose(Viewer(workshop.database, workshop.compiler), context)
 
 
 def test_a_round_measures_every_slot_once_and_closes(workshop):

@@ -1,0 +1,109 @@
+"""A model whose view needs a compiler chooses among what the draft model liked, and learns from the cache."""
+
+import base64
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodels.base import Matrix, Prediction
+from costmodels.random import RandomModel
+from costmodels.views import STATEMENTS
+from mallorn.core.names import REGISTRY
+from tests.fixtures.workshop import MadeUpCompiler
+from workers.proposing import WIDER, propose
+from workers.round_context import load_round
+from workers.training import train
+from workers.viewing import Viewer
+
+ROUND = 8
+Lowered = tuple[str, tuple[int, ...]]
+
+
+class ByFirstStatement(RandomModel):
+    """Thinks that what the first statement says is the score."""
+
+    view = "statements"
+    seen: list[Matrix]
+
+    def fit(self, features: Matrix, *args: Any, **options: Any) -> None:
+        super().fit(features, *args, **options)
+        type(self).seen.append(features)
+
+    def predict(self, features: Matrix) -> Prediction:
+        score = STATEMENTS.tables(features)[:, 0, 1]
+        return Prediction(score, np.ones_like(score))
+
+
+@pytest.fixture
+def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[Lowered]:
+    """How often each candidate was lowered; what comes out is its lanes."""
+    asked = Counter[Lowered]()
+
+    def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[str]:
+        asked.update((sketch, tuple(decisions)) for sketch, decisions in candidates)
+        return [_packed(decisions) for _, decisions in candidates]
+
+    monkeypatch.setattr(MadeUpCompiler, "_statements", statements, raising=False)
+    monkeypatch.setitem(REGISTRY["cost_model"], "lowered", f"{__name__}:ByFirstStatement")
+    monkeypatch.setattr(ByFirstStatement, "seen", [], raising=False)
+    return asked
+
+
+def _packed(decisions: Any) -> str:
+    table = np.zeros(STATEMENTS.shape, dtype="<f4")
+    table[0, :2] = 1, lanes(decisions)
+    return base64.b64encode(table.tobytes()).decode()
+
+
+def lanes(decisions: Any) -> int:
+    return int(decisions[7])  # the innermost factor of the second axis
+
+
+def a_round(workshop, job):
+    round_id = workshop.next_round(job)
+    workshop.run(round_id)
+    return workshop.round(round_id)
+
+
+def test_it_learns_from_what_was_lowered_once(workshop, lowered):
+    job = workshop.job(("w0",), cost_model="lowered", round_size=ROUND)
+    train(workshop, job, a_round(workshop, job).task_id)
+    assert [len(features) for features in ByFirstStatement.seen] == [ROUND]
+    assert lowered.total() == ROUND
+    train(workshop, job, a_round(workshop, job).task_id)
+    assert set(lowered.values()) == {1}
+
+
+def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
+    job = workshop.job(("w0",), cost_model="lowered", round_size=ROUND)
+    train(workshop, job, a_round(workshop, job).task_id)
+    lowered.clear()
+    second = a_round(workshop, job)
+    assert ROUND < lowered.total() <= WIDER * ROUND
+    with workshop.database.session() as session:
+        context = load_round(session, second.id)
+    slots, proposals = propose(Viewer(workshop.database, workshop.compiler), context)
+    taken = [lanes(slot.candidate.decisions) for slot in slots]
+    assert taken == sorted((lanes(decisions) for _, decisions in lowered), reverse=True)[:ROUND]
+    assert [proposal.predicted for proposal in proposals] == taken
+
+
+def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, lowered, monkeypatch):
+    def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[str | None]:
+        return [_packed(decisions) if lanes(decisions) < 16 else None for _, decisions in candidates]
+
+    monkeypatch.setattr(MadeUpCompiler, "_statements", statements)
+    job = workshop.job(("w0",), cost_model="lowered", round_size=16)
+    done = a_round(workshop, job)
+    with workshop.database.session() as session:
+        first = propose(Viewer(workshop.database, workshop.compiler), load_round(session, done.id))[0]
+    train(workshop, job, done.task_id)
+    short = [slot.candidate for slot in first if lanes(slot.candidate.decisions) < 16]
+    assert [len(features) for features in ByFirstStatement.seen] == [len(short)]
+    with workshop.database.session() as session:
+        context = load_round(session, a_round(workshop, job).id)
+    _, proposals = propose(Viewer(workshop.database, workshop.compiler), context)
+    known = [proposal.predicted is not None for proposal in proposals]
+    assert known == sorted(known, reverse=True)

@@ -1,0 +1,106 @@
+"""Lowered views come from a compiler once, then from the cache; what cannot be lowered is said to be so."""
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodels.views import CODE, LOOPS, STATEMENTS, VIEWS
+from db.session import Database
+from mallorn.core.targets import Target
+from tests.fixtures.rows import Rows
+from tests.unit.tvm_space.programs import TARGET, matmul
+from workers.children.child import Child
+from workers.children.errors import ChildCrashed
+from workers.measure.base import Program
+from workers.search.space import Candidate, Sketch
+from workers.tvm.space import load_sketches
+from workers.viewing import LOWERED, Viewer, Work
+
+
+@dataclass
+class Counting:
+    """Passes calls on to a compiler and counts candidates; dies of some of them, if told to."""
+
+    compiler: Any = None
+    deadly: frozenset[tuple[int, ...]] = frozenset()
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+        self.asked[method] += len(params["candidates"])
+        if any(tuple(decisions) in self.deadly for _, decisions in params["candidates"]):
+            raise ChildCrashed("died of SIGSEGV")
+        if self.compiler is None:
+            return [base64.b64encode(bytes(4 * VIEWS[method].width)).decode()] * len(params["candidates"])
+        return self.compiler.call(method, timeout_sec, **params)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Child]:
+    with Child("workers.tvm.compiler") as child:
+        yield child
+
+
+def work(rows: Rows, sketches: dict[str, Sketch], tir: str = "{}") -> Work:
+    return Work(rows.workloads["w0"], rows.target_id, tir, TARGET, (17.6, 5.0, 6.0, 5.6), sketches)
+
+
+def some(sketch: Sketch) -> list[Candidate]:
+    decisions = [(4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1), (2, 2, 2, 4, 4, 1, 1, 16, 48, 1, 3)]
+    return [Candidate(sketch.key, each) for each in decisions]
+
+
+def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: Child) -> None:
+    sketches = load_sketches(compiler, Program("w0", matmul(), {}, 1.0), Target(TARGET))
+    of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
+    counting = Counting(compiler)
+    for view in (STATEMENTS, CODE):
+        first = Viewer(database, counting).see(view.name, of, some(sketches[-1]))
+        again = Viewer(database, counting).see(view.name, of, some(sketches[-1])[::-1])
+        assert first.known.all()
+        assert first.rows.shape == (2, view.width)
+        assert np.isfinite(first.rows).all()
+        assert not np.array_equal(*first.rows)
+        np.testing.assert_array_equal(again.rows, first.rows[::-1])
+    assert counting.asked == {"statements": 2, "code": 2}
+    present = STATEMENTS.tables(Viewer(database, counting).see("statements", of, some(sketches[-1])).rows)
+    assert present[:, :, 0].sum(axis=1).tolist() == [2, 2], "the product and its rectifier"
+
+
+def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, database: Database) -> None:
+    sketch = Sketch("s", "[]", ())
+    good, deadly, other = (Candidate("s", (number,)) for number in range(3))
+    counting = Counting(deadly=frozenset({deadly.decisions}))
+    seen = Viewer(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
+    assert seen.known.tolist() == [True, False, True]
+    asked = counting.asked.total()
+    Viewer(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
+    assert counting.asked.total() == asked
+
+
+def test_what_does_not_fit_its_sketch_is_not_known(rows: Rows, database: Database, compiler: Child) -> None:
+    sketches = load_sketches(compiler, Program("w0", matmul(), {}, 1.0), Target(TARGET))
+    of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
+    wrong = Candidate(sketches[0].key, (4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1, 9))
+    seen = Viewer(database, compiler).see("statements", of, [wrong])
+    assert seen.known.tolist() == [False]
+    assert not seen.rows.any()
+
+
+def test_no_more_new_candidates_are_lowered_than_allowed(rows: Rows, database: Database) -> None:
+    sketch, counting = Sketch("s", "[]", ()), Counting()
+    many = [Candidate("s", (number,)) for number in range(3 * LOWERED["code"].batch)]
+    seen = Viewer(database, counting).see("code", work(rows, {"s": sketch}), many, most_new=5)
+    assert seen.known.tolist() == [True] * 5 + [False] * (len(many) - 5)
+    assert counting.asked["code"] == 5
+
+
+def test_a_view_of_decisions_alone_asks_nobody(rows: Rows, database: Database) -> None:
+    sketch, counting = Sketch("s", "[]", ()), Counting()
+    seen = Viewer(database, counting).see(LOOPS.name, work(rows, {"s": sketch}), [Candidate("s", ())])
+    assert seen.known.all()
+    assert not counting.asked

@@ -1,0 +1,92 @@
+"""The view `code` (Tuna): counts over the assembly of a candidate, nothing of which is run.
+
+Columns are logarithms of counts. Arithmetic and memory traffic is counted as it stands there, in innermost
+loops alone, and weighted by a guess of how often it runs.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.views import CODE
+from workers.features.assembly import Function, Instruction, functions_of
+from workers.features.instruction_sets import Does, InstructionSet, instruction_set
+from workers.search.space import Matrix
+
+RUNS_OF_A_LOOP: Final = 8.0
+DEEPEST: Final = 6
+VECTOR_BYTES: Final = 16
+WIDTHS_BYTES: Final = (64, 32, 16, 8, 4)
+ARITHMETIC: Final = frozenset({Does.FMA, Does.MULTIPLY, Does.ADD, Does.DIVIDE, Does.LIMIT})
+KINDS: Final = tuple(Does)
+TRAFFIC: Final = ("arithmetic", "fma", "vectors", "loads", "stores", "stack", "branches")
+WEIGHTS: Final = ("once", "innermost", "weighted")
+COLUMNS: Final = (
+    *("instructions", "functions", "loops", "deepest", "registers", "bytes"),
+    *(str(kind) for kind in KINDS),
+    *(f"of {width} bytes" for width in WIDTHS_BYTES),
+    *(f"{what} {how}" for how in WEIGHTS for what in TRAFFIC),
+    "fma per load",  # in innermost loops
+)
+
+Numbers = NDArray[np.float64]
+
+
+def describe_code(target_kind: str, text: str) -> Matrix:
+    """One row, for the assembly of one candidate."""
+    isa = instruction_set(target_kind, text)
+    functions = functions_of(text)
+    instructions = [each for function in functions for each in function.instructions]
+    does = [isa.does(each) for each in instructions]
+    widths = [isa.width_bytes(each) for each in instructions]
+    moved = _weights(instructions) @ _traffic(isa, instructions, does, widths)
+    counts = [
+        *(len(instructions), len(functions), sum(len(function.loops) for function in functions)),
+        *(_deepest(functions), len(_registers(isa, instructions)), len(text)),
+        *(does.count(kind) for kind in KINDS),
+        *(_of_width(does, widths, width) for width in WIDTHS_BYTES),
+        *moved.reshape(-1).tolist(),
+    ]
+    logs = np.log2(1 + np.array(counts, dtype=np.float64))
+    inner = dict(zip(TRAFFIC, np.log2(1 + moved[WEIGHTS.index("innermost")]), strict=True))
+    row = np.array([*logs, inner["fma"] - inner["loads"]], dtype=np.float32)
+    return row.reshape(1, CODE.width)
+
+
+def _weights(instructions: Sequence[Instruction]) -> Numbers:
+    depths = np.array([min(each.depth, DEEPEST) for each in instructions], dtype=np.float64)
+    innermost = np.array([each.innermost for each in instructions], dtype=np.float64)
+    return np.stack([np.ones(len(instructions)), innermost, RUNS_OF_A_LOOP**depths])
+
+
+def _traffic(
+    isa: InstructionSet, instructions: Sequence[Instruction], does: Sequence[Does], widths: Sequence[int]
+) -> Numbers:
+    """Of each instruction, which of the columns of TRAFFIC it counts for."""
+    table = np.zeros((len(instructions), len(TRAFFIC)))
+    for at, each in enumerate(instructions):
+        loads, stores = isa.accesses(each)
+        arithmetic = does[at] in ARITHMETIC
+        table[at] = (
+            arithmetic and widths[at] > 0,
+            does[at] is Does.FMA,
+            arithmetic and widths[at] >= VECTOR_BYTES,
+            *(loads, stores),
+            (loads or stores) and isa.on_stack(each),
+            does[at] is Does.BRANCH,
+        )
+    return table
+
+
+def _deepest(functions: Sequence[Function]) -> int:
+    return max((each.depth for function in functions for each in function.instructions), default=0)
+
+
+def _registers(isa: InstructionSet, instructions: Sequence[Instruction]) -> set[str]:
+    return {number for each in instructions for number in isa.register.findall(each.operands)}
+
+
+def _of_width(does: Sequence[Does], widths: Sequence[int], width: int) -> int:
+    return sum(kind in ARITHMETIC and own == width for kind, own in zip(does, widths, strict=True))

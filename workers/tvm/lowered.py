@@ -1,0 +1,69 @@
+"""Views of candidates that only lowering or code generation tells: what the compiler child answers."""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+from tvm.support import nvcc
+
+from costmodels.views import STATEMENTS
+from workers.features.code import describe_code
+from workers.search.space import Matrix
+from workers.tvm.programs import parse_tvm_target, tune_context
+from workers.tvm.rebuild import rebuild
+
+Candidates = Sequence[tuple[str, Sequence[int]]]  # a sketch's trace, and decisions
+
+MOST, COLUMNS = STATEMENTS.shape
+_EXTRACTOR: Final = PerStoreFeature()
+
+
+def statements(tir: str, target: str, candidates: Candidates) -> list[str | None]:
+    """For each candidate MetaSchedule's features of its statements, packed; None if it is invalid."""
+    return _each(tir, target, candidates, _statements)
+
+
+def code(tir: str, target: str, candidates: Candidates) -> list[str | None]:
+    """For each candidate counts over its generated code, packed; None if it is invalid."""
+    return _each(tir, target, candidates, _code)
+
+
+def _each(
+    tir: str, target: str, candidates: Candidates, describe: Callable[[str, str, Any], Matrix]
+) -> list[str | None]:
+    built = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
+    return [None if schedule is None else _pack(describe(tir, target, schedule)) for schedule in built]
+
+
+def _pack(row: Matrix) -> str:
+    return base64.b64encode(row.astype("<f4").tobytes()).decode()
+
+
+def _statements(tir: str, target: str, schedule: Any) -> Matrix:
+    (found,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
+    known = np.nan_to_num(found.numpy()[:MOST].astype(np.float32))
+    table = np.zeros((MOST, COLUMNS), dtype=np.float32)
+    table[: len(known), 0] = 1
+    table[: len(known), 1:] = known
+    return table.reshape(1, -1)
+
+
+def _code(tir: str, target: str, schedule: Any) -> Matrix:
+    del tir
+    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+    parsed = parse_tvm_target(target)
+    return describe_code(parsed.kind.name, _assembly(tvm.tirx.build(module, target=parsed), parsed))
+
+
+def _assembly(library: Any, target: Any) -> str:
+    """The text of what runs on the device; CUDA's is compiled again, to PTX."""
+    if target.kind.name != "cuda":
+        return str(library.inspect_source("asm"))
+    with target:
+        source = library.imports[0].inspect_source("cuda")
+        return bytes(nvcc.compile_cuda(source, target_format="ptx", compiler="nvcc")).decode()
