@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mallorn.commands.dataset_generate import generate
 from mallorn.commands.dataset_import import bring_in
 from mallorn.commands.dataset_place import (
     DatabaseOption,
@@ -167,3 +168,4 @@ def _row(found: Any, as_json: bool) -> dict[str, Any]:
 
 
 app.command("import")(bring_in)
+app.command("generate")(generate)

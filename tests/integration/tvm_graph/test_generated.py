@@ -1,0 +1,30 @@
+"""Made-up networks are imported as the tasks that were drawn."""
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from mallorn.core.targets import parse_target
+from workers.generate.drawing import Drawn, draw
+from workers.generate.networks import DIMENSIONS, network, patterns
+from workers.generate.rules import OURS, read_rules
+from workers.tvm.recipes import recipe_for, recipe_json
+from workers.tvm.tasks import extract
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+
+
+def test_every_drawn_task_is_one_of_the_importer_s_that_the_job_asks_for(tmp_path: Path) -> None:
+    drawn: list[Drawn] = draw(read_rules(OURS, DIMENSIONS), 6, seed=0)
+    file = tmp_path / "generated.onnx"
+    file.write_bytes(network(drawn).SerializeToString())
+    graph = extract(str(file), TARGET.text, recipe_json(recipe_for("tuned", TARGET)))
+    meant = [
+        task
+        for task in graph["tasks"]
+        if any(fnmatchcase(task["name"], pattern) for pattern in patterns(drawn))
+    ]
+    ops = sorted(task["op"] for task in meant)
+    assert ops == ["batch_matmul", "conv2d", "conv2d", "depthwise_conv2d", "matmul", "softmax"]
+    dense = next(dict(task.shape) for task in drawn if task.kind == "dense")
+    [found] = [task["extents"] for task in meant if task["op"] == "matmul"]
+    assert found == [dense["rows"], dense["columns"], dense["inner"]]
