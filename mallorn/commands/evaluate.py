@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mallorn.commands.dataset_place import DatabaseOption, OpOption, TargetOption, bar
-from mallorn.commands.lessons import SnapshotOption, lessons_from, note_skipped
+from mallorn.commands.lessons import SnapshotOption, Taught, lessons_from, note_skipped
 from mallorn.commands.options import known
 from mallorn.commands.output import JsonOption, print_json, print_note, print_rows
 from mallorn.commands.parts import installed
@@ -16,7 +16,6 @@ from mallorn.core.names import check_name, resolve
 
 if TYPE_CHECKING:
     from db.dataset.snapshots import Progress
-    from workers.lessons.lesson import Lessons
 
 SPLITS: Final = ("within-task", "by-task", "by-network", "by-target")
 CONTROL: Final = "scrambled"
@@ -62,11 +61,11 @@ def evaluate(
         check_name("cost_model", model)
     if split not in SPLITS:
         raise InvalidRequest(f"there is no split {split!r}", hint=f"--split {'|'.join(SPLITS)}")
-    with installed("worker"):
-        lessons = lessons_from(data, database, snapshot, target, op)
-    note_skipped(lessons)
-    with bar("fitting") as progress:
-        found = dict(_columns(models, lessons, split, seeds, control, progress))
+    with installed("worker"), lessons_from(data, database, snapshot, target, op) as taught:
+        lessons = taught.lessons
+        note_skipped(lessons)
+        with bar("fitting") as progress:
+            found = dict(_columns(models, taught, split, seeds, control, progress))
     told = {
         "split": split,
         "seeds": seeds,
@@ -84,7 +83,7 @@ def evaluate(
 
 
 def _columns(
-    models: Sequence[str], lessons: "Lessons", split: str, seeds: int, control: bool, progress: "Progress"
+    models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
     """The figures of each model, and of the same that learned from scrambled labels."""
     from workers.lessons.judging import figures
@@ -94,8 +93,8 @@ def _columns(
     for done, (name, is_control) in enumerate(arms):
         progress(done, len(arms))
         make = resolve("cost_model", name)
-        rows = rows_for(lessons.tasks, make.view)
-        runs = figures(make, rows, split, seeds, lessons.networks, is_control)
+        rows = rows_for(taught.lessons.tasks, make.view, taught.lowering)
+        runs = figures(make, rows, split, seeds, taught.lessons.networks, is_control)
         yield f"{name}, {CONTROL}" if is_control else name, _summary(runs)
 
 

@@ -1,26 +1,38 @@
 """Which measurements a command learns from: a database's, a snapshot's, or those of Parquet files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from mallorn.commands.dataset_place import bar, dataset, selected
 from mallorn.commands.output import print_note
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.settings import Settings
 
 if TYPE_CHECKING:
     from db.session import Database
     from workers.lessons.lesson import Lessons
+    from workers.lessons.views import Lowering
 
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
 ]
 
 
+class Taught(NamedTuple):
+    """What there is to learn from, and what fills the views that need a compiler."""
+
+    lessons: "Lessons"
+    lowering: "Lowering | None"
+
+
+@contextmanager
 def lessons_from(
     data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
-) -> "Lessons":
+) -> Iterator[Taught]:
     """What is to be learned from. `data` is a Parquet file, an export's directory or a data directory."""
     if data is not None and is_parquet(data):
         if url or snapshot or target or op:
@@ -28,9 +40,27 @@ def lessons_from(
                 f"{data} is taken whole; --database, --snapshot, --target and --op are about a database",
                 hint="mallorn dataset export DIR --op OP   (then --data DIR)",
             )
-        return read_parquet(data)
-    with dataset(data, url) as opened:
-        return lessons_in(opened, snapshot, target, op)
+        yield Taught(read_parquet(data), None)
+        return
+    with dataset(data, url) as opened, lowering_in(opened) as lowering:
+        yield Taught(lessons_in(opened, snapshot, target, op), lowering)
+
+
+@contextmanager
+def lowering_in(database: "Database") -> Iterator["Lowering"]:
+    """A compiler for a database's programs; its process starts when it is first asked."""
+    from workers.children.child import Child
+    from workers.lessons.views import Lowering
+    from workers.runtime import COMPILER, MAX_CALLS
+    from workers.training import MOST_NEW
+    from workers.viewing import Viewer
+
+    memory_bytes = Settings().child_memory_bytes
+    compiler = Child(COMPILER, memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
+    try:
+        yield Lowering(Viewer(database, compiler), MOST_NEW)
+    finally:
+        compiler.kill()
 
 
 def lessons_in(database: "Database", snapshot: str | None, target: str | None, op: str | None) -> "Lessons":

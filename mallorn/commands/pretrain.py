@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mallorn.commands.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, bar, dataset
-from mallorn.commands.lessons import SnapshotOption, lessons_in, note_skipped, read_parquet
+from mallorn.commands.lessons import SnapshotOption, lessons_in, lowering_in, note_skipped, read_parquet
 from mallorn.commands.options import known
 from mallorn.commands.output import JsonOption, print_note, print_rows
 from mallorn.commands.parts import installed
@@ -56,11 +56,11 @@ def pretrain(
         )
     with installed("worker"):
         from workers.lessons.pretraining import pretrain as fit_bases
-    with dataset(data, database, create=source is not None) as opened:
+    with dataset(data, database, create=source is not None) as opened, lowering_in(opened) as lowering:
         lessons = lessons_in(opened, snapshot, target, op) if source is None else read_parquet(source)
         note_skipped(lessons)
         with bar("fitting") as progress:
-            found = list(fit_bases(opened, lessons, model, progress))
+            found = list(fit_bases(opened, lessons, model, progress, lowering))
     _print(found, lessons, as_json)
 
 

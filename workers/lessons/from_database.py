@@ -64,7 +64,7 @@ def _add(gathering: Gathering, row: FrozenRow) -> None:
 
 def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, Facts]:
     return {
-        row.key: Facts(row.op, descriptors_of(row))
+        row.key: Facts(row.op, descriptors_of(row), row.id)
         for start in range(0, len(workload_ids), SOME)
         for row in Workloads(session).get_many(workload_ids[start : start + SOME])
     }

@@ -12,7 +12,7 @@ from mallorn.core.outcomes import Outcome
 from workers.lessons.lesson import Lesson
 from workers.search.space import Candidate, Sketch
 
-MOST_ROWS: Final = 200_000  # what is kept of a larger set, some hundred MB at most
+MOST_ROWS: Final = 100_000  # what is kept of a larger set: some hundred MB of features
 SCATTER: Final = 2654435761  # Knuth's multiplier: consecutive rows land far apart
 SPAN: Final = 1 << 32
 NOWHERE: Final = ""  # the context of what never reached a device
@@ -42,6 +42,7 @@ class Facts:
 
     op: str
     descriptors: tuple[float, ...]
+    workload_id: int | None = None  # where it is one of this database
 
 
 @dataclass(slots=True)
@@ -104,4 +105,5 @@ def _lesson(place: Place, rows: list[Row], facts: Facts, sketches: Mapping[str, 
         candidates=[Candidate(row.sketch, unpack_decisions(row.decisions)) for row in rows],
         outcomes=[row.outcome for row in rows],
         latencies_us=[row.latency_us for row in rows],
+        workload_id=facts.workload_id,
     )

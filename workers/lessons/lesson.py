@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mallorn.core.outcomes import Outcome
 from workers.search.space import Candidate, Sketch
@@ -23,6 +23,16 @@ class Lesson:
     candidates: Sequence[Candidate]
     outcomes: Sequence[Outcome]
     latencies_us: Sequence[float | None]
+    workload_id: int | None = None  # where it is one of the database that is asked about it
+
+    def take(self, lines: Sequence[int]) -> "Lesson":
+        """Some of its rows."""
+        return replace(
+            self,
+            candidates=[self.candidates[at] for at in lines],
+            outcomes=[self.outcomes[at] for at in lines],
+            latencies_us=[self.latencies_us[at] for at in lines],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from math import isnan
 from typing import Any, Final
 
 from costmodels.base import CostModel
-from costmodels.training import bounded_sample
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
@@ -16,8 +15,8 @@ from mallorn.core.targets import parse_target
 from mallorn.core.versions import VersionName, base_family
 from workers.lessons.judging import figures, mean
 from workers.lessons.lesson import Lesson, Lessons
-from workers.lessons.rows import Rows
-from workers.lessons.views import rows_for
+from workers.lessons.rows import thinned
+from workers.lessons.views import Lowering, rows_for
 
 BASE_ROWS: Final = 20_000  # a base learns from so many: a minute or so, once
 FEWEST_ROWS: Final = 32  # valid ones, below which it would tell noise
@@ -36,7 +35,13 @@ class Base:
     metrics: dict[str, Any]
 
 
-def pretrain(database: Database, lessons: Lessons, model: str, progress: Progress = silent) -> Iterator[Base]:
+def pretrain(
+    database: Database,
+    lessons: Lessons,
+    model: str,
+    progress: Progress = silent,
+    lowering: Lowering | None = None,
+) -> Iterator[Base]:
     """Fit and store the next version of each operator's base; each is stored once it is fit."""
     places = sorted({(task.op, task.target) for task in lessons.tasks})
     for done, (op, target) in enumerate(places):
@@ -46,25 +51,21 @@ def pretrain(database: Database, lessons: Lessons, model: str, progress: Progres
         if _valid(tasks) < FEWEST_ROWS:
             yield Base(op, target, _workloads(tasks), count, None, {})
             continue
-        fit, metrics = _fit(model, tasks)
+        fit, metrics = _fit(model, tasks, lowering)
         name = _store(database, lessons, model, op, target, count, metrics, fit.save())
         yield Base(op, target, _workloads(tasks), count, name, metrics)
     progress(len(places), len(places))
 
 
-def _fit(model: str, tasks: Sequence[Lesson]) -> tuple[CostModel, dict[str, Any]]:
+def _fit(model: str, tasks: Sequence[Lesson], lowering: Lowering | None) -> tuple[CostModel, dict[str, Any]]:
     make = resolve("cost_model", model)
-    rows = _sampled(rows_for(tasks, make.view))
+    rows = rows_for(thinned(tasks, BASE_ROWS), make.view, lowering)
     split = "by-task" if len(set(rows.tasks)) > 1 else "within-task"
     found = mean(figures(make, rows, split, seeds=1))
     fit: CostModel = make()
     fit.fit(rows.features, rows.labels, rows.groups, seed=0)
     told = {name: None if isnan(found[name]) else round(found[name], 4) for name in TOLD}
     return fit, told | {"split": split, "tasks": _workloads(tasks), "trained_on": len(rows)}
-
-
-def _sampled(rows: Rows) -> Rows:
-    return rows.take(bounded_sample(rows.labels, BASE_ROWS, seed=0))
 
 
 def _store(

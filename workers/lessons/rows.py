@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodels.base import Matrix, Vector
 from costmodels.metrics import Groups
-from costmodels.training import Indices, labels
+from costmodels.training import bounded_sample, labels
 from mallorn.core.errors import InvalidRequest
 from workers.lessons.lesson import Lesson
 
@@ -32,32 +32,18 @@ class Rows:
         """The same candidates, labelled otherwise."""
         return replace(self, labels=new)
 
-    def take(self, lines: Indices) -> "Rows":
-        """Some of the rows."""
-        return replace(
-            self,
-            features=self.features[lines],
-            labels=self.labels[lines],
-            groups=self.groups[lines],
-            tasks=self.tasks[lines],
-            targets=self.targets[lines],
-            latencies_us=self.latencies_us[lines],
-        )
-
 
 def rows_of(lessons: Sequence[Lesson], features: Sequence[Matrix]) -> Rows:
     """The rows of lessons, one after the other. Raises InvalidRequest for none at all, or for bad times."""
-    if not lessons:
+    if not any(lesson.candidates for lesson in lessons):
         raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
-    sizes = [len(lesson.candidates) for lesson in lessons]
-    groups = np.repeat(np.arange(len(lessons)), sizes)
+    groups = _groups(lessons)
     workloads, tasks = np.unique([lesson.workload for lesson in lessons], return_inverse=True)
     targets, places = np.unique([lesson.target for lesson in lessons], return_inverse=True)
     latencies = [latency for lesson in lessons for latency in lesson.latencies_us]
-    outcomes = [outcome for lesson in lessons for outcome in lesson.outcomes]
     return Rows(
         features=np.vstack(features),
-        labels=labels(latencies, groups, outcomes),
+        labels=_labels(lessons, groups),
         groups=groups,
         tasks=tasks[groups],
         targets=places[groups],
@@ -65,3 +51,25 @@ def rows_of(lessons: Sequence[Lesson], features: Sequence[Matrix]) -> Rows:
         workloads=[str(name) for name in workloads],
         target_names=[str(name) for name in targets],
     )
+
+
+def thinned(lessons: Sequence[Lesson], limit: int) -> Sequence[Lesson]:
+    """At most so many rows of them: a third are the best, the others an even sample."""
+    groups = _groups(lessons)
+    if len(groups) <= limit:
+        return lessons
+    # A sample takes late rows for new ones, and here they are only those of the last task.
+    mixed = np.random.default_rng(0).permutation(len(groups))
+    chosen = np.sort(mixed[bounded_sample(_labels(lessons, groups)[mixed], limit, seed=0)])
+    starts = np.searchsorted(groups, np.arange(len(lessons)))
+    kept = [chosen[groups[chosen] == number] - starts[number] for number in range(len(lessons))]
+    return [lesson.take(lines.tolist()) for lesson, lines in zip(lessons, kept, strict=True) if len(lines)]
+
+
+def _groups(lessons: Sequence[Lesson]) -> Groups:
+    return np.repeat(np.arange(len(lessons)), [len(lesson.candidates) for lesson in lessons])
+
+
+def _labels(lessons: Sequence[Lesson], groups: Groups) -> Vector:
+    latencies = [latency for lesson in lessons for latency in lesson.latencies_us]
+    return labels(latencies, groups, [outcome for lesson in lessons for outcome in lesson.outcomes])

@@ -1,20 +1,27 @@
 """A database, an export of it and a recording teach the same."""
 
+import base64
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from costmodels.views import VIEWS
 from db.dataset.selection import Selection
 from db.dataset.snapshots import take_snapshot
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from tests.integration.dataset.conftest import Filled
+from workers.children.child import Child
 from workers.lab.reading import recorded_tasks
 from workers.lab.space_file import write_tasks
 from workers.lessons.from_database import lessons_of
 from workers.lessons.from_parquet import read_lessons
 from workers.lessons.lesson import Lesson, Lessons
+from workers.lessons.views import Lowering, rows_for
+from workers.viewing import Viewer
 
 OK, ERROR, TIMEOUT = Outcome.OK, Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT
 ALL = Selection()
@@ -75,6 +82,32 @@ def test_a_limit_bounds_what_is_kept_and_not_what_is_best(filled: Filled) -> Non
     lessons = lessons_of(filled.database, None, ALL, limit=20)
     assert 10 < lessons.rows < 40
     assert min(us for _, us in taught(lessons)["w0"] if us) == 3.0
+
+
+class Compiler(Child):
+    """Answers with the first decision in every column, and cannot lower some."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody")
+        self.asked = 0
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+        candidates = params["candidates"]
+        self.asked += len(candidates)
+        width = VIEWS[method].width
+        rows = [np.full(width, decisions[0], dtype="<f4").tobytes() for _, decisions in candidates]
+        return [None if row[:4] == bytes(4) else base64.b64encode(row).decode() for row in rows]
+
+
+def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_out(filled: Filled) -> None:
+    compiler = Compiler()
+    lowering = Lowering(Viewer(filled.database, compiler), most_new=100)
+    tasks = lessons_of(filled.database, None, ALL).tasks
+    found = [rows_for(tasks, "code", lowering) for _ in range(2)]
+    assert compiler.asked == 5
+    for rows in found:
+        assert rows.features[:, 0].tolist() == [1.0, 2.0, 1.0], "slot 0 of both tasks cannot be lowered"
+        assert rows.latencies_us.tolist() == [float("inf"), 3.0, 7.0]
 
 
 def test_an_empty_database_teaches_nothing(database: Database) -> None:

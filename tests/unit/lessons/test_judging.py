@@ -1,15 +1,19 @@
 """Models are judged on rows they did not see: by task, network and target; noise teaches nothing."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from costmodels.draft import Draft
 from costmodels.lgbm import LightGBM
+from costmodels.views import VIEWS
 from mallorn.core.errors import InvalidRequest
 from tests.unit.lessons.made_up import SHAPES, lesson, lessons
+from workers.lessons.from_parquet import read_lessons
 from workers.lessons.judging import SPLITS, figures, folds, mean
 from workers.lessons.lesson import Lesson
-from workers.lessons.rows import Rows, rows_of
+from workers.lessons.rows import Rows, rows_of, thinned
 from workers.lessons.views import rows_for
 
 
@@ -94,3 +98,37 @@ def test_no_measurements_are_refused() -> None:
 def test_a_handful_of_rows_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="too few for this split"):
         figures(Draft, rows(lesson(SHAPES[0], 1)), "within-task", seeds=1)
+
+
+def test_a_thinned_set_keeps_the_best_of_every_task_and_some_of_all() -> None:
+    tasks = [lesson(shape, 200) for shape in SHAPES]
+    few = thinned(tasks, 90)
+    assert sum(len(task.candidates) for task in few) == 90
+    assert [task.workload for task in few] == [task.workload for task in tasks]
+    for before, after in zip(tasks, few, strict=True):
+        known = [us for us in before.latencies_us if us]
+        kept = [us for us in after.latencies_us if us]
+        assert min(kept) == min(known)
+        assert max(kept) > sorted(known)[len(known) // 2], "not only what is fast"
+        places = [list(before.candidates).index(candidate) for candidate in after.candidates]
+        assert places == sorted(places), "in their order"
+
+
+def test_a_small_set_is_not_thinned() -> None:
+    tasks = [lesson(SHAPES[0], 20)]
+    assert thinned(tasks, 20) == tasks
+
+
+@pytest.mark.parametrize("view", ["statements", "code"])
+def test_a_view_that_needs_a_compiler_is_refused_where_there_is_none(view: str) -> None:
+    with pytest.raises(InvalidRequest, match="needs a compiler"):
+        rows_for(lessons().tasks, view)
+
+
+@pytest.mark.parametrize("view", ["decisions", "primitives", "loops"])
+def test_recorded_candidates_are_seen_in_every_view_that_needs_none(view: str) -> None:
+    recorded = read_lessons(Path("benchmarks/data/spaces.parquet")).tasks[:2]
+    found = rows_for([task.take(range(5)) for task in recorded], view)
+    assert found.features.shape == (10, VIEWS[view].width)
+    assert np.isfinite(found.features).all()
+    assert len(np.unique(found.features, axis=0)) > 2
