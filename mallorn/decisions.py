@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from mallorn.history import at_start, lower, timed, total
+
 FIRST_VISITS: Final = "first-pass"
 Row = dict[str, Any]
 
@@ -16,14 +18,14 @@ def with_totals(rounds: Iterable[Row], tasks: Sequence[Row]) -> list[Row]:
     overlapped count in the order they were planned.
     """
     rows = list(rounds)
-    best_us = _at_start(rows, tasks)
-    weights = {task["index"]: task["weight"] for task in _timed(tasks)}
+    best_us = at_start(rows, tasks)
+    weights = {task["index"]: task["weight"] for task in timed(tasks)}
     told = []
     for row in rows:
         best_us[row["task_index"]] = row["before_us"]
-        before_us = _total(best_us, weights)
-        best_us[row["task_index"]] = _lower(row["before_us"], row["found_us"])
-        told.append({**row, "total_before_us": before_us, "total_after_us": _total(best_us, weights)})
+        before_us = total(best_us, weights)
+        best_us[row["task_index"]] = lower(row["before_us"], row["found_us"])
+        told.append({**row, "total_before_us": before_us, "total_after_us": total(best_us, weights)})
     return told
 
 
@@ -38,8 +40,8 @@ def summarise(job: Row, tasks: Sequence[Row], rounds: Sequence[Row]) -> Row:
         "budget": job["trials"],
         "rounds_by_policy": dict(Counter(row["policy"] for row in rounds)),
         "gain_us": _sum_gains(rounds),
-        "total_us": sum(task["weight"] * task["latency_us"] for task in _timed(tasks)),
-        "tasks_timed": len(_timed(tasks)),
+        "total_us": sum(task["weight"] * task["latency_us"] for task in timed(tasks)),
+        "tasks_timed": len(timed(tasks)),
         "shares": _shares(tasks, rounds),
         "forecasts": calibration(rounds),
         "at_rest": [
@@ -81,29 +83,3 @@ def _shares(tasks: Sequence[Row], rounds: Sequence[Row]) -> list[Row]:
 
 def _sum_gains(rounds: Iterable[Row]) -> float:
     return float(sum(row["gain_us"] or 0.0 for row in rounds))
-
-
-def _timed(tasks: Iterable[Row]) -> list[Row]:
-    """Tasks too small to matter are never measured: they would hide the total of all others."""
-    return [task for task in tasks if task["latency_us"] is not None]
-
-
-def _at_start(rounds: Iterable[Row], tasks: Iterable[Row]) -> dict[int, float | None]:
-    """What was known of each task before the job's first round for it."""
-    known = {task["index"]: task["latency_us"] for task in tasks}
-    for row in reversed(list(rounds)):
-        known[row["task_index"]] = row["before_us"]
-    return known
-
-
-def _total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:
-    total_us = 0.0
-    for index, weight in weights.items():
-        if (best := best_us[index]) is None:
-            return None
-        total_us += weight * best
-    return total_us
-
-
-def _lower(one: float | None, other: float | None) -> float | None:
-    return min((value for value in (one, other) if value is not None), default=None)

@@ -65,9 +65,11 @@ class Job:
         """MetaSchedule's table: one row a task."""
         return list(self._connection.get(f"/jobs/{self.id}/tasks")["items"])
 
-    def rounds(self, task: int | None = None, order: str = "newest") -> Iterator[dict[str, Any]]:
+    def rounds(
+        self, task: int | None = None, order: str = "newest", page_size: int = ROUNDS_A_PAGE
+    ) -> Iterator[dict[str, Any]]:
         """What was planned, why, and what became of it, newest (or `oldest`) first; of one task or of all."""
-        return self._connection.pages(f"/jobs/{self.id}/rounds", task=task, order=order, limit=ROUNDS_A_PAGE)
+        return self._connection.pages(f"/jobs/{self.id}/rounds", task=task, order=order, limit=page_size)
 
     def explain(self) -> list[dict[str, Any]]:
         """The decision log, oldest first: every round with the job's weighted total before and after it."""

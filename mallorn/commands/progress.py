@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from mallorn.commands.jobs import TASK_COLUMNS
-from mallorn.commands.output import duration, first_line, latency, table
+from mallorn.commands.live import View, WholeView
+from mallorn.commands.output import duration, first_line, latency
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.job import Job
@@ -22,16 +22,20 @@ DOING: Final[dict[str, str]] = {
     JobState.IMPORTING: "reads the model and splits it into tasks",
     JobState.FINISHING: "measures the best again, checks what they compute, times the whole model",
 }
+# In these states nobody knows how much is left: the bar moves, and says no share.
+UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 
 
 def follow(job: Job, console: Console, verbose: bool = False) -> dict[str, Any]:
     """Show a job until it ends and return it as the API gives it.
 
-    On a terminal a live bar (with `verbose` the table of tasks below it), elsewhere a line for every change.
+    On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere a line for
+    every change.
     """
     if not console.is_terminal:
         return _until_final(job, LineView(console).show)
-    view = BarView(job, console, verbose)
+    bar = BarView(job, console)
+    view: View = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
         return _until_final(job, view.show)
 
@@ -68,10 +72,7 @@ class LineView:
 class BarView:
     """A bar with trials, best latency and time left."""
 
-    def __init__(self, job: Job, console: Console, verbose: bool) -> None:
-        self._job = job
-        self._verbose = verbose
-        self._tasks: list[dict[str, Any]] = []
+    def __init__(self, job: Job, console: Console) -> None:
         self._pace = Pace()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -91,20 +92,16 @@ class BarView:
             self._bar_id,
             description=body["state"],
             completed=spent,
-            total=budget,
+            total=None if body["state"] in UNCOUNTED else budget,
             best=latency(body["progress"]["estimated_us"]),
             left=self._pace.left(spent, budget),
         )
         self._words = words(body)
-        if self._verbose:
-            self._tasks = self._job.tasks()
 
     def render(self) -> RenderableType:
         parts: list[RenderableType] = [self._bar]
         if self._words:
             parts.append(Text(self._words, style="dim"))
-        if self._tasks:
-            parts.append(table(self._tasks, TASK_COLUMNS))
         return Group(*parts)
 
 

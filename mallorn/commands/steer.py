@@ -21,16 +21,18 @@ from mallorn.job import Job
 
 def watch(
     job: JobArgument,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the table of tasks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Follow a job to its end; leaving does not stop it."""
+    """Follow a job to its end: its curve and its tasks on a terminal, else a line for every change.
+
+    Leaving does not stop it.
+    """
     with client(url, api_key) as api:
         handle = api.job(job)
         try:
-            _follow(handle, verbose, as_json)
+            _follow(handle, as_json)
         except KeyboardInterrupt:
             print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}")
             raise typer.Exit(130) from None
@@ -38,9 +40,9 @@ def watch(
         handle.raise_for_state()
 
 
-def _follow(job: Job, verbose: bool, as_json: bool) -> None:
+def _follow(job: Job, as_json: bool) -> None:
     if not as_json:
-        follow(job, stderr(), verbose)
+        follow(job, stderr(), verbose=True)
         return
     for event in job.events():
         print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})

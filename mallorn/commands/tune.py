@@ -39,7 +39,9 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show MetaSchedule's table of tasks.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show the curve and MetaSchedule's table of tasks.")
+]
 
 
 def tune(

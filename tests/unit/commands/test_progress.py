@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from mallorn.commands.output import ago, cell, duration, latency, print_error, s
 from mallorn.commands.progress import Pace, follow, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.job import Job
+from tests.fixtures.told import told_round, told_task
 
 
 def body(state: str, trials: int = 0, best_us: float | None = None, reason: str = "") -> dict[str, Any]:
     done = {"trials": trials, "failures": {"run_error": 2} if trials else {}, "estimated_us": best_us}
-    return {"id": "j", "state": state, "trials": 64, "reason": reason, "progress": done}
+    fields = {"id": "j", "state": state, "trials": 64, "reason": reason, "created_at": 1000.0}
+    return {**fields, "progress": done}
 
 
 class Scripted(Job):
@@ -35,7 +38,12 @@ class Scripted(Job):
         return answer
 
     def tasks(self) -> list[dict[str, Any]]:
-        return [{"index": 0, "name": "fused_dense", "weight": 3, "trials": 16}]
+        return [told_task(0)]
+
+    def rounds(
+        self, task: int | None = None, order: str = "newest", page_size: int = 500
+    ) -> Iterator[dict[str, Any]]:
+        yield told_round(0, 0, 8.0)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,89 @@
+"""A job's way down: its best weighted total after every round that ended, against trials and seconds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The job's weighted total when so many trials had an outcome, so many seconds after it was submitted."""
+
+    trials: int
+    sec: float
+    total_us: float
+    round: int | None = None  # the index of the round that ended here; None before the first
+
+
+def curve(rounds: Iterable[Row], tasks: Sequence[Row], created_at: float) -> list[Point]:
+    """Points in the order in which rounds ended, in whatever order they are given.
+
+    The first is where every task has a time: before any round, where the dataset knew them all.
+    """
+    rows = sorted(rounds, key=lambda row: int(row["index"]))
+    weights = {task["index"]: task["weight"] for task in timed(tasks)}
+    best_us = at_start(rows, tasks)
+    points = _point(best_us, weights, 0, 0.0, None)
+    trials = 0
+    for row in _in_order_of_ends(rows):
+        trials += row["trials"]
+        best_us[row["task_index"]] = lower(best_us[row["task_index"]], row["found_us"])
+        points += _point(best_us, weights, trials, row["finished_at"] - created_at, row["index"])
+    return points
+
+
+def at_trials(points: Sequence[Point], trials: int) -> float | None:
+    """The total when no more than so many trials had an outcome; None before the first point."""
+    return min((point.total_us for point in points if point.trials <= trials), default=None)
+
+
+def at_seconds(points: Sequence[Point], sec: float) -> float | None:
+    """The total so many seconds after the job was submitted; None before the first point."""
+    return min((point.total_us for point in points if point.sec <= sec), default=None)
+
+
+def timed(tasks: Iterable[Row]) -> list[Row]:
+    """Tasks too small to matter are never measured: they would hide the total of all others."""
+    return [task for task in tasks if task["latency_us"] is not None]
+
+
+def at_start(rounds: Iterable[Row], tasks: Iterable[Row]) -> dict[int, float | None]:
+    """What was known of each task before the job's first round for it."""
+    known = {task["index"]: task["latency_us"] for task in tasks}
+    for row in reversed(list(rounds)):
+        known[row["task_index"]] = row["before_us"]
+    return known
+
+
+def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:
+    """The sum of latency times weight; None until each task has a time."""
+    total_us = 0.0
+    for index, weight in weights.items():
+        if (best := best_us[index]) is None:
+            return None
+        total_us += weight * best
+    return total_us
+
+
+def lower(one: float | None, other: float | None) -> float | None:
+    """The lesser of what is known."""
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+def _point(
+    best_us: Mapping[int, float | None],
+    weights: Mapping[int, int],
+    trials: int,
+    sec: float,
+    index: int | None,
+) -> list[Point]:
+    total_us = total(best_us, weights) if weights else None
+    return [] if total_us is None else [Point(trials, sec, total_us, index)]
+
+
+def _in_order_of_ends(rounds: Iterable[Row]) -> list[Row]:
+    return sorted(
+        (row for row in rounds if row["finished_at"] is not None), key=lambda row: row["finished_at"]
+    )
