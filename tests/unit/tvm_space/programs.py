@@ -20,6 +20,13 @@ def matmul(rows: int = 32, columns: int = 64, depth: int = 48) -> str:
 
 
 @lru_cache
+def conv2d() -> str:
+    """A padded convolution with a rectifier."""
+    a, w = te.placeholder((1, 14, 14, 32), name="a"), te.placeholder((3, 3, 32, 48), name="w")
+    return _text([a, w, topi.nn.relu(topi.nn.conv2d_nhwc(a, w, 1, 1, 1))])
+
+
+@lru_cache
 def softmax() -> str:
     """A chain of reductions: its sketches have compute locations and factored reductions."""
     a = te.placeholder((16, 64), name="a")

@@ -1,0 +1,121 @@
+"""What a candidate costs in each view that cost models read.
+
+python -m benchmarks.features [MODEL] [--candidates 16] [--seed 0] [--json FILE]
+
+MODEL is an ONNX file; without one the example mobilenetv2 is built. For the largest task of each operator,
+random candidates are described in every view: 64 times as many in the views of decisions, in this process;
+lowered ones in a compiler child that has seen the program once. Times are of the processor, not of the clock,
+so that a busy machine will do. The headline is the median of what the generated code costs over what the
+statements cost.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.hosts import describe_host
+from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.targets import Target
+from workers.children.child import Child
+from workers.measure.base import Program
+from workers.round_context import descriptors
+from workers.search.space import Candidate
+from workers.tvm.detect import detect_target
+from workers.tvm.space import TvmSpace, load_sketches
+from workers.viewing import LOWERED
+
+RECIPE = "tuned"
+CALL_SEC = 600.0
+MANY = 64
+
+
+def main() -> None:
+    args = _arguments()
+    target = detect_target()
+    with tempfile.TemporaryDirectory(prefix="mallorn-features-") as scratch:
+        tasks = _tasks(args.model or _example(Path(scratch)), target)
+    with Child("workers.tvm.compiler") as compiler:
+        rows = [_row(compiler, task, target, args.candidates, args.seed) for task in tasks]
+    headline = statistics.median(row["code_ms"] / row["statements_ms"] for row in rows)
+    if args.json:
+        raw = {"benchmark": "features", "target": target.attrs, "seed": args.seed, **describe_host()}
+        args.json.write_text(json.dumps(raw | {"rows": rows, "headline": headline}, indent=1) + "\n")
+    for row in rows:
+        print(
+            "  ".join(
+                f"{name} {value:.3f}" if isinstance(value, float) else value for name, value in row.items()
+            )
+        )
+    print(f"code over statements, median: {headline:.0f}")
+
+
+def _row(compiler: Child, task: dict[str, Any], target: Target, count: int, seed: int) -> dict[str, Any]:
+    """Milliseconds a candidate, by view."""
+    program = Program(task["key"], task["tir"], task["args"], task["flops"])
+    work = descriptors(task["flops"], {"extents": task["extents"]})
+    space = TvmSpace(load_sketches(compiler, program, target), program, target, work, compiler)
+    drawn = space.sample(np.random.default_rng(seed), MANY * count)
+    lowered = drawn[:count]
+    costs = {f"{view}_ms": _pure_ms(space, work, view, drawn) for view in sorted(REGISTRY["features"])}
+    for view in LOWERED:
+        _ask(compiler, space, program, target, view, lowered[:1])
+        started_sec = _spent_sec(compiler)
+        _ask(compiler, space, program, target, view, lowered)
+        costs[f"{view}_ms"] = (_spent_sec(compiler) - started_sec) * 1000 / count
+    return {"op": task["op"], "task": task["name"], **costs}
+
+
+def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, drawn: Sequence[Candidate]) -> float:
+    extractor = resolve("features", view)()
+    started_sec = time.process_time()
+    extractor.extract(space.by_key, work, drawn)
+    return (time.process_time() - started_sec) * 1000 / len(drawn)
+
+
+def _spent_sec(compiler: Child) -> float:
+    """Processor time of the child and of the compilers that it started."""
+    return sum(psutil.Process(compiler.pid).cpu_times()[:4])
+
+
+def _ask(
+    compiler: Child, space: TvmSpace, program: Program, target: Target, view: str, drawn: Sequence[Candidate]
+) -> None:
+    candidates = [[space.by_key[each.sketch].trace, each.decisions] for each in drawn]
+    compiler.call(view, CALL_SEC, tir=program.tir, target=target.text, candidates=candidates)
+
+
+def _tasks(model: Path, target: Target) -> list[dict[str, Any]]:
+    """The largest task of each operator."""
+    with Child("workers.tvm.graphs") as graphs:
+        steps = graphs.call("recipe", CALL_SEC, name=RECIPE, target=target.text)
+        found = graphs.call("extract", CALL_SEC, model_path=str(model), target=target.text, recipe=steps)
+    ordered = sorted(found["tasks"], key=lambda task: float(task["flops"]))
+    return list({task["op"]: task for task in ordered}.values())
+
+
+def _example(folder: Path) -> Path:
+    subprocess.run([sys.executable, "examples/build.py", "mobilenetv2", "-o", str(folder)], check=True)
+    return folder / "mobilenetv2.onnx"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("model", type=Path, nargs="?", metavar="MODEL")
+    parser.add_argument("--candidates", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Loop trees are read from traces alone: here they are held against the loops that TVM makes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tvm.s_tir.schedule import Trace
+
+from costmodels.views import LOOPS
+from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
+from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, Loops
+from workers.features.trace import steps_of
+from workers.search.decisions import SketchRules
+from workers.search.space import Choice, ChoiceKind, Matrix, Sketch
+from workers.tvm.programs import instructions, new_schedule
+from workers.tvm.rebuild import bind
+from workers.tvm.sketches import design_space
+
+PROGRAMS = {
+    "matmul": (matmul(), (32, 64, 48)),
+    "softmax": (softmax(), (16, 64)),
+    "conv2d": (conv2d(), (1, 14, 14, 48, 3, 3, 32)),
+}
+
+
+def sketches(tir: str) -> Iterator[Sketch]:
+    for fields in design_space(tir, TARGET):
+        choices = (choice | {"kind": ChoiceKind(choice["kind"])} for choice in fields["choices"])
+        listed = ("values", "labels", "weights")
+        made = (Choice(**choice | {name: tuple(choice[name]) for name in listed}) for choice in choices)
+        yield Sketch(fields["key"], fields["trace"], tuple(made))
+
+
+def real_loops(tir: str, sketch: Sketch, decisions: list[int], block: str) -> list[int]:
+    insts = instructions(tir, sketch.trace)
+    schedule = new_schedule(tir)
+    Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
+    extents = (int(schedule.get(loop).extent) for loop in schedule.get_loops(schedule.get_sblock(block)))
+    return [extent for extent in extents if extent > 1]
+
+
+def read_loops(lines: Matrix, at: int) -> list[int]:
+    found: list[int] = []
+    while (at := int(lines[at, PARENT])) > 0:
+        found.insert(0, round(2 ** lines[at, EXTENT]))
+    return found
+
+
+def table(sketch: Sketch, extents: tuple[int, ...], decisions: list[int]) -> Matrix:
+    work = (20.0, *np.log2(1 + np.array(extents, dtype=np.float64)).tolist())
+    return LOOPS.tables(Loops().describe(sketch, work, np.array([decisions], dtype=np.int32)))[0]
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv2d"])
+def test_the_tiled_block_lies_in_the_loops_that_tvm_makes(name: str) -> None:
+    tir, extents = PROGRAMS[name]
+    for sketch in sketches(tir):
+        for decisions in SketchRules(sketch).sample(np.random.default_rng(2), 6).tolist():
+            lines = table(sketch, extents, decisions)
+            (main,) = np.flatnonzero(lines[:, TILED])
+            tiled = next(step.names[0] for step in steps_of(sketch) if step.kind == "Annotate")
+            block = next(step.attrs[0] for step in steps_of(sketch) if step.outputs == (tiled,))
+            assert read_loops(lines, main) == real_loops(tir, sketch, decisions, block)
+
+
+def test_blocks_of_a_chain_that_nobody_moved_lie_in_their_own_loops() -> None:
+    tir, extents = PROGRAMS["softmax"]
+    for sketch in sketches(tir):
+        where = [choice.kind is ChoiceKind.LOCATION for choice in sketch.choices for _ in range(choice.width)]
+        for decisions in SketchRules(sketch).sample(np.random.default_rng(2), 4).tolist():
+            stay = [-1 if moves else value for moves, value in zip(where, decisions, strict=True)]
+            lines = table(sketch, extents, stay)
+            names = [step.attrs[0] for step in steps_of(sketch) if step.kind == "GetSBlock"]
+            last = np.flatnonzero(lines[:, BLOCK] * (1 - lines[:, INLINED]))
+            at = last[lines[last, ORDINAL].argmax()]
+            assert read_loops(lines, at) == real_loops(tir, sketch, stay, names[-2])
