@@ -24,7 +24,7 @@ class JobOptions(BaseModel):
     search: str = "evolutionary"
     cost_model: str = "xgboost"
     sampler: str = "topk"
-    stopping: str = "fixed"
+    stopping: str = "racing"
     policy: str = "dynatune"
     families: str = "operator"
     measurer: str = "tvm"
