@@ -7,18 +7,20 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel
-from costmodels.training import Indices, bounded_sample, informative, labels
+from costmodels.base import CostModel, Vector
+from costmodels.metrics import Groups
+from costmodels.training import bounded_sample, informative, labels
 from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
-from db.repositories.trials import StoredTrial, Trials
+from db.repositories.trials import Outline, StoredTrial, Trials
 from db.repositories.workloads import Workloads
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
 from workers.round_context import work_of
 from workers.runtime import Runtime
 from workers.search.space import Candidate
@@ -43,10 +45,14 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """The rows of a family, oldest first, and what their candidates are candidates of."""
+    """What is learned from, oldest first, and what the candidates are candidates of."""
 
     rows: Sequence[StoredTrial]
+    labels: Vector
+    groups: Groups
     works: Mapping[int, Work]
+    total: int  # rows of the family, from which these were chosen
+    seen_upto: int
 
 
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
@@ -79,52 +85,57 @@ def _due(session: Session, line: _Line) -> bool:
 
 
 def _fit(line: _Line, data: _Data, viewer: Viewer) -> NewCostModel:
-    rows = data.rows
-    outcomes = [row.outcome for row in rows]
-    groups = _groups(rows)
-    label = labels([row.latency_us for row in rows], groups, outcomes)
-    useful = np.flatnonzero(informative(outcomes))
-    chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(rows))]
     model: CostModel = resolve("cost_model", line.name)()
-    seen = _see(viewer, model.view, data, chosen)
-    chosen = chosen[seen.known]
-    model.fit(seen.rows[seen.known], label[chosen], groups[chosen], seed=len(rows))
+    seen = _see(viewer, model.view, data)
+    groups = data.groups[seen.known]
+    model.fit(seen.rows[seen.known], data.labels[seen.known], groups, seed=data.total)
     return NewCostModel(
         family=line.family,
         target_id=line.target_id,
         name=line.name,
-        seen_upto=rows[-1].id,
-        rows=len(rows),
-        metrics={"trained_on": len(chosen), "groups": len(np.unique(groups[chosen]))},
+        seen_upto=data.seen_upto,
+        rows=data.total,
+        metrics={"trained_on": len(groups), "groups": len(np.unique(groups))},
         blob=model.save(),
         parent_id=line.head.id if line.head else None,
     )
 
 
-def _groups(rows: Sequence[StoredTrial]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _data(session: Session, line: _Line) -> _Data:
+    """All rows are labelled and a bounded number of them chosen; only these are read as a whole."""
+    known = Trials(session).outlines(line.family, line.target_id)
+    outcomes = [Outcome(row.outcome) for row in known]
+    groups = _groups(known)
+    label = labels([row.latency_us for row in known], groups, outcomes)
+    useful = np.flatnonzero(informative(outcomes))
+    chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(known))]
+    rows = Trials(session).by_ids([known[at].id for at in chosen])
+    works = _works(session, rows, line.target_id)
+    return _Data(rows, label[chosen], groups[chosen], works, len(known), known[-1].id)
+
+
+def _groups(rows: Sequence[Outline]) -> Groups:
     """Latencies compare within one workload and one measuring context."""
     numbers: dict[tuple[int, int | None], int] = {}
     keys = [(row.workload_id, row.context_id) for row in rows]
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-def _data(session: Session, line: _Line) -> _Data:
-    rows = Trials(session).family(line.family, line.target_id)
+def _works(session: Session, rows: Sequence[StoredTrial], target_id: int) -> Mapping[int, Work]:
     sketches = {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in rows})}
-    target = Targets(session).get(line.target_id).text
+    target = Targets(session).get(target_id).text
     workloads = Workloads(session).get_many({row.workload_id for row in rows})
-    return _Data(rows, {row.id: work_of(row, line.target_id, target, sketches) for row in workloads})
+    return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
 
 
-def _see(viewer: Viewer, view: str, data: _Data, chosen: Indices) -> Seen:
+def _see(viewer: Viewer, view: str, data: _Data) -> Seen:
     """The chosen rows in a view, workload by workload; how much a compiler is asked at a time is bounded."""
-    rows = np.zeros((len(chosen), VIEWS[view].width), dtype=np.float32)
-    known = np.zeros(len(chosen), dtype=np.bool_)
-    owners = np.array([data.rows[at].workload_id for at in chosen])
+    rows = np.zeros((len(data.rows), VIEWS[view].width), dtype=np.float32)
+    known = np.zeros(len(data.rows), dtype=np.bool_)
+    owners = np.array([row.workload_id for row in data.rows])
     for workload_id, work in data.works.items():
         # The newest first: what was proposed last is what comes next.
         lines = np.flatnonzero(owners == workload_id)[::-1]
-        trials = [data.rows[at] for at in chosen[lines]]
-        candidates = [Candidate(trial.sketch, trial.decisions) for trial in trials]
+        candidates = [Candidate(data.rows[at].sketch, data.rows[at].decisions) for at in lines]
         rows[lines], known[lines] = viewer.see(view, work, candidates, MOST_NEW)
     return Seen(rows, known)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, func, select
 
@@ -16,6 +16,7 @@ from mallorn.core.states import MeasurementKind
 
 # Repeats of the finish would count a candidate twice.
 _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
+_SOME = 500  # ids in one query
 _ENOUGH = 16  # rows in which the best candidate is found, repeats and all
 
 
@@ -33,6 +34,16 @@ class StoredTrial:
     kind: MeasurementKind
     origin: str
     build_ms: float | None
+
+
+class Outline(NamedTuple):
+    """As much of a measurement as it takes to choose what to learn from."""
+
+    id: int
+    workload_id: int
+    context_id: int | None
+    outcome: str
+    latency_us: float | None
 
 
 class Trials(Repository):
@@ -56,6 +67,22 @@ class Trials(Repository):
         """Rows of all workloads that are in this family on the target, oldest first, from row `after` on."""
         query = _trials().where(*_of_family(family, target_id, after)).order_by(Measurement.id).limit(limit)
         return self._read(query if upto is None else query.where(Measurement.id <= upto))
+
+    def outlines(self, family: str, target_id: int) -> Sequence[Outline]:
+        """The same rows as `family`, without what they were tried with: it is most of their bytes."""
+        columns = (getattr(Measurement, name) for name in Outline._fields)
+        query = select(*columns).where(*_of_family(family, target_id, 0)).order_by(Measurement.id)
+        return [Outline(*row) for row in self.session.execute(query)]
+
+    def by_ids(self, ids: Sequence[int]) -> Sequence[StoredTrial]:
+        """Rows in the order of their ids, which are given in that order."""
+        return [
+            row
+            for start in range(0, len(ids), _SOME)
+            for row in self._read(
+                _trials().where(Measurement.id.in_(ids[start : start + _SOME])).order_by(Measurement.id)
+            )
+        ]
 
     def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
         """How many rows `family` would return, without reading them."""

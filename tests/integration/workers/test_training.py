@@ -7,7 +7,9 @@ import pytest
 
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels
+from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
+from workers import training
 from workers.proposing import propose
 from workers.round_context import load_round
 from workers.training import FIRST_ROWS, train
@@ -86,6 +88,26 @@ def test_workloads_of_a_family_teach_one_model_and_are_compared_each_with_itself
     assert all(labels[groups == group].max() == 0 for group in set(groups)), (
         "each group has a best of its own"
     )
+
+
+def test_of_many_rows_only_the_chosen_are_read_as_a_whole(workshop, seen, monkeypatch):
+    read = []
+    whole = Trials.by_ids
+    monkeypatch.setattr(Trials, "by_ids", lambda self, ids: read.append(ids) or whole(self, ids))
+    monkeypatch.setattr(training, "MAX_ROWS", 6)
+    job = workshop.job(("w0",), trials=64)
+    done = [a_round(workshop, job) for _ in range(2)]
+    train(workshop, job, done[0].task_id)
+    [ids] = read
+    features, labels, _ = seen[0]
+    assert len(ids) == len(features) == 6
+    rows = workshop.rows(kind="trial")
+    assert set(ids) >= {row.id for row in rows[-2:]}, "the newest third is among them"
+    best = min(rows, key=lambda row: row.latency_us)
+    assert best.id in ids
+    assert labels[ids.index(best.id)] == 0
+    head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "random"))
+    assert (head.rows, head.seen_upto) == (16, rows[-1].id)
 
 
 def test_failures_are_taught_too(workshop, seen):
