@@ -11,6 +11,7 @@ PYTEST_ARGS ?=
 PYTEST := python -m pytest --timeout 600
 STAGES := unit integration contract migration browser acceptance faults
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
@@ -73,6 +74,13 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
+
+test-neural: setup ## the cost models that need torch, which is installed into .venv first
+	@if ! .venv/bin/python -c 'from importlib.metadata import version; "torch==" + version("torch").split("+")[0] == "$(TORCH)" or exit(1)' 2>/dev/null; then
+	  echo 'Installing $(TORCH) into .venv (some minutes the first time)'
+	  .venv/bin/python -m pip --disable-pip-version-check --quiet install $(TORCH)
+	fi
+	$(PYTEST) tests/neural $(PYTEST_ARGS)
 
 test-browser: setup ## the page in a real Chromium, where one is installed
 	@if [ -z '$(CHROMIUM)' ]; then

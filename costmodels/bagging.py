@@ -26,6 +26,16 @@ def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64
     return rng.multinomial(rows, np.full(rows, 1 / rows), size=members)
 
 
+def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
+    """How often each member meets each row: all rows once but for its own of so many parts."""
+    part = rng.permutation(rows) % parts
+    return (
+        (part != np.arange(members)[:, None]).astype(np.int64)
+        if rows >= parts
+        else np.ones((members, rows), dtype=np.int64)
+    )
+
+
 def importance(labels: Vector) -> Weights:
     """Fast rows weigh more: a wrong order among slow ones costs nothing."""
     return np.exp(labels.astype(np.float64)) + 0.1

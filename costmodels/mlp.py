@@ -1,17 +1,18 @@
 """Small networks in plain numpy, fit by order and by value together."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
+from costmodels.bagging import UNKNOWN, draws, ignorant, importance, pooled, unexplained
 from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.batches import one_group_batches, push_of
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
+from costmodels.inputs import Inputs, inputs_of
 from costmodels.layers import Adam, Tensor, forward, gradients, initial
-from costmodels.ranking import rank_push
 from costmodels.scale import UNSCALED, Scale, fit_scale
 
 KIND: Final = "mlp"
@@ -21,25 +22,6 @@ STEPS: Final = 800
 BATCH: Final = 96
 RATE: Final = 6e-3
 ORDER: Final = 0.1  # how much the order weighs beside the value
-QUANTILES: Final = (0.125, 0.375, 0.625, 0.85)
-WIDEST: Final = 4.0  # deviations of a feature; beyond them nothing was learned
-
-
-class Inputs(NamedTuple):
-    """The columns that vary, at mean 0 and deviation 1, and how far each is above a few of its quantiles.
-
-    A network of this size bends only where its inputs do: caches and unrolling have edges.
-    """
-
-    columns: NDArray[np.int64]
-    middle: NDArray[np.float32]
-    deviation: NDArray[np.float32]
-    knots: NDArray[np.float32]
-
-    def of(self, features: Matrix) -> Matrix:
-        rows = (finite(features[:, self.columns]) - self.middle) / self.deviation
-        rows = np.clip(rows, -WIDEST, WIDEST).astype(np.float32)
-        return np.hstack([rows, *(np.maximum(rows - knot, 0) for knot in self.knots)])
 
 
 class MLP(CostModel):
@@ -60,7 +42,7 @@ class MLP(CostModel):
         self._inputs, self._layers, self._scale, self._noise = None, [], UNSCALED, UNKNOWN
         if not len(labels):
             return
-        self._inputs = _inputs(features)
+        self._inputs = inputs_of(features)
         rng = np.random.default_rng(seed)
         rows, weight = self._inputs.of(features), importance(labels)
         drawn = draws(rng, len(labels), MEMBERS)
@@ -101,15 +83,6 @@ class MLP(CostModel):
         return model
 
 
-def _inputs(features: Matrix) -> Inputs:
-    rows = finite(features).astype(np.float64)
-    deviation = rows.std(axis=0)
-    columns = np.flatnonzero(deviation > 0)
-    middle, deviation = rows.mean(axis=0)[columns], deviation[columns]
-    knots = np.quantile((rows[:, columns] - middle) / deviation, QUANTILES, axis=0)
-    return Inputs(columns, *(part.astype(np.float32) for part in (middle, deviation, knots)))
-
-
 def _learn(
     rows: Matrix,
     labels: Vector,
@@ -121,26 +94,8 @@ def _learn(
     layers[-1] += labels.mean()
     adam = Adam(layers, RATE, STEPS)
     weight = importance(labels).astype(np.float32)
-    for batch in _batches(groups, drawn, rng):
+    for batch in one_group_batches(groups, drawn, STEPS, BATCH, rng):
         values = forward(layers, rows[batch])
         scores, truth = values[-1][:, :, 0], labels[batch]
-        push = weight[batch] * (scores - truth) / BATCH + np.float32(ORDER) * rank_push(scores, truth)
-        adam.move(gradients(layers, values, push))
+        adam.move(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
     return layers
-
-
-def _batches(
-    groups: NDArray[np.int64], drawn: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Rows for every step and member, each batch of one group; large groups come more often."""
-    _, dense = np.unique(groups, return_inverse=True)
-    answer = np.empty((STEPS, len(drawn), BATCH), dtype=np.int64)
-    for member, counts in enumerate(drawn):
-        met = np.repeat(np.arange(len(groups)), counts)
-        met = met[np.argsort(dense[met], kind="stable")]
-        chosen = dense[rng.choice(met, STEPS)]
-        first = np.searchsorted(dense[met], chosen)[:, None]
-        past = np.searchsorted(dense[met], chosen, side="right")[:, None]
-        places = first + rng.random((STEPS, BATCH)) * (past - first)
-        answer[:, member] = met[places.astype(np.int64)]
-    return answer

@@ -26,6 +26,7 @@ class CostModelTestCase:
 
     learns = True  # False for a floor such as the random model
     view = "decisions"  # what the model reads
+    accuracy = 0.85  # share of pairs of easy rows that it must order without having seen them
 
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
@@ -120,7 +121,7 @@ class CostModelTestCase:
         features, labels, groups = self.data(300, seed=7)
         model = self._fit(make_model(), self.data(600, seed=0))
         accuracy = pairwise_accuracy(model.predict(features).mean, labels, groups)
-        assert accuracy > 0.85 if self.learns else 0.4 < accuracy < 0.6
+        assert accuracy > self.accuracy if self.learns else 0.4 < accuracy < 0.6
 
     def test_it_says_which_view_it_reads(self, make_model: Callable[[], CostModel]) -> None:
         assert make_model().view == self.view

@@ -40,7 +40,7 @@ def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
     table[:, :used, OFFSET : OFFSET + ACROSS] = values.reshape(-1, used, ACROSS)
     if view == LOOPS.name:
         table[:, :, 1] = np.where(present, _parents(shape[0]), 0)
-    return table
+    return table.reshape(len(values), -1)
 
 
 def _parents(lines: int) -> Vector:

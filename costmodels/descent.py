@@ -1,0 +1,101 @@
+"""Steps down the loss for one network, until rows that it does not learn from gain nothing any more."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.bagging import importance
+from costmodels.base import Vector
+from costmodels.batches import push_of
+from costmodels.layers import Adam
+from costmodels.tables import Table
+from costmodels.torches import Layers, Tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ORDER: Final = 0.02  # how much the order weighs beside the value
+CHECK_STEPS: Final = 25
+PATIENCE: Final = 4  # checks without a gain
+MOST_CHECKED: Final = 256
+CHUNK: Final = 256  # rows that are scored at once: what they need fits the caches
+
+Indices = NDArray[np.int64]
+Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
+"""From layers, tables (rows x lines x columns) and the head of each row to scores."""
+
+
+class Lessons(NamedTuple):
+    """Rows of any task, and which head answers for each."""
+
+    tables: Table
+    labels: Vector
+    heads: Indices
+
+    def at(self, rows: Indices) -> "Lessons":
+        """Some of the rows."""
+        return Lessons(self.tables[rows], self.labels[rows], self.heads[rows])
+
+
+def descend(
+    network: Network, start: Layers, lessons: Lessons, batches: Indices, unseen: Indices, rate: float
+) -> Layers:
+    """The layers that were best on the unseen rows, or the last ones where there are none."""
+    layers = {name: layer.copy() for name, layer in start.items()}
+    step = _Step(network, layers, lessons, Adam(list(layers.values()), rate, len(batches)))
+    check = lessons.at(unseen[:MOST_CHECKED])
+    best, least, waited = start, np.inf, 0
+    for at, batch in enumerate(batches, start=1):
+        step(batch)
+        if at % CHECK_STEPS == 0 and len(check.labels):
+            off = _unexplained(network, layers, check)
+            waited = 0 if off < least else waited + 1
+            if off < least:
+                best, least = {name: layer.copy() for name, layer in layers.items()}, off
+            if waited == PATIENCE:
+                break
+    return best if np.isfinite(least) else layers
+
+
+class _Step:
+    """Moves layers in place: torch reads the very arrays that numpy writes."""
+
+    def __init__(self, network: Network, layers: Layers, lessons: Lessons, adam: Adam) -> None:
+        import torch
+
+        self._network, self._lessons, self._adam = network, lessons, adam
+        self._tensors = {name: torch.from_numpy(layer).requires_grad_() for name, layer in layers.items()}
+
+    def __call__(self, batch: Indices) -> None:
+        import torch
+
+        tables, labels, heads = self._lessons.at(batch)
+        scores = self._network(self._tensors, torch.from_numpy(tables), torch.from_numpy(heads))
+        weight = importance(labels).astype(np.float32)
+        push = push_of(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
+        slopes = torch.autograd.grad(scores, list(self._tensors.values()), torch.from_numpy(push))
+        self._adam.move([slope.numpy() for slope in slopes])
+
+
+def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> NDArray[np.float64]:
+    """In double precision: a sum must not depend on which rows are beside it."""
+    import torch
+
+    tensors = {name: torch.from_numpy(layer.astype(np.float64)) for name, layer in layers.items()}
+    answer = np.empty(len(tables), dtype=np.float64)
+    with torch.no_grad():
+        for first in range(0, len(tables), CHUNK):
+            rows = slice(first, first + CHUNK)
+            table = torch.from_numpy(tables[rows].astype(np.float64))
+            answer[rows] = network(tensors, table, torch.from_numpy(heads[rows])).numpy()
+    return answer
+
+
+def _unexplained(network: Network, layers: Layers, lessons: Lessons) -> float:
+    """The share of the labels' variance that the scores leave, once they are brought to scale."""
+    scores = scores_of(network, layers, lessons.tables, lessons.heads)
+    labels = lessons.labels.astype(np.float64)
+    (own, shared), (_, known) = np.cov(scores, labels, aweights=importance(lessons.labels), ddof=0)
+    return float(1 - max(shared, 0) ** 2 / (own * known)) if own * known else 1.0

@@ -1,0 +1,72 @@
+"""Messages over the loop tree: every loop and statement hears from what is around it and what is in it."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from costmodels.loop_trees import parents_of
+from costmodels.neural import Neural
+from costmodels.tables import columns
+from costmodels.torches import FAR, Layers, Tensors, dense, dense_layers
+from costmodels.views import LOOPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WIDTH: Final = 32
+ROUNDS: Final = 3
+
+
+class GNN(Neural):
+    """A node a line of the loop tree; three rounds of messages between parents and children, then their mean
+    and, column by column, their largest."""
+
+    KIND: ClassVar[str] = "gnn"
+    view: ClassVar[str] = LOOPS.name
+    KEPT: ClassVar[int] = 2
+
+    @classmethod
+    def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
+        layers = dense_layers(rng, "in", columns(LOOPS), WIDTH)
+        for at in range(ROUNDS):
+            layers |= dense_layers(rng, f"round{at}", 3 * WIDTH, WIDTH, gain=0.5)
+        layers |= dense_layers(rng, "weight", WIDTH, WIDTH)
+        layers |= dense_layers(rng, "hidden", 2 * WIDTH, WIDTH)
+        return layers | dense_layers(rng, "out", WIDTH, heads, gain=0.1)
+
+    @staticmethod
+    def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
+        import torch
+
+        present, parents = table[:, :, 0], parents_of(table)
+        there = present[:, :, None]
+        nodes = _relu_in(layers, table) * there
+        for at in range(ROUNDS):
+            around, within = _messages(nodes, parents)
+            heard = dense(layers, f"round{at}", torch.cat([nodes, around, within], dim=-1)).relu()
+            nodes = (nodes + heard) * there
+        weight = dense(layers, "weight", nodes).masked_fill(there == 0, FAR).softmax(1)
+        both = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)
+        hidden = dense(layers, "hidden", both).relu()
+        return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
+
+
+def _relu_in(layers: Tensors, table: "Tensor") -> "Tensor":
+    """A parent's line number is an address, no feature."""
+    features = table.clone()
+    features[:, :, 1] = 0
+    return dense(layers, "in", features).relu()
+
+
+def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
+    """Of each node the state of its parent, and the mean state of its children; the place behind the last
+    line is everybody's parent who has none, and says nothing."""
+    import torch
+
+    rows, lines, width = nodes.shape
+    nowhere = nodes.new_zeros(rows, 1, width)
+    address = parents[:, :, None].expand(-1, -1, width)
+    around = torch.cat([nodes, nowhere], dim=1).gather(1, address)
+    within = nodes.new_zeros(rows, lines + 1, width).scatter_add(1, address, nodes)
+    children = nodes.new_zeros(rows, lines + 1).scatter_add(1, parents, torch.ones_like(nodes[:, :, 0]))
+    return around, (within / children.clamp(min=1)[:, :, None])[:, :lines]

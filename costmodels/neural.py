@@ -1,0 +1,163 @@
+"""What all torch models share: a few networks on bootstraps of the rows, judged by the rows left out."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.bagging import UNKNOWN, folds, ignorant, importance, pooled, unexplained
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.batches import one_group_batches
+from costmodels.blobs import pack, unpack
+from costmodels.checks import check_rows, check_width
+from costmodels.descent import Indices, Lessons, descend, scores_of
+from costmodels.scale import UNSCALED, Scale, fit_scale
+from costmodels.tables import Table, Tables, tables_of
+from costmodels.torches import Layers, Tensors, need_torch, one_thread
+from costmodels.training import bounded_sample
+from costmodels.views import VIEWS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MEMBERS: Final = 3
+PARTS: Final = 6  # of the rows, of which each member leaves one out
+BATCH: Final = 64
+FEWEST_STEPS: Final = 50
+MOST_ROWS: Final = 6000
+
+
+class Calibration(NamedTuple):
+    """What a head's scores mean as labels, and how far off all members are alike."""
+
+    scale: Scale
+    noise: float
+
+
+class Neural(CostModel):
+    """Networks over padded tables: subclasses say how a network begins and how it scores.
+
+    Every batch is of one group: LambdaRank orders it, and a squared error keeps the scores near the labels.
+    Fitting takes a bounded number of steps over a bounded sample, and stops where rows left out gain nothing.
+    """
+
+    KIND: ClassVar[str]
+    KEPT: ClassVar[int] = 1  # columns of structure, which are not centred
+    STEPS: ClassVar[int] = 400
+    RATE: ClassVar[float] = 8e-3
+
+    def __init__(self) -> None:
+        need_torch(self.KIND)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tables: Tables | None = None
+        self._members: list[Layers] = []
+        self._calibrations: list[Calibration] = []
+        self._head = 0
+
+    @classmethod
+    @abstractmethod
+    def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
+        """A network that has learned nothing; the offsets of its last layer are `out.offsets`."""
+
+    @staticmethod
+    @abstractmethod
+    def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
+        """The score of each row by its head."""
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
+
+    def _learn(self, features: Matrix, labels: Vector, groups: Indices, heads: Indices, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        self._forget()
+        if not len(labels):
+            return
+        self._tables = tables_of(features, VIEWS[self.view])
+        rng = np.random.default_rng(seed)
+        start = [self.initial(rng, int(heads.max()) + 1) for _ in range(MEMBERS)]
+        for layers in start:
+            layers["out.offsets"] += labels.mean()
+        chosen = bounded_sample(labels, MOST_ROWS, seed=seed)
+        lessons = Lessons(self._seen(features[chosen]), labels[chosen], heads[chosen])
+        self._descend(start, lessons, groups[chosen], min(self.STEPS, FEWEST_STEPS + len(chosen)), rng)
+
+    def _seen(self, features: Matrix) -> Table:
+        assert self._tables is not None  # noqa: S101
+        return self._tables.of(features, VIEWS[self.view], self.KEPT)
+
+    def _descend(
+        self, start: list[Layers], lessons: Lessons, groups: Indices, steps: int, rng: np.random.Generator
+    ) -> None:
+        """Networks from where these begin, and what their scores mean."""
+        drawn = folds(rng, len(groups), MEMBERS, PARTS)
+        batches = one_group_batches(groups, drawn, steps, BATCH, rng)
+        with one_thread():
+            self._members = [
+                descend(self.scores, layers, lessons, batches[:, at], _unseen(drawn[at], rng), self.RATE)
+                for at, layers in enumerate(start)
+            ]
+            raw = self._raw(lessons.tables, lessons.heads)
+        self._calibrations = [
+            _calibration(raw[:, rows], lessons.labels[rows], drawn[:, rows] == 0)
+            for rows in (np.flatnonzero(lessons.heads == head) for head in range(lessons.heads.max() + 1))
+        ]
+
+    def _raw(self, tables: Table, heads: Indices) -> NDArray[np.float64]:
+        return np.stack([scores_of(self.scores, layers, tables, heads) for layers in self._members])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if self._tables is None or not len(features):
+            return ignorant(len(features))
+        check_width(features, self.view)
+        tables = self._seen(features)
+        with one_thread():
+            raw = self._raw(tables, np.full(len(features), self._head, dtype=np.int64))
+        scale, noise = self._calibrations[self._head]
+        return pooled(scale(raw), noise)
+
+    def save(self) -> bytes:
+        arrays: dict[str, NDArray[Any]] = dict(self._tables._asdict()) if self._tables else {}
+        for member, layers in enumerate(self._members):
+            arrays |= {f"{member}.{name}": layer for name, layer in layers.items()}
+        for head, (scale, _) in enumerate(self._calibrations):
+            arrays |= {f"scores{head}": scale.scores, f"labels{head}": scale.labels}
+        heads = [{"noise": noise, "tilt": scale.tilt} for scale, noise in self._calibrations]
+        return pack(self.KIND, {"heads": heads, "head": self._head} | self._extra(), arrays)
+
+    def _extra(self) -> dict[str, Any]:
+        """What else is saved."""
+        return {}
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._head = numbers["head"]
+        model._calibrations = [
+            Calibration(Scale(arrays[f"scores{at}"], arrays[f"labels{at}"], head["tilt"]), head["noise"])
+            for at, head in enumerate(numbers["heads"])
+        ]
+        if model._calibrations:
+            model._tables = Tables(*(arrays[name] for name in Tables._fields))
+            model._members = [_member(arrays, f"{at}.") for at in range(MEMBERS)]
+        return model
+
+
+def _member(arrays: Any, prefix: str) -> Layers:
+    return {name.removeprefix(prefix): layer for name, layer in arrays.items() if name.startswith(prefix)}
+
+
+def _calibration(raw: NDArray[np.float64], labels: Vector, unseen: NDArray[np.bool_]) -> Calibration:
+    if not len(labels):
+        return Calibration(UNSCALED, UNKNOWN)
+    left_out = unseen.astype(np.float64)
+    scale = fit_scale(raw.ravel(), np.broadcast_to(labels, raw.shape).ravel(), left_out.ravel())
+    return Calibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))
+
+
+def _unseen(counts: Indices, rng: np.random.Generator) -> Indices:
+    return rng.permutation(np.flatnonzero(counts == 0))

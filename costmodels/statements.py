@@ -1,0 +1,112 @@
+"""Trees over statements, whose scores add up to that of their candidate (MetaSchedule's idea)."""
+
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from costmodels.bagging import UNKNOWN, draws, ignorant, importance, pooled, unexplained
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import pack, unpack
+from costmodels.boosters import MEMBERS, Objective, Push, as_arrays, as_data, from_arrays, grow_by, opinions
+from costmodels.checks import check_rows, check_width
+from costmodels.scale import UNSCALED, Scale, fit_scale
+from costmodels.sums import Column, Indices, Lines, by_order, by_value, lines_of
+from costmodels.views import STATEMENTS
+
+ORDER: Final = 1.0  # how much the order weighs beside the value
+
+
+class Statements(CostModel):
+    """A few boosters by squared error of the sum over a candidate's statements, each on a bootstrap.
+
+    What a statement costs is learned from what whole programs cost, so a program of statements that are all
+    known is scored well, even if nobody ever put them together.
+    """
+
+    KIND: ClassVar[str] = "statements"
+    view: ClassVar[str] = STATEMENTS.name
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._boosters: list[xgboost.Booster] = []
+        self._middle, self._scale, self._noise = 0.0, UNSCALED, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        self._forget()
+        lines = lines_of(features)
+        if not len(lines.row):
+            return
+        rng, weight = np.random.default_rng(seed), importance(labels)
+        self._middle = float(np.average(labels, weights=weight))
+        data = as_data(lines.features, np.zeros(len(lines.row), dtype=np.float32))
+        drawn = draws(rng, len(labels), MEMBERS)
+        for counts in drawn:
+            goal = self._goal(lines, labels, groups, counts * weight, rng)
+            self._boosters.append(grow_by(goal, data, 0.0, rng))
+        self._calibrate(self._raw(lines), labels, weight * (drawn == 0))
+
+    def _goal(
+        self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
+    ) -> Objective:
+        del groups, rng  # labels are relative to their group's best already
+        goal = labels.astype(np.float64) - self._middle
+        return lambda scores, _: by_value(lines, scores, goal, weight)
+
+    def _calibrate(self, raw: Column, labels: Vector, left_out: Column) -> None:
+        self._noise = unexplained(raw, labels, left_out)
+
+    def _raw(self, lines: Lines) -> Column:
+        scores = opinions(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
+        return self._middle + np.stack([lines.sums(member) for member in scores])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._boosters:
+            return ignorant(len(features))
+        check_width(features, self.view)
+        return pooled(self._scale(self._raw(lines_of(features))), self._noise)
+
+    def save(self) -> bytes:
+        numbers = {"noise": self._noise, "middle": self._middle, "tilt": self._scale.tilt}
+        arrays = {"scores": self._scale.scores, "labels": self._scale.labels}
+        return pack(
+            self.KIND, {**numbers, "members": len(self._boosters)}, {**arrays, **as_arrays(self._boosters)}
+        )
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._noise, model._middle = numbers["noise"], numbers["middle"]
+        model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
+        model._boosters = from_arrays(arrays, numbers["members"], cls.KIND)
+        return model
+
+
+class StatementsRank(Statements):
+    """The same by LambdaRank beside the value: lists of a task's rows, drawn anew for every tree."""
+
+    KIND: ClassVar[str] = "statements-rank"
+
+    def _goal(
+        self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
+    ) -> Objective:
+        goal = labels.astype(np.float64) - self._middle
+        often = weight / importance(labels)
+
+        def objective(scores: NDArray[Any], _: xgboost.DMatrix) -> Push:
+            slope, bend = by_value(lines, scores, goal, weight)
+            push = often * by_order(lines, scores, goal, groups, rng)
+            return slope + ORDER * push[lines.row], bend
+
+        return objective
+
+    def _calibrate(self, raw: Column, labels: Vector, left_out: Column) -> None:
+        truth = np.broadcast_to(labels, raw.shape)
+        self._scale = fit_scale(raw.ravel(), truth.ravel(), (left_out > 0).astype(np.float64).ravel())
+        super()._calibrate(self._scale(raw), labels, left_out)

@@ -1,0 +1,102 @@
+"""A ridge regression over counts of the generated code (Tuna): one linear model a family and device."""
+
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.bagging import UNKNOWN, ignorant, importance
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.blobs import pack, unpack
+from costmodels.checks import check_rows, check_width
+from costmodels.inputs import Inputs, inputs_of
+from costmodels.views import CODE
+
+KIND: Final = "static"
+STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; the best is found on rows left out one at a time
+LEAST_NOISE: Final = 1e-6
+Column = NDArray[np.float64]
+
+
+class Line(NamedTuple):
+    """Coefficients, the share of a unit of noise that each direction leaves, and that unit."""
+
+    coefficients: Column
+    unsure: NDArray[np.float64]
+    noise: float
+
+
+class Static(CostModel):
+    """Linear in the counts and in how far each is above a few of its quantiles: code has no other structure.
+
+    Its spread is that of Bayesian regression: wide where rows are unlike those it learned from.
+    """
+
+    view: ClassVar[str] = CODE.name
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._inputs: Inputs | None = None
+        self._line = Line(np.empty(0), np.empty((0, 0)), UNKNOWN)
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        self._forget()
+        if not len(labels):
+            return
+        self._inputs = inputs_of(features)
+        self._line = _fit(self._rows(features), labels.astype(np.float64), importance(labels))
+
+    def _rows(self, features: Matrix) -> NDArray[np.float64]:
+        assert self._inputs is not None  # noqa: S101
+        bent = self._inputs.of(features).astype(np.float64)
+        return np.hstack([np.ones((len(features), 1)), bent])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if self._inputs is None:
+            return ignorant(len(features))
+        check_width(features, self.view)
+        rows = self._rows(features)
+        mean = np.einsum("nc,c->n", rows, self._line.coefficients)
+        leaning = np.einsum("nc,cd,nd->n", rows, self._line.unsure, rows, optimize=True)
+        std = self._line.noise * np.sqrt(1 + np.maximum(leaning, 0))
+        return Prediction(mean.astype(np.float32), std.astype(np.float32))
+
+    def save(self) -> bytes:
+        inputs = self._inputs._asdict() if self._inputs else {}
+        arrays = {"coefficients": self._line.coefficients, "unsure": self._line.unsure}
+        return pack(KIND, {"noise": self._line.noise}, {**inputs, **arrays})
+
+    @classmethod
+    def load(cls, blob: bytes) -> "Static":
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model._line = Line(arrays["coefficients"], arrays["unsure"], numbers["noise"])
+        if "columns" in arrays:
+            model._inputs = Inputs(*(arrays[name] for name in Inputs._fields))
+        return model
+
+
+def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> Line:
+    """The ridge whose weighted errors on rows left out one at a time are least."""
+    root = np.sqrt(weights / weights.mean())
+    middle = float(np.average(labels, weights=weights))
+    truth = root * (labels - middle)
+    left, size, right = np.linalg.svd(rows * root[:, None], full_matrices=False)
+    errors = [left_out_error(left, size, truth, strength) for strength in STRENGTHS]
+    inverse = 1 / (size**2 + STRENGTHS[np.argmin(errors)])
+    coefficients = right.T @ (size * inverse * (left.T @ truth))
+    coefficients[0] += middle
+    noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(labels) > 1 else UNKNOWN
+    return Line(coefficients, (right.T * inverse) @ right, noise)
+
+
+def left_out_error(left: NDArray[np.float64], size: Column, truth: Column, strength: float) -> float:
+    """The mean squared error on each row had it not been there, from the parts of the rows' decomposition."""
+    kept = size**2 / (size**2 + strength)
+    lever = np.einsum("nc,c->n", left**2, kept)
+    errors = (truth - left @ (kept * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)
+    return float(np.mean(errors**2))

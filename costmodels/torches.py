@@ -1,0 +1,66 @@
+"""The way to torch, which is an extra, and the few pieces that our networks are made of."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mallorn.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FAR: Final = -1e9  # before a softmax: nobody looks there
+Layers = dict[str, NDArray[np.floating]]
+Tensors = Mapping[str, "Tensor"]
+
+
+def need_torch(kind: str) -> None:
+    """Unavailable where torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise Unavailable(
+            f"the cost model {kind} needs torch, which is not installed", hint="pip install 'mallorn[neural]'"
+        ) from error
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The same sums in the same order, and no threads that wait for each other by spinning."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def dense_layers(
+    rng: np.random.Generator, name: str, before: int, after: int, *, gain: float = 1.0
+) -> Layers:
+    """Weights by He's rule, and offsets of nothing."""
+    weights = rng.normal(0, gain * np.sqrt(2 / before), (before, after))
+    offsets = np.zeros(after, dtype=np.float32)
+    return {f"{name}.weights": weights.astype(np.float32), f"{name}.offsets": offsets}
+
+
+def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
+    """The last axis through one dense layer."""
+    return values @ layers[f"{name}.weights"] + layers[f"{name}.offsets"]
+
+
+def normal(values: "Tensor") -> "Tensor":
+    """The last axis at mean 0 and deviation 1."""
+    centred = values - values.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
+    """The mean over the lines that are present (rows x lines), nothing where none is."""
+    lines = present.sum(1, keepdim=True).clamp(min=1)
+    return (values * present[:, :, None]).sum(1) / lines

@@ -1,0 +1,85 @@
+"""A recursive network over the loop tree: each loop is read after everything that is in it."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from costmodels.loop_trees import PARENT, depths_of, parents_of
+from costmodels.neural import Neural
+from costmodels.tables import columns
+from costmodels.torches import Layers, Tensors, dense, dense_layers
+from costmodels.views import LOOPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WIDTH: Final = 32
+
+
+class TreeLSTM(Neural):
+    """A child-sum Tree-LSTM: from the innermost level outwards, all nodes of a level at once.
+
+    A last node that has all roots for children gathers what is known of the program.
+    """
+
+    KIND: ClassVar[str] = "tree-lstm"
+    view: ClassVar[str] = LOOPS.name
+    KEPT: ClassVar[int] = 2
+
+    @classmethod
+    def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
+        layers = dense_layers(rng, "read", columns(LOOPS), WIDTH)
+        layers |= dense_layers(rng, "in", WIDTH, 4 * WIDTH, gain=0.7)
+        layers["in.offsets"][3 * WIDTH :] = 1.0  # at first little is forgotten
+        layers |= dense_layers(rng, "within", WIDTH, 3 * WIDTH, gain=0.5)
+        layers |= dense_layers(rng, "forget", WIDTH, WIDTH, gain=0.5)
+        layers |= dense_layers(rng, "hidden", WIDTH, WIDTH)
+        return layers | dense_layers(rng, "out", WIDTH, heads, gain=0.1)
+
+    @staticmethod
+    def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
+        hidden = dense(layers, "hidden", _program(layers, table)).relu()
+        return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
+
+
+def _program(layers: Tensors, table: "Tensor") -> "Tensor":
+    """The state of the last node of each row, whose address is the line behind the others."""
+    import torch
+
+    rows, lines, _ = table.shape
+    parents = parents_of(table)
+    first = torch.arange(rows)[:, None] * (lines + 1)
+    parent = torch.cat([parents + first, first + lines], dim=1).flatten()
+    level = torch.cat([depths_of(parents) + 1, torch.zeros_like(first)], dim=1)
+    level[:, :lines].masked_fill_(table[:, :, 0] == 0, -1)
+    gates = _gates(layers, table).flatten(0, 1)
+    states, memories = (gates.new_zeros(len(gates), WIDTH) for _ in range(2))
+    for depth in range(int(level.max()), 0, -1):
+        nodes = (level.flatten() == depth).nonzero()[:, 0]
+        state, memory = _cell(layers, gates[nodes], states[nodes], memories[nodes])
+        above = parent[nodes]
+        kept = (gates[above, 3 * WIDTH :] + dense(layers, "forget", state)).sigmoid()
+        states = states.index_add(0, above, state)
+        memories = memories.index_add(0, above, kept * memory)
+    last = (first + lines)[:, 0]
+    return _cell(layers, gates[last], states[last], memories[last])[0]
+
+
+def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
+    """What the lines themselves say to the gates; the last node has no line."""
+    features = table.clone()
+    features[:, :, PARENT] = 0  # an address, no feature
+    read = dense(layers, "read", features).relu()
+    lines = read.new_zeros(len(table), table.shape[1] + 1, WIDTH)
+    lines[:, :-1] = read
+    return dense(layers, "in", lines)
+
+
+def _cell(
+    layers: Tensors, gates: "Tensor", within: "Tensor", remembered: "Tensor"
+) -> tuple["Tensor", "Tensor"]:
+    """State and memory of nodes, given the sums over their children (whose memories are partly forgotten)."""
+    heard = gates[:, : 3 * WIDTH] + dense(layers, "within", within)
+    lets_in, lets_out, news = heard.chunk(3, dim=1)
+    memory = lets_in.sigmoid() * news.tanh() + remembered
+    return lets_out.sigmoid() * memory.tanh(), memory
