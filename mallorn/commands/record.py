@@ -101,6 +101,7 @@ def _measure(
             "task_trials": count,
             "policy": "round-robin",
             "round_size": ROUND_SIZE,
+            "stopping": "fixed",  # a recording's times shall all be equally good
             "only": list(only),
         }
         job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)

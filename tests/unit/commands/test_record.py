@@ -135,6 +135,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
     assert all(options["only"] == ["conv2d*"] for options in asked)
     assert [options["search"] for options in asked] == list(record.SEARCHERS)
     assert asked[0]["search"] == "random" != asked[1]["search"]
+    assert {options["stopping"] for options in asked} == {"fixed"}
     assert sum(options["task_trials"] for options in asked) == 101 + record.ROUND_SIZE
     assert [job.cancelled for job in jobs] == [True, False]
 
