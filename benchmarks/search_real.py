@@ -1,20 +1,23 @@
 """Mallorn's defaults against stock tune_relax: what each needs until the whole model is fast.
 
-python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 64] [--json FILE]
+python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 64] [--search NAME ...]
 
-A cell is a model and a seed: stock first, then ours, in one sitting, each on an empty dataset. Both get the
-identical module (the same graph recipe), evaluator, threads and budget; stock runs 64 a batch. The model is
-then compiled with what each arm knew at checkpoints of its budget, and all of those are timed in turn, so a
-curve is of whole models and not a sum over tasks. The goal is 1.02 of the latency that stock ends with.
-`--stock-recipe plain` gives stock its own graph passes instead: each side's own defaults.
+A cell is a model and a seed: stock first, then ours with each searcher that was named (the default one, if
+none was), in one sitting, each on an empty dataset. All get the identical module (the same graph recipe),
+evaluator, threads and budget; stock runs 64 a batch. The model is then compiled with what each arm knew at
+checkpoints of its budget, and all of those are timed in turn, so a curve is of whole models and not a sum
+over tasks. The goal is 1.02 of the latency that stock ends with. `--stock-recipe plain` gives stock its own
+graph passes instead: each side's own defaults.
 
 Each finished cell is one raw file in docs/results/search_real/, written at once; a second run makes what is
-missing. The headline is the share of stock's trials after which ours has reached the goal, a geometric mean.
+missing. The headline is the share of stock's trials after which ours has reached the goal, a geometric mean,
+for the searcher that was named first.
 """
 
 import argparse
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stoc
 from benchmarks.hosts import describe_host
 from benchmarks.prefixes import our_prefix, stock_prefix
 from benchmarks.search_real_report import lines, report
+from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
 from workers.tvm.detect import detect_target
 
@@ -54,8 +58,7 @@ def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -
         folder = Path(scratch)
         stock = stock_arm(model, target, trials, seed, folder, args.stock_recipe)
         print(f"{model.stem}, seed {seed}: stock took {stock.tuning_sec:.0f} s", flush=True)
-        ours = mallorn_arm(model, trials, seed, folder, {"recipe": RECIPE}, keep_records=True)
-        print(f"{model.stem}, seed {seed}: ours took {ours.total_sec:.0f} s", flush=True)
+        ours = {name: _ours(model, trials, seed, folder / name, name) for name in args.search}
         latency = _curve(model, target, args.stock_recipe, stock, ours, folder)
     content = {
         "model": model.stem,
@@ -64,7 +67,7 @@ def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -
         "target": target.attrs,
         "stock_recipe": args.stock_recipe,
         "stock": stock.figures(),
-        "mallorn": ours.figures(),
+        "mallorn": {name: arm.figures() for name, arm in ours.items()},
         "latency_us": latency,
         **describe_host(),
     }
@@ -73,20 +76,29 @@ def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -
     half.rename(_file(args, model, seed))
 
 
+def _ours(model: Path, trials: int, seed: int, folder: Path, search: str) -> Arm:
+    folder.mkdir()
+    options = {"recipe": RECIPE, "search": search}
+    arm = mallorn_arm(model, trials, seed, folder, options, keep_records=True)
+    print(f"{model.stem}, seed {seed}: ours with {search} took {arm.total_sec:.0f} s", flush=True)
+    return arm
+
+
 def _curve(
-    model: Path, target: Target, stock_recipe: str, stock: Arm, ours: Arm, folder: Path
+    model: Path, target: Target, stock_recipe: str, stock: Arm, ours: Mapping[str, Arm], folder: Path
 ) -> dict[str, Any]:
     """The whole model's latency by arm and trials, all timed in turn."""
     engines = {}
     for share in STOCK_CHECKPOINTS:
         count = round(stock.trials * share)
         engines[f"stock@{count}"] = stock_prefix(stock.schedules, count, folder / f"stock-{count}")
-    records = ours.details["records"]
-    for share in CHECKPOINTS:
-        count = round(len(records) * share)
-        directory = folder / f"ours-{count}"
-        engines[f"mallorn@{count}"] = our_prefix(folder / "data", target, records, count, directory)
-    engines["mallorn"] = ours.schedules
+    for name, arm in ours.items():
+        records = arm.details["records"]
+        for share in CHECKPOINTS:
+            count = round(len(records) * share)
+            directory = folder / name / f"first-{count}"
+            engines[f"{name}@{count}"] = our_prefix(folder / name / "data", target, records, count, directory)
+        engines[name] = arm.schedules
     recipes = {name: stock_recipe for name in engines if name.startswith("stock")}
     return compare_latency(model, target, RECIPE, engines, folder, recipes)
 
@@ -100,6 +112,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
     parser.add_argument("--trials-per-task", type=int, default=64)
+    parser.add_argument("--search", nargs="+", default=[JobOptions().search])
     parser.add_argument("--stock-recipe", default=RECIPE, choices=(RECIPE, "plain"))
     parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
     parser.add_argument("--json", type=Path)

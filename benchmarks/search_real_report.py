@@ -8,56 +8,60 @@ from typing import Any, Final
 WITHIN: Final = 1.02
 # A run that never comes so near counts as twice what it spent.
 PENALTY: Final = 2.0
+SHARES: Final = ("trials_share", "seconds_share", "final_ratio")
 
 Raw = Mapping[str, Any]
 
 
 def report(cells: Sequence[Raw]) -> dict[str, Any]:
-    """Every cell's figures, and the geometric means of the shares; the one of the trials is the headline."""
-    runs = [_run(cell) for cell in cells]
-    shares = {name: _mean([run[name] for run in runs]) for name in ("trials_share", "seconds_share")}
-    models = {run["model"] for run in runs}
-    by_model = {
-        model: {
-            name: _mean([run[name] for run in runs if run["model"] == model])
-            for name in ("trials_share", "seconds_share", "final_ratio")
-        }
-        for model in sorted(models)
-    }
-    return {"runs": runs, "models": by_model, **shares, "headline": shares["trials_share"]}
+    """Every run's figures, and their geometric means by searcher; the first one's trials are the headline."""
+    runs = [_run(cell, search) for cell in cells for search in cell["mallorn"]]
+    searchers = list(dict.fromkeys(run["search"] for run in runs))
+    means = {search: _means([run for run in runs if run["search"] == search]) for search in searchers}
+    return {"runs": runs, "searchers": means, "headline": means[searchers[0]]["all"]["trials_share"]}
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
     """A report for people, the headline last."""
     answer = [_line(run) for run in found["runs"]]
-    for model, shares in found["models"].items():
-        answer.append(
-            f"{model:12} {shares['trials_share']:.2f} of stock's trials, {shares['seconds_share']:.2f} of "
-            f"its seconds; ends at {shares['final_ratio']:.2f} of its latency"
-        )
-    answer.append(f"seconds to 1.02 of stock's latency, share of stock's: {found['seconds_share']:.2f}")
-    answer.append(f"trials to 1.02 of stock's latency, share of stock's: {found['trials_share']:.2f}")
+    for search, models in found["searchers"].items():
+        for model, shares in models.items():
+            costs = f"{shares['trials_share']:.2f} of stock's trials, {shares['seconds_share']:.2f} of its"
+            end = f"seconds; ends at {shares['final_ratio']:.2f} of its latency"
+            answer.append(f"{search:12} {model:12} {costs} {end}")
+    answer.append(f"trials to 1.02 of stock's latency, share of stock's: {found['headline']:.2f}")
     return answer
 
 
-def _run(cell: Raw) -> dict[str, Any]:
-    stock, ours = cell["stock"], cell["mallorn"]
-    goal_us = WITHIN * _latency(cell, f"stock@{stock['trials']}")
+def _means(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Model by model, and over all."""
+    models = {
+        model: [run for run in runs if run["model"] == model] for model in {run["model"] for run in runs}
+    }
+    return {
+        model: {name: _mean([run[name] for run in chosen]) for name in SHARES}
+        for model, chosen in [*sorted(models.items()), ("all", runs)]
+    }
+
+
+def _run(cell: Raw, search: str) -> dict[str, Any]:
+    stock, ours = cell["stock"], cell["mallorn"][search]
+    stock_us = _latency(cell, f"stock@{stock['trials']}")
     records = ours["details"]["records"]
     finish_sec = ours["total_sec"] - ours["tuning_sec"]
-    reached = _first(_curve(cell), goal_us)
+    reached = _first(_curve(cell, search), WITHIN * stock_us)
     trials = reached or PENALTY * len(records)
     tuning_sec = records[reached - 1]["at_sec"] if reached else PENALTY * ours["tuning_sec"]
     return {
         "model": cell["model"],
         "seed": cell["seed"],
-        "goal_us": goal_us,
+        "search": search,
         "reached": reached,
         "trials_share": trials / stock["trials"],
         "seconds_share": (tuning_sec + finish_sec) / stock["total_sec"],
-        "final_ratio": _latency(cell, "mallorn") / (goal_us / WITHIN),
-        "stock_us": goal_us / WITHIN,
-        "mallorn_us": _latency(cell, "mallorn"),
+        "final_ratio": _latency(cell, search) / stock_us,
+        "stock_us": stock_us,
+        "mallorn_us": _latency(cell, search),
         "onnxruntime_us": _latency(cell, "onnxruntime"),
         "failures": {"stock": stock["failures"] / stock["trials"], "mallorn": _failed(records)},
         "busy": {"stock": _stock_busy(stock), "mallorn": _busy(records)},
@@ -65,10 +69,10 @@ def _run(cell: Raw) -> dict[str, Any]:
     }
 
 
-def _curve(cell: Raw) -> list[tuple[int, float]]:
+def _curve(cell: Raw, search: str) -> list[tuple[int, float]]:
     """Trials and latency at our checkpoints, in order."""
-    points = [name.partition("@") for name in cell["latency_us"] if name.startswith("mallorn@")]
-    return sorted((int(count), _latency(cell, f"mallorn@{count}")) for _, _, count in points)
+    points = [name.partition("@") for name in cell["latency_us"] if name.startswith(f"{search}@")]
+    return sorted((int(count), _latency(cell, f"{search}@{count}")) for _, _, count in points)
 
 
 def _first(curve: Sequence[tuple[int, float]], goal_us: float) -> int | None:
@@ -104,8 +108,8 @@ def _line(run: Mapping[str, Any]) -> str:
     at = f"at trial {run['reached']}" if run["reached"] else "never"
     seconds, failures, busy = run["seconds"], run["failures"], run["busy"]
     return (
-        f"{run['model']:12} seed {run['seed']}: stock {run['stock_us']:.0f} us in {seconds['stock']:.0f} s, "
-        f"ours there {at}, ends at {run['mallorn_us']:.0f} us in {seconds['mallorn']:.0f} s; "
+        f"{run['model']} seed {run['seed']}: stock {run['stock_us']:.0f} us in {seconds['stock']:.0f} s, "
+        f"{run['search']} there {at}, ends at {run['mallorn_us']:.0f} us in {seconds['mallorn']:.0f} s; "
         f"onnxruntime {run['onnxruntime_us']:.0f} us; "
         f"failed {failures['stock']:.1%} and {failures['mallorn']:.1%}; "
         f"device busy {busy['stock']:.0%} and {busy['mallorn']:.0%}"
