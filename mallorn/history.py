@@ -44,6 +44,17 @@ def at_seconds(points: Sequence[Point], sec: float) -> float | None:
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 
+def reached(rounds: Iterable[Row], tasks: Sequence[Row]) -> dict[int, float | None]:
+    """By task what the job's own rounds came to, with what was known when they were planned."""
+    rows = sorted(rounds, key=lambda row: int(row["index"]))
+    best_us = at_start(rows, tasks)
+    for row in rows:
+        best_us[row["task_index"]] = lower(
+            best_us[row["task_index"]], lower(row["before_us"], row["found_us"])
+        )
+    return best_us
+
+
 def timed(tasks: Iterable[Row]) -> list[Row]:
     """Tasks too small to matter are never measured: they would hide the total of all others."""
     return [task for task in tasks if task["latency_us"] is not None]

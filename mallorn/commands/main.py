@@ -22,6 +22,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("show", "mallorn.commands.jobs:show"),
     ("tasks", "mallorn.commands.jobs:tasks"),
     ("explain", "mallorn.commands.explain:explain"),
+    ("compare", "mallorn.commands.compare:compare"),
     ("watch", "mallorn.commands.steer:watch"),
     ("pause", "mallorn.commands.steer:pause"),
     ("resume", "mallorn.commands.tune:resume"),
