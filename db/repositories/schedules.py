@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import case, func, select
+from sqlalchemy import case, func, select, true
 
 from db.codec import pack_text, pack_times, unpack_text
 from db.repositories.base import Repository, owned
 from db.tables import Job, Schedule, TargetRow, Task, Workload
+from mallorn.core.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,16 @@ class Schedules(Repository):
         return self.session.execute(query).all()
 
     def best_each(
-        self, owner: str | None, *, workload: str | None = None, target: str | None = None
+        self,
+        owner: str | None,
+        *,
+        workload: str | None = None,
+        target: str | None = None,
+        beaten: bool = False,
     ) -> Sequence[FoundSchedule]:
         """The fastest of each workload, target and context, by name; `workload` and `target` are keys.
 
-        An owner sees what their own jobs promoted.
+        An owner sees what their own jobs promoted. With `beaten` slower ones are there too, fastest first.
         """
         keys = (Workload.key, workload), (TargetRow.key, target)
         wanted = [column == value for column, value in keys if value is not None]
@@ -103,10 +109,25 @@ class Schedules(Repository):
         query = (
             select(Schedule, ranked.c.key, ranked.c.name, ranked.c.text)
             .join(ranked, ranked.c.id == Schedule.id)
-            .where(ranked.c.place == 1)
-            .order_by(ranked.c.name, ranked.c.text, Schedule.id)
+            .where(true() if beaten else ranked.c.place == 1)
+            .order_by(ranked.c.name, ranked.c.text, Schedule.context_id, ranked.c.place)
         )
         return [FoundSchedule(*row) for row in self.session.execute(query)]
+
+    def get(self, schedule_id: int, owner: str | None) -> FoundSchedule:
+        """One schedule that a job of the owner promoted. Raises NotFound."""
+        query = (
+            select(Schedule, Workload.key, Workload.name, TargetRow.text)
+            .join(Workload, Workload.id == Schedule.workload_id)
+            .join(TargetRow, TargetRow.id == Schedule.target_id)
+            .where(Schedule.id == schedule_id)
+        )
+        if owner is not None:
+            query = query.join(Job, Job.id == Schedule.job_id).where(owned(owner))
+        row = self.session.execute(query).one_or_none()
+        if row is None:
+            raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
+        return FoundSchedule(*row)
 
 
 def full_trace_of(schedule: Schedule) -> str:

@@ -17,10 +17,12 @@ from services.coordinator.dataset.endpoints import router as dataset
 from services.coordinator.devices.endpoints import router as devices
 from services.coordinator.events.endpoints import router as events
 from services.coordinator.failures import ErrorBody
+from services.coordinator.fleet.endpoints import router as fleet
 from services.coordinator.guard import Guard
 from services.coordinator.health.endpoints import router as health
 from services.coordinator.jobs.endpoints import router as jobs
 from services.coordinator.models.endpoints import router as models
+from services.coordinator.options.endpoints import router as options
 from services.coordinator.parts import Parts
 from services.coordinator.records.endpoints import router as records
 from services.coordinator.schedules.endpoints import router as schedules
@@ -67,7 +69,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_owner)], responses=FAILURES)
-    for router in (models, jobs, events, schedules, records, dataset, cost_models, devices, workers):
+    nouns = models, jobs, options, events, schedules, records, dataset, cost_models, devices, workers, fleet
+    for router in nouns:
         api.include_router(router)
     return api
 

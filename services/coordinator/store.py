@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import json
 import posixpath
 import tempfile
 import zipfile
@@ -13,7 +14,7 @@ from uuid import uuid4
 
 from fsspec.core import url_to_fs
 
-from mallorn.core.artifacts import model_uri
+from mallorn.core.artifacts import model_uri, scripts_uri
 from mallorn.core.errors import InvalidRequest, StorageFull, TooLarge
 
 CHUNK_BYTES: Final = 1 << 20
@@ -22,7 +23,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Store:
-    """Models come in, exported schedules go out."""
+    """Models come in, schedules go out."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -30,6 +31,14 @@ class Store:
     def upload(self, limit_bytes: int) -> "Upload":
         """Begin to receive a model."""
         return Upload(self._url, limit_bytes)
+
+    def scripts(self, workload_key: str, trace: str) -> dict[str, str] | None:
+        """A schedule as people read it; None where its finish kept no such form."""
+        fs, path = url_to_fs(scripts_uri(self._url, workload_key, trace))
+        if not fs.exists(path):
+            return None
+        found: dict[str, str] = json.loads(fs.cat_file(path))
+        return found
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
         """A directory as a zip archive, in pieces."""

@@ -57,7 +57,9 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "POST /jobs/{job_id}/cancel",
         "POST /jobs/{job_id}/pause",
         "POST /jobs/{job_id}/resume",
+        "GET /options",
         "GET /schedules",
+        "GET /schedules/{schedule_id}",
         "GET /records",
         "GET /dataset/stats",
         "GET /costmodels",
@@ -65,6 +67,7 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "POST /costmodels/{cost_model_id}/activate",
         "GET /devices",
         "GET /workers",
+        "GET /fleet/activity",
         "GET /healthz",
         "GET /readyz",
     }

@@ -19,7 +19,8 @@ NASTY = ["%00", "a%00b", "%ED%A0%80", "..%2F..", "%F0%9F%8C%B3", "x" * 5000, "';
 
 QUERIES = {
     "/records": ("workload", "target", "cursor", "job", "limit"),
-    "/schedules": ("workload", "target"),
+    "/schedules": ("workload", "target", "beaten"),
+    "/fleet/activity": ("minutes",),
     "/jobs": ("state", "cursor"),
     "/models": ("cursor",),
 }
@@ -39,7 +40,14 @@ def valid(coordinator: Coordinator) -> dict[str, Any]:
 
 def test_strange_ids_are_not_found_or_refused(coordinator: Coordinator) -> None:
     for name in NASTY:
-        for path in ("/jobs/{}", "/jobs/{}/tasks", "/jobs/{}/rounds", "/jobs/{}/events", "/models/{}"):
+        for path in (
+            "/jobs/{}",
+            "/jobs/{}/tasks",
+            "/jobs/{}/rounds",
+            "/jobs/{}/events",
+            "/models/{}",
+            "/schedules/{}",
+        ):
             answer = coordinator.http.get(path.format(name))
             assert answer.status_code in (404, 422), (path, name)
             assert_ours(answer)

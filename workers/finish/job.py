@@ -13,6 +13,7 @@ from mallorn.core.states import JobState
 from workers.children.child import Child
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import upload, write_export
+from workers.finish.scripts import keep_scripts
 from workers.finish.verify import Verifier, verifier
 from workers.finish.whole_model import Files, judge
 from workers.finish.winners import Winner, decide
@@ -41,6 +42,7 @@ def _finish(claimed: Stage) -> None:
         winners, losers = _decide_all(claimed, why, graphs)
         directory = Path(scratch) / "export"
         write_export(claimed, winners, graphs, directory)
+        keep_scripts(claimed, winners, graphs)
         files = Files(claimed.model_file(Path(scratch)), directory, Path(scratch))
         report = judge(claimed, graphs, files) | _tasks(winners, losers)
         claimed.lease.check()

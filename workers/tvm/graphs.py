@@ -13,6 +13,7 @@ from workers.tvm.logs import check_database
 from workers.tvm.passes import TargetLike
 from workers.tvm.recipes import recipe_for, recipe_json
 from workers.tvm.reference import build_whole, reference
+from workers.tvm.scripts import scripts
 from workers.tvm.tasks import extract
 
 
@@ -27,6 +28,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "compile_model": compile_model,
     "compile_default": compile_default,
     "write_database": write_database,
+    "scripts": scripts,
     "check_database": check_database,
     "build_whole": build_whole,
     "reference": reference,

@@ -1,6 +1,6 @@
 """A schedule as the API shows it."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -23,9 +23,10 @@ class ScheduleOut(BaseModel):
     created_at: float
 
     @classmethod
-    def of(cls, found: FoundSchedule) -> Self:
+    def of(cls, found: FoundSchedule, **more: Any) -> Self:
         row = found.schedule
         return cls(
+            **more,
             id=row.id,
             job_id=row.job_id,
             workload=found.workload,
@@ -38,3 +39,21 @@ class ScheduleOut(BaseModel):
             max_error=row.max_error,
             created_at=row.created_at,
         )
+
+
+class ScriptsOut(BaseModel):
+    """A schedule in TVMScript, to be read: integers are 64 bits wide where nothing else is said."""
+
+    original: Annotated[str, Field(description="The program that is scheduled.")]
+    scheduled: Annotated[str, Field(description="What the schedule makes of it.")]
+    trace: Annotated[str, Field(description="The schedule's steps with their decisions, as Python.")]
+
+
+class WholeScheduleOut(ScheduleOut):
+    """A verified schedule with all that it does."""
+
+    trace: Annotated[str, Field(description="The whole trace, as JSON for a tuning record.")]
+    run_us: Annotated[list[float], Field(description="The times that its latency is the median of.")]
+    scripts: Annotated[
+        ScriptsOut | None, Field(description="Null: promoted by a version that kept no scripts.")
+    ]

@@ -66,6 +66,7 @@ def exported(workshop, check):
     compiled = {"found": 2, "of": 2, "missing": []}
     workshop.graph_answers |= {
         "write_database": write_database,
+        "scripts": {"original": "before", "scheduled": "after", "trace": "steps"},
         "compile_model": compiled,
         "compile_default": {},
         "make_inputs": {},
@@ -290,3 +291,21 @@ def test_a_worker_that_lost_the_finish_stores_nothing(workshop, exported, check)
     assert workshop.state(job) == JobState.FINISHING
     newest = workshop.read(lambda session: Measurements(session).newest_id(1, workshop.target_id))
     assert newest == max(row.id for row in workshop.rows(kind="trial"))
+
+
+def test_schedules_are_kept_as_people_read_them(workshop, exported):
+    job = tuned(workshop)
+    finish(workshop, job)
+    folder = Path(workshop.settings.artifacts) / "scripts"
+    files = sorted(folder.iterdir())
+    assert len(files) == 2
+    assert json.loads(files[0].read_text()) == {"original": "before", "scheduled": "after", "trace": "steps"}
+
+
+def test_a_schedule_that_cannot_be_printed_is_promoted_all_the_same(workshop, exported):
+    workshop.graph_answers["scripts"] = ChildFailed("ValueError", "no printer")
+    job = tuned(workshop)
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert len(promoted(workshop, job)) == 2
+    assert not (Path(workshop.settings.artifacts) / "scripts").exists()

@@ -1,0 +1,69 @@
+"""What the fleet did lately, over HTTP."""
+
+from typing import Any
+
+from sqlalchemy import update
+
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.tables import Round
+from mallorn.core.states import RoundState
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+
+
+def activity(coordinator: Coordinator, **params: Any) -> dict[str, Any]:
+    answer = coordinator.http.get("/fleet/activity", params=params)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def run_round(rows: OwnedRows, workload: str = "w0") -> int:
+    """A round of one valid and one failed trial, 250 ms on the device together."""
+    round_id, attempt = rows.claimed_round(workload)
+    found = [rows.ok(0, run_ms=150.0), rows.failed(1, run_ms=100.0)]
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, found))
+    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    return round_id
+
+
+def test_a_round_is_shown_with_who_ran_it_and_what_came_of_it(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    round_id = run_round(owned)
+    (stint,) = activity(coordinator)["stints"]
+    assert (stint["round_id"], stint["worker"], stint["state"]) == (round_id, "w", "done")
+    assert (stint["trials"], stint["failures"], stint["measuring_sec"]) == (2, 1, 0.25)
+    assert (stint["job_id"], stint["task_index"]) == (owned.job_id, 0)
+    assert stint["started_at"] <= stint["finished_at"]
+
+
+def test_a_running_round_has_no_end_and_a_queued_one_is_only_counted(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    owned.claimed_round("w0")
+    owned.write(lambda session: owned.add_round(session, "w1"))
+    found = activity(coordinator)
+    (stint,) = found["stints"]
+    assert (stint["finished_at"], stint["trials"]) == (None, 0)
+    assert found["queued_rounds"] == 1
+    assert found["jobs"] == {"tuning": 1}
+
+
+def test_another_owners_round_keeps_its_names_to_itself(coordinator: Coordinator, owned: OwnedRows) -> None:
+    run_round(OwnedRows(coordinator.database, owner="eve"))
+    (stint,) = activity(coordinator)["stints"]
+    assert [stint[name] for name in ("job_id", "job_name", "task_index", "task_name")] == [None] * 4
+    assert stint["worker"] == "w"
+
+
+def test_what_ended_before_the_window_is_left_out(coordinator: Coordinator, owned: OwnedRows) -> None:
+    old, new = run_round(owned), run_round(owned, "w1")
+    past = {"started_at": Round.started_at - 7200, "finished_at": Round.finished_at - 7200}
+    owned.write(lambda session: session.execute(update(Round).where(Round.id == old).values(past)))
+    assert [stint["round_id"] for stint in activity(coordinator)["stints"]] == [new]
+    assert len(activity(coordinator, minutes=180)["stints"]) == 2
+
+
+def test_an_endless_window_is_refused(coordinator: Coordinator) -> None:
+    for minutes in ("0", "inf", "1e9"):
+        assert coordinator.http.get("/fleet/activity", params={"minutes": minutes}).status_code == 422

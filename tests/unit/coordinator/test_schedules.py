@@ -1,0 +1,48 @@
+"""Schedules over HTTP: the best of each, those they have beaten, and one with all that it does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mallorn.core.artifacts import scripts_uri
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.schedules import promote
+
+SCRIPTS = {"original": "before", "scheduled": "after", "trace": "steps"}
+
+
+@pytest.fixture
+def both(owned: OwnedRows) -> tuple[int, int]:
+    """A schedule of w0 and a faster one."""
+    return promote(owned, "w0", 20.0), promote(owned, "w0", 10.0, trace="[1]")
+
+
+def latencies(coordinator: Coordinator, **params: Any) -> list[float]:
+    answer = coordinator.http.get("/schedules", params=params)
+    return [item["latency_us"] for item in answer.json()["items"]]
+
+
+def test_beaten_schedules_are_shown_when_asked_for_the_fastest_first(
+    coordinator: Coordinator, both: tuple[int, int]
+) -> None:
+    assert latencies(coordinator) == [10.0]
+    assert latencies(coordinator, workload="w0", beaten=True) == [10.0, 20.0]
+    assert latencies(coordinator, workload="w1", beaten=True) == []
+
+
+def test_a_schedule_is_shown_with_trace_and_scripts(coordinator: Coordinator, both: tuple[int, int]) -> None:
+    file = coordinator.artifacts / scripts_uri("", "w0", "[1]").lstrip("/")
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(SCRIPTS))
+    slow, fast = (coordinator.http.get(f"/schedules/{number}").json() for number in both)
+    assert (fast["trace"], fast["run_us"], fast["scripts"]) == ("[1]", [10.0, 10.0], SCRIPTS)
+    assert slow["scripts"] is None
+
+
+def test_a_schedule_that_is_not_there_is_not_found_and_neither_is_another_owners(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    foreign = promote(OwnedRows(coordinator.database, owner="eve"), "w0", 10.0)
+    for number in (foreign, 999):
+        assert coordinator.http.get(f"/schedules/{number}").status_code == 404
