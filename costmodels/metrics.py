@@ -1,6 +1,7 @@
 """How well scores predict what was measured; rows of different groups are never compared."""
 
 from collections.abc import Iterator
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ Groups = NDArray[np.int64]
 Weights = dict[int, float]
 
 NAN = float("nan")
+NORMAL = NormalDist()
+LEVELS = np.arange(1, 10) / 10
 
 
 class Pairs(NamedTuple):
@@ -100,6 +103,12 @@ def r2(scores: Vector, labels: Vector) -> float:
 def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> float:
     """Share of labels within so many spreads of the score."""
     return float(np.mean(np.abs(mean - labels) <= deviations * std)) if len(labels) else NAN
+
+
+def calibration_error(mean: Vector, std: Vector, labels: Vector) -> float:
+    """Mean over intervals that should hold 10, 20, ... 90 % of labels of how far the share in them is off."""
+    inside = [coverage(mean, std, labels, NORMAL.inv_cdf(0.5 + level / 2)) for level in LEVELS]
+    return float(np.mean(np.abs(np.array(inside) - LEVELS)))
 
 
 def members(groups: Groups) -> Iterator[NDArray[np.int64]]:

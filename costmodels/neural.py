@@ -1,18 +1,18 @@
 """What all torch models share: a few networks on bootstraps of the rows, judged by the rows left out."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.bagging import UNKNOWN, folds, ignorant, importance, pooled, unexplained
+from costmodels.bagging import folds, ignorant, pooled
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows, check_width
 from costmodels.descent import Indices, Lessons, descend, scores_of
-from costmodels.scale import UNSCALED, Scale, fit_scale
+from costmodels.scale import Calibration, Scale, calibrated
 from costmodels.tables import Table, Tables, tables_of
 from costmodels.torches import Layers, Tensors, need_torch, one_thread
 from costmodels.training import bounded_sample
@@ -28,11 +28,7 @@ FEWEST_STEPS: Final = 50
 MOST_ROWS: Final = 6000
 
 
-class Calibration(NamedTuple):
-    """What a head's scores mean as labels, and how far off all members are alike."""
-
-    scale: Scale
-    noise: float
+Data = tuple[Matrix, Vector, Indices, Indices]  # features, labels, groups and heads
 
 
 class Neural(CostModel):
@@ -81,29 +77,50 @@ class Neural(CostModel):
         start = [self.initial(rng, int(heads.max()) + 1) for _ in range(MEMBERS)]
         for layers in start:
             layers["out.offsets"] += labels.mean()
-        chosen = bounded_sample(labels, MOST_ROWS, seed=seed)
-        lessons = Lessons(self._seen(features[chosen]), labels[chosen], heads[chosen])
-        self._descend(start, lessons, groups[chosen], min(self.STEPS, FEWEST_STEPS + len(chosen)), rng)
+        self._descend(start, (features, labels, groups, heads), self.STEPS, rng)
+
+    def tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
+        """A copy whose networks went on from here with these rows; what it knows of columns stays."""
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        copy = type(self).load(self.save())
+        heads = np.full(len(labels), self._head, dtype=np.int64)
+        copy._descend(self._members, (features, labels, groups, heads), steps, np.random.default_rng(seed))
+        return copy
+
+    def towards(self, other: Self, share: float) -> Self:
+        """A copy whose layers went so far of the way to those of another."""
+        copy = type(self).load(self.save())
+        for own, others in zip(copy._members, other._members, strict=True):
+            for name, layer in own.items():
+                layer += np.float32(share) * (others[name] - layer)
+        return copy
+
+    @property
+    def learned(self) -> bool:
+        """Whether it has seen rows."""
+        return bool(self._members)
 
     def _seen(self, features: Matrix) -> Table:
         assert self._tables is not None  # noqa: S101
         return self._tables.of(features, VIEWS[self.view], self.KEPT)
 
-    def _descend(
-        self, start: list[Layers], lessons: Lessons, groups: Indices, steps: int, rng: np.random.Generator
-    ) -> None:
-        """Networks from where these begin, and what their scores mean."""
-        drawn = folds(rng, len(groups), MEMBERS, PARTS)
+    def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
+        """Networks from where these begin, in a bounded sample of the rows, and what their scores mean."""
+        chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
+        features, labels, groups, heads = data[0][chosen], data[1][chosen], data[2][chosen], data[3][chosen]
+        lessons, steps = Lessons(self._seen(features), labels, heads), min(most, FEWEST_STEPS + len(chosen))
+        drawn = folds(rng, len(chosen), MEMBERS, PARTS)
         batches = one_group_batches(groups, drawn, steps, BATCH, rng)
         with one_thread():
             self._members = [
                 descend(self.scores, layers, lessons, batches[:, at], _unseen(drawn[at], rng), self.RATE)
                 for at, layers in enumerate(start)
             ]
-            raw = self._raw(lessons.tables, lessons.heads)
+            raw = self._raw(lessons.tables, heads)
         self._calibrations = [
-            _calibration(raw[:, rows], lessons.labels[rows], drawn[:, rows] == 0)
-            for rows in (np.flatnonzero(lessons.heads == head) for head in range(lessons.heads.max() + 1))
+            calibrated(raw[:, rows], labels[rows], drawn[:, rows] == 0)
+            for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
         ]
 
     def _raw(self, tables: Table, heads: Indices) -> NDArray[np.float64]:
@@ -149,14 +166,6 @@ class Neural(CostModel):
 
 def _member(arrays: Any, prefix: str) -> Layers:
     return {name.removeprefix(prefix): layer for name, layer in arrays.items() if name.startswith(prefix)}
-
-
-def _calibration(raw: NDArray[np.float64], labels: Vector, unseen: NDArray[np.bool_]) -> Calibration:
-    if not len(labels):
-        return Calibration(UNSCALED, UNKNOWN)
-    left_out = unseen.astype(np.float64)
-    scale = fit_scale(raw.ravel(), np.broadcast_to(labels, raw.shape).ravel(), left_out.ravel())
-    return Calibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))
 
 
 def _unseen(counts: Indices, rng: np.random.Generator) -> Indices:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.bagging import UNKNOWN, importance, unexplained
 from costmodels.base import Vector
 
 Column = NDArray[np.float64]
@@ -42,3 +43,19 @@ def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
     heights = [np.average(labels[rows], weights=weights[rows]) for rows in bins]
     deviation = float(scores[seen].std())
     return Scale(np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT)
+
+
+class Calibration(NamedTuple):
+    """What the scores of a model's members mean as labels, and how far off all of them are alike."""
+
+    scale: Scale
+    noise: float
+
+
+def calibrated(raw: Column, labels: Vector, unseen: NDArray[np.bool_]) -> Calibration:
+    """Judged by the rows (columns here) that a member (a line) did not see."""
+    if not len(labels):
+        return Calibration(UNSCALED, UNKNOWN)
+    left_out = unseen.astype(np.float64)
+    scale = fit_scale(raw.ravel(), np.broadcast_to(labels, raw.shape).ravel(), left_out.ravel())
+    return Calibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))

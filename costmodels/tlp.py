@@ -49,7 +49,7 @@ def _attention(layers: Tensors, lines: "Tensor", present: "Tensor") -> "Tensor":
     """What each line takes from the lines that are present."""
     rows, count, width = lines.shape
     looks = dense(layers, "look", lines).reshape(rows, count, 3, HEADS, width // HEADS)
-    asks, offers, values = looks.permute(2, 0, 3, 1, 4)
+    asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)
     match = asks @ offers.transpose(-1, -2) / (width // HEADS) ** 0.5
     share = match.masked_fill(present[:, None, None, :] == 0, FAR).softmax(-1)
     return (share @ values).transpose(1, 2).reshape(rows, count, width)

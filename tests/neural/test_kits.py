@@ -8,6 +8,8 @@ import pytest
 from costmodels.base import CostModel
 from costmodels.gnn import GNN
 from costmodels.metrics import coverage
+from costmodels.momentum import MoA
+from costmodels.mtl_tlp import MTLTLP
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.tlp import TLP
 from costmodels.tree_lstm import TreeLSTM
@@ -60,3 +62,13 @@ class TestTreeLSTM(NeuralTestCase):
     view = "loops"
     accuracy = 0.8
     kind = TreeLSTM
+
+
+class TestMTLTLP(NeuralTestCase):
+    view = "primitives"
+    kind = MTLTLP
+
+
+class TestMoA(NeuralTestCase):
+    view = "primitives"
+    kind = MoA

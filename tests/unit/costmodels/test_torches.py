@@ -4,12 +4,14 @@ import sys
 
 import pytest
 
+from costmodels.momentum import MoA
 from costmodels.views import VIEWS
-from mallorn.core.errors import Unavailable
+from costmodels.xgb import XGBoost
+from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.names import resolve
 
 
-@pytest.mark.parametrize("name", ["gnn", "tlp", "tree-lstm"])
+@pytest.mark.parametrize("name", ["gnn", "mtl-tlp", "tlp", "tree-lstm"])
 def test_without_torch_a_model_says_what_to_install_when_it_is_made(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -19,3 +21,15 @@ def test_without_torch_a_model_says_what_to_install_when_it_is_made(
     with pytest.raises(Unavailable, match=f"{name} needs torch") as raised:
         kind()
     assert "mallorn[neural]" in raised.value.hint
+
+
+def test_without_torch_momentum_without_a_base_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(Unavailable, match="tlp needs torch"):
+        resolve("cost_model", "moa")()
+
+
+def test_momentum_needs_a_base_with_layers() -> None:
+    with pytest.raises(InvalidRequest, match="XGBoost has no layers") as raised:
+        MoA.on(XGBoost())
+    assert "residual" in raised.value.hint

@@ -1,0 +1,72 @@
+"""Models that stand on another one: a base, learned elsewhere, which they carry along."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self, cast
+
+from costmodels.base import CostModel
+from costmodels.blobs import Arrays, Numbers, as_array, pack, unpack
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import REGISTRY, resolve
+
+
+class Based(CostModel):
+    """Make it with `on`; `fit` learns from local rows and leaves the base as it is.
+
+    It reads the view of its base: ask the model, not its class. Before any local row it answers as its base.
+    """
+
+    KIND: ClassVar[str]
+
+    def __init__(self, base: CostModel) -> None:
+        self._base = base
+        self._forget()
+
+    @classmethod
+    def on(cls, base: CostModel) -> Self:
+        """A model that stands on this base, and reads what it reads."""
+        if cls.view == base.view:
+            return cls(base)
+        kind = type(cls.__name__, (cls,), {"view": base.view, "__module__": cls.__module__})
+        return cast(Self, kind(base))
+
+    @property
+    def base(self) -> CostModel:
+        """What it stands on."""
+        return self._base
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Know no local row."""
+
+    @abstractmethod
+    def _local(self) -> tuple[Numbers, Arrays]:
+        """What was learned from local rows."""
+
+    @abstractmethod
+    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
+        """What `_local` gave."""
+
+    def save(self) -> bytes:
+        numbers, arrays = self._local()
+        whose = {"base": name_of(self._base), "local": dict(numbers)}
+        return pack(self.KIND, whose, {"base": as_array(self._base.save()), **arrays})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        base: Any = resolve("cost_model", numbers["base"])
+        model = cls.on(base.load(arrays["base"].tobytes()))
+        model._restore(numbers["local"], arrays)
+        return model
+
+
+def name_of(model: CostModel) -> str:
+    """The name under which a model is registered."""
+    place = f"{type(model).__module__}:{type(model).__name__}"
+    for name, registered in REGISTRY["cost_model"].items():
+        if registered == place:
+            return name
+    raise InvalidRequest(
+        f"{place} is no registered cost model, so nothing that stands on it can be stored",
+        hint=f"known: {', '.join(sorted(REGISTRY['cost_model']))}",
+    )

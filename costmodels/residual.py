@@ -1,0 +1,71 @@
+"""What a base misses on local rows (TenSet's plus mode): a small model learns that alone."""
+
+from typing import ClassVar, Final
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from costmodels.bagging import UNKNOWN, draws, finite, importance, pooled, unexplained
+from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.based import Based
+from costmodels.blobs import Arrays, Numbers
+from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
+from costmodels.checks import check_rows
+from costmodels.draft import Draft
+
+TRUSTED_ROWS: Final = 16.0  # that speak for the base as it is
+
+
+class Residual(Based):
+    """The base's score, times how much it can be trusted here, plus boosters of what it misses.
+
+    A base of other targets or tasks orders the first round; local rows mend it from then on. Without a base
+    it stands on the draft.
+    """
+
+    KIND: ClassVar[str] = "residual"
+
+    def __init__(self, base: CostModel | None = None) -> None:
+        super().__init__(base or Draft())
+
+    def _forget(self) -> None:
+        self._boosters: list[xgboost.Booster] = []
+        self._trust, self._noise = 1.0, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._forget()
+        if not len(labels):
+            return
+        rng, weight, rows = np.random.default_rng(seed), importance(labels), finite(features)
+        guess = self._base.predict(features).mean
+        self._trust = trust(guess, labels, weight)
+        missed = (labels - self._trust * guess).astype(np.float32)
+        data, drawn = as_data(rows, missed), draws(rng, len(labels), MEMBERS)
+        self._boosters = [grow(data, counts * weight, rng) for counts in drawn]
+        self._noise = unexplained(opinions(self._boosters, rows), missed, weight * (drawn == 0))
+
+    def predict(self, features: Matrix) -> Prediction:
+        guess = self._base.predict(features)
+        if not self._boosters:
+            return guess
+        local = pooled(opinions(self._boosters, finite(features)), self._noise)
+        return Prediction(np.float32(self._trust) * guess.mean + local.mean, local.std)
+
+    def _local(self) -> tuple[Numbers, Arrays]:
+        numbers = {"trust": self._trust, "noise": self._noise, "members": len(self._boosters)}
+        return numbers, as_arrays(self._boosters)
+
+    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
+        self._trust, self._noise = numbers["trust"], numbers["noise"]
+        self._boosters = from_arrays(arrays, numbers["members"], self.KIND)
+
+
+def trust(guess: Vector, labels: Vector, weight: NDArray[np.float64]) -> float:
+    """The slope of labels over guesses, never negative, and near 1 while few rows speak against it."""
+    (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
+    if not own:
+        return 1.0
+    slope = shared / own
+    return float(max(0.0, (len(labels) * slope + TRUSTED_ROWS) / (len(labels) + TRUSTED_ROWS)))

@@ -1,0 +1,110 @@
+"""What was learned elsewhere helps with few local rows, by heads, by momentum and by residuals."""
+
+from typing import Final
+
+import numpy as np
+import pytest
+
+from costmodels.base import FAILED_LABEL, CostModel, Vector
+from costmodels.metrics import pairwise_accuracy
+from costmodels.momentum import MoA, adapted
+from costmodels.mtl_tlp import MTLTLP
+from costmodels.residual import Residual
+from costmodels.testing import Data, assert_same, easy_data
+from costmodels.tlp import TLP
+from costmodels.views import PRIMITIVES
+from mallorn.core.errors import InvalidRequest
+
+FEW: Final = 40
+
+
+def measured(rows: int, seed: int, device: str) -> Data:
+    """The same candidates everywhere, but on `there` a column more counts, and groups are others."""
+    features, labels, groups = easy_data(rows, seed, PRIMITIVES.name)
+    if device == "there":
+        column = features.reshape(rows, *PRIMITIVES.shape)[:, 1, 4 + 3]
+        labels = np.where(labels > FAILED_LABEL, np.maximum(labels - 0.2 * column, FAILED_LABEL), labels)
+        groups = groups + 1
+    return features, labels.astype(np.float32), groups
+
+
+@pytest.fixture(scope="module")
+def base() -> TLP:
+    model = TLP()
+    model.fit(*measured(500, 0, "here"), seed=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def alone() -> float:
+    model = TLP()
+    model.fit(*measured(FEW, 1, "there"), seed=0)
+    return accuracy(model)
+
+
+def accuracy(model: CostModel) -> float:
+    features, labels, groups = measured(300, 7, "there")
+    return pairwise_accuracy(model.predict(features).mean, labels, groups)
+
+
+def test_momentum_carries_a_base_to_another_device(base: TLP, alone: float) -> None:
+    local = measured(FEW, 1, "there")
+    untouched = base.save()
+    model = adapted(base, *local, seed=0)
+    assert accuracy(model) > alone + 0.1
+    assert base.save() == untouched
+    assert_same(adapted(base, *local, seed=0).predict(local[0]), model.predict(local[0]))
+
+
+def test_before_any_local_row_the_base_answers_and_both_are_stored(base: TLP) -> None:
+    features, labels, groups = measured(FEW, 1, "there")
+    model = MoA.on(base)
+    assert_same(model.predict(features), base.predict(features))
+    model.fit(features, labels, groups, seed=0)
+    again = MoA.load(model.save())
+    assert_same(again.predict(features), model.predict(features))
+    assert_same(again.base.predict(features), base.predict(features))
+
+
+def test_residuals_stand_on_a_network_as_well(base: TLP, alone: float) -> None:
+    model = Residual.on(base)
+    model.fit(*measured(FEW, 1, "there"), seed=0)
+    assert model.view == PRIMITIVES.name
+    assert accuracy(model) > alone + 0.1
+
+
+@pytest.fixture(scope="module")
+def two_heads() -> MTLTLP:
+    parts = [measured(500, 0, "here"), measured(FEW, 1, "there")]
+    features, labels, groups = (np.concatenate(part) for part in zip(*parts, strict=True))
+    model = MTLTLP()
+    domains = ["here"] * 500 + ["there"] * FEW
+    model.fit_domains(features, labels, groups, domains, home="there", seed=0)
+    return model
+
+
+def test_a_head_learns_from_the_trunk_of_all(two_heads: MTLTLP, alone: float) -> None:
+    assert two_heads.domains == ("here", "there")
+    assert accuracy(two_heads) > alone + 0.1
+
+
+def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None:
+    features, labels, groups = measured(300, 8, "here")
+
+    def right(scores: Vector) -> float:
+        return pairwise_accuracy(scores, labels, groups)
+
+    here = two_heads.at("here")
+    assert right(here.predict(features).mean) > right(two_heads.predict(features).mean)
+    assert_same(MTLTLP.load(here.save()).predict(features), here.predict(features))
+    with pytest.raises(InvalidRequest, match="no row is of the domain 'elsewhere'") as raised:
+        two_heads.at("elsewhere")
+    assert "'here', 'there'" in raised.value.hint
+
+
+def test_every_row_has_a_domain_and_home_is_one_of_them() -> None:
+    data = measured(20, 0, "here")
+    with pytest.raises(InvalidRequest, match="20 rows are of 3 domains"):
+        MTLTLP().fit_domains(*data, ["here"] * 3, home="here", seed=0)
+    with pytest.raises(InvalidRequest, match="no row is of the domain 'there'"):
+        MTLTLP().fit_domains(*data, ["here"] * 20, home="there", seed=0)
