@@ -1,5 +1,6 @@
 """Attention over schedule primitives (TLP): what was done to a program says how fast it is."""
 
+from math import sqrt
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -50,6 +51,6 @@ def _attention(layers: Tensors, lines: "Tensor", present: "Tensor") -> "Tensor":
     rows, count, width = lines.shape
     looks = dense(layers, "look", lines).reshape(rows, count, 3, HEADS, width // HEADS)
     asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)
-    match = asks @ offers.transpose(-1, -2) / (width // HEADS) ** 0.5
+    match = asks @ offers.transpose(-1, -2) / sqrt(width // HEADS)
     share = match.masked_fill(present[:, None, None, :] == 0, FAR).softmax(-1)
     return (share @ values).transpose(1, 2).reshape(rows, count, width)
