@@ -3,8 +3,9 @@
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.core.version import VERSION
+from mallorn.exporting import to_onnx
 from mallorn.job import Job
 
-__all__ = ["Client", "Job", "MallornError", "__version__"]
+__all__ = ["Client", "Job", "MallornError", "__version__", "to_onnx"]
 
 __version__ = VERSION

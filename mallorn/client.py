@@ -3,22 +3,29 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
 import httpx
 
-from mallorn.core.errors import InvalidModel, Unavailable
+from mallorn.core.errors import Unavailable
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL
+from mallorn.exporting import as_onnx
+from mallorn.frames import frame
 from mallorn.http import Connection
 from mallorn.job import Job
+
+if TYPE_CHECKING:
+    import pandas
 
 CHUNK_BYTES: Final = 1 << 20
 SUBMIT_RETRIES: Final = 2
 RETRY_SEC: Final = 0.5
+Model = Any  # a path, or a torch.nn.Module
 Target = str | dict[str, Any] | None
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
@@ -48,20 +55,24 @@ class Client:
     def close(self) -> None:
         self.connection.close()
 
-    def upload(self, path: str | Path, progress: Progress | None = None) -> dict[str, Any]:
-        """Stream a model file up; the answer's `id` is the SHA-256 of its bytes."""
-        file = Path(path)
-        if not file.is_file():
-            raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
+    def upload(
+        self, model: Model, progress: Progress | None = None, example_inputs: Any = None
+    ) -> dict[str, Any]:
+        """Stream a model up; the answer's `id` is the SHA-256 of its bytes.
+
+        An ONNX file goes as it is; what else `tune` takes is made ONNX here first.
+        """
+        with as_onnx(model, example_inputs) as file:
+            return self._upload(file, progress)
+
+    def _upload(self, file: Path, progress: Progress | None) -> dict[str, Any]:
         size_bytes = file.stat().st_size
-        if not size_bytes:
-            raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
         content = _chunks(file, size_bytes, progress)
         return dict(self.connection.put("/models", content, size_bytes, name=file.name))
 
     def tune(
         self,
-        model: str | Path,
+        model: Model,
         target: str | dict[str, Any] = LOCAL,
         trials: int = 200,
         minutes: float | None = None,
@@ -69,10 +80,15 @@ class Client:
         name: str | None = None,
         priority: int = 0,
         progress: Progress | None = None,
+        example_inputs: Any = None,
         **options: Any,
     ) -> Job:
-        """Upload a model file, or name an uploaded model by its id, and submit a job for it."""
-        model_id = self._model_id(model, progress)
+        """Upload a model file, or name an uploaded model by its id, and submit a job for it.
+
+        Also takes a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are made ONNX
+        on this machine.
+        """
+        model_id = self._model_id(model, progress, example_inputs)
         body = {
             "model_id": model_id,
             "target": target,
@@ -95,10 +111,10 @@ class Client:
                 time.sleep(RETRY_SEC)
         return dict(self.connection.post("/jobs", body, headers))
 
-    def _model_id(self, model: str | Path, progress: Progress | None) -> str:
+    def _model_id(self, model: Model, progress: Progress | None, example_inputs: Any) -> str:
         if isinstance(model, str) and is_model_id(model):
             return model
-        return str(self.upload(model, progress)["id"])
+        return str(self.upload(model, progress, example_inputs)["id"])
 
     def job(self, job_id: str) -> Job:
         """A job by its id."""
@@ -122,6 +138,10 @@ class Client:
         """Measurements of the dataset, newest first, fetched page by page as they are asked for."""
         wanted = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
         return self.connection.pages("/records", **wanted, limit=page_size)
+
+    def records_frame(self, limit: int | None = None, **wanted: Any) -> "pandas.DataFrame":
+        """What `records` finds (at most so many) as a DataFrame. Raises MissingPackage without pandas."""
+        return frame(islice(self.records(**wanted), limit))
 
     def dataset_stats(self) -> dict[str, Any]:
         """What your jobs measured, counted by target, operator, model, outcome and day."""

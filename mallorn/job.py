@@ -6,18 +6,25 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
+from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.decisions import with_totals
+from mallorn.frames import frame, history_frame
+from mallorn.history import curve
 from mallorn.http import Connection
 from mallorn.sse import parse_events
+
+if TYPE_CHECKING:
+    import pandas
 
 POLL_SEC: Final = 0.5
 RECONNECT_SEC: Final = 1.0
 RECONNECTS: Final = 30
 ROUNDS_A_PAGE: Final = 500
+RECORDS_A_PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,31 @@ class Job:
         """The decision log, oldest first: every round with the job's weighted total before and after it."""
         rounds = list(self.rounds(order="oldest"))
         return with_totals(rounds, self.tasks())
+
+    def measurements(self, outcome: Outcome | None = None) -> Iterator[dict[str, Any]]:
+        """What happened to every candidate (that ended so), newest first, fetched page by page."""
+        wanted = {"job": self.id, "outcome": outcome}
+        return self._connection.pages("/records", **wanted, limit=RECORDS_A_PAGE)
+
+    def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
+        """The same as a DataFrame. Raises MissingPackage where there is no pandas."""
+        return frame(self.measurements(outcome))
+
+    def history(self) -> "pandas.DataFrame":
+        """The job's way down: its weighted total after every round that ended, as a DataFrame."""
+        rounds = list(self.rounds())
+        points = curve(rounds, self.tasks(), self.body["created_at"])
+        return history_frame(points, rounds)
+
+    def _repr_html_(self) -> str:
+        """How the job stands now, for notebooks."""
+        from mallorn.report.card import card
+
+        try:
+            self.refresh()
+            return card(self.body, self.tasks(), list(self.rounds()))
+        except Unavailable as error:
+            return card(self.body, [], [], f"last known: {error.message}")
 
     def wait(self, timeout_sec: float | None = None) -> dict[str, Any]:
         """The job, once it is done. Raises JobFailed if it failed or was cancelled, TimeoutError if late."""

@@ -23,6 +23,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("tasks", "mallorn.commands.jobs:tasks"),
     ("explain", "mallorn.commands.explain:explain"),
     ("compare", "mallorn.commands.compare:compare"),
+    ("report", "mallorn.commands.report:report"),
     ("watch", "mallorn.commands.steer:watch"),
     ("pause", "mallorn.commands.steer:pause"),
     ("resume", "mallorn.commands.tune:resume"),

@@ -1,0 +1,25 @@
+"""Writes the pages of reference into a directory."""
+
+import sys
+from pathlib import Path
+
+from mallorn.commands.output import print_error
+from mallorn.commands.reference.pages import pages
+from mallorn.core.errors import MallornError
+
+
+def main() -> None:
+    """Write every page into the directory that was named; exit with 1 where something lacks its words."""
+    directory = Path(sys.argv[1])
+    try:
+        written = pages()
+    except MallornError as error:
+        print_error(error.message, error.hint)
+        raise SystemExit(1) from None
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in written.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Models of other frameworks as ONNX, made on the user's machine: what the service gets is ONNX alone."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from mallorn.core.errors import InvalidModel
+from mallorn.extras import need
+
+TORCH: Final = "pip install 'mallorn[torch]'"
+TENSORFLOW: Final = "pip install 'mallorn[tensorflow]'"
+Convert = Callable[[Path, Path], None]
+
+
+def to_onnx(model: Any, file: str | Path, example_inputs: Any = None) -> Path:
+    """Write a model as an ONNX file, for `Client.tune` and then for `mallorn compile`.
+
+    A `torch.nn.Module` is exported with its example inputs (a tensor, a tuple of arguments, or a dictionary
+    of named ones); a Keras or TFLite file is converted. Raises MissingPackage without the exporter.
+    """
+    if _is_module(model):
+        _export_torch(model, example_inputs, Path(file))
+        return Path(file)
+    convert = CONVERTERS.get(Path(model).suffix.lower())
+    if convert is None:
+        raise InvalidModel(
+            f"{str(model)!r} is none of {', '.join(CONVERTERS)} and no torch module",
+            hint="an ONNX file needs no conversion",
+        )
+    convert(existing(model), Path(file))
+    return Path(file)
+
+
+@contextmanager
+def as_onnx(model: Any, example_inputs: Any = None) -> Iterator[Path]:
+    """The path of an ONNX file: the model's own, or one that is gone after the block."""
+    if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
+        yield existing(model)
+        return
+    name = type(model).__name__ if _is_module(model) else Path(model).stem
+    with TemporaryDirectory(prefix="mallorn-") as directory:
+        yield to_onnx(model, Path(directory) / f"{name}.onnx", example_inputs)
+
+
+def existing(model: str | Path) -> Path:
+    """The path of a file that has something in it; InvalidModel for any other."""
+    file = Path(model)
+    if not file.is_file():
+        raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
+    if not file.stat().st_size:
+        raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
+    return file
+
+
+def _is_module(model: Any) -> bool:
+    """Whoever has a module has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _export_torch(module: Any, example_inputs: Any, file: Path) -> None:
+    if example_inputs is None:
+        raise InvalidModel(
+            "a torch module needs example inputs to be exported", hint="client.tune(net, example_inputs=(x,))"
+        )
+    need("onnxscript", "the export of a torch module", TORCH)
+    args, kwargs = _arguments(example_inputs)
+    was_training = module.training
+    module.eval()
+    try:
+        # One file: weights in files of their own cannot be streamed up.
+        sys.modules["torch"].onnx.export(
+            module, args, str(file), kwargs=kwargs, dynamo=True, external_data=False, verbose=False
+        )
+    finally:
+        module.train(was_training)
+
+
+def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example_inputs, dict):
+        return (), example_inputs
+    return (tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)), {}
+
+
+def _convert_tflite(model: Path, file: Path) -> None:
+    need("tensorflow", "a TFLite file", TENSORFLOW)
+    tf2onnx = need("tf2onnx.convert", "a TFLite file", TENSORFLOW)
+    tf2onnx.from_tflite(str(model), output_path=str(file))
+
+
+def _convert_keras(model: Path, file: Path) -> None:
+    keras = need("keras", "a Keras file", TENSORFLOW)
+    need("tf2onnx", "a Keras file", TENSORFLOW)
+    # In its safe mode, which is the default, this runs no code that comes with the file.
+    keras.saving.load_model(model, compile=False).export(file, format="onnx", verbose=False)
+
+
+CONVERTERS: Final[dict[str, Convert]] = {
+    ".tflite": _convert_tflite,
+    ".keras": _convert_keras,
+    ".h5": _convert_keras,
+}

@@ -1,0 +1,22 @@
+"""Packages that only some users need, imported when they are used."""
+
+from importlib import import_module
+from typing import Any
+
+from mallorn.core.errors import MallornError
+
+
+class MissingPackage(MallornError):
+    """A package that is needed for this is not installed here."""
+
+    status_code = 501
+
+
+def need(module: str, what_for: str, install: str) -> Any:
+    """The module. Raises MissingPackage, with the command that installs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise MissingPackage(f"{what_for} needs {module}, which is not installed", hint=install) from None

@@ -1,0 +1,104 @@
+"""The best-so-far curve as inline SVG."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mallorn.commands.output import duration, latency
+from mallorn.history import Point
+from mallorn.report.html import Html, el
+from mallorn.report.scales import even_ticks, log_ticks, padded
+
+WIDTH, HEIGHT = 720, 260
+LEFT, RIGHT, TOP, BOTTOM = 80, 16, 14, 40
+Read = Callable[[Point], float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a curve is drawn against."""
+
+    title: str
+    read: Read
+    words: Callable[[float], str]
+
+
+TRIALS: Final = Axis("trials", lambda point: point.trials, lambda value: f"{value:,.0f}")
+SECONDS: Final = Axis("time since submit", lambda point: point.sec, duration)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """From values to places."""
+
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * value / self.right, 1)
+
+    def y(self, value: float) -> float:
+        share = math.log(self.high / value) / math.log(self.high / self.low)
+        return round(TOP + (HEIGHT - TOP - BOTTOM) * share, 1)
+
+
+def chart(points: Sequence[Point], axis: Axis, beside_us: Mapping[str, float] | None = None) -> Html | None:
+    """The curve on a logarithmic axis, with dashed lines for other latencies; None without two points."""
+    if len(points) < 2:
+        return None
+    beside = beside_us or {}
+    low, high = padded([points[0].total_us, points[-1].total_us, *beside.values()])
+    frame = _Frame(axis.read(points[-1]) or 1.0, low, high)
+    said = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
+    return el(
+        "svg",
+        _grid(frame, axis),
+        _beside(frame, beside),
+        el("path", d=_path(points, axis, frame), class_="curve"),
+        _marks(points, axis, frame),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        aria_label=f"best weighted latency against {axis.title}: {said}",
+    )
+
+
+def _grid(frame: _Frame, axis: Axis) -> Iterator[Html]:
+    bottom = HEIGHT - BOTTOM
+    for value in log_ticks(frame.low, frame.high):
+        y = frame.y(value)
+        yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid")
+        yield el("text", latency(value), x=LEFT - 8, y=y + 4, text_anchor="end")
+    for value in even_ticks(0, frame.right):
+        yield el("text", axis.words(value), x=frame.x(value), y=bottom + 18, text_anchor="middle")
+    yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=bottom, y2=bottom, class_="axis")
+    yield el("text", axis.title, x=WIDTH - RIGHT, y=HEIGHT - 4, text_anchor="end", class_="title")
+
+
+def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
+    for name, value in beside_us.items():
+        y = frame.y(value)
+        yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="beside")
+        words = f"{name} {latency(value)}"
+        yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
+
+
+def _path(points: Sequence[Point], axis: Axis, frame: _Frame) -> str:
+    """A line that falls in steps."""
+    first, *later = points
+    words = [f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}"]
+    words += [f"H{frame.x(axis.read(point))}V{frame.y(point.total_us)}" for point in later]
+    return "".join(words)
+
+
+def _marks(points: Sequence[Point], axis: Axis, frame: _Frame) -> Iterator[Html]:
+    """A dot wherever the total fell, which says when."""
+    before_us = math.inf
+    for point in points:
+        if point.total_us < before_us:
+            round_ = "before the first round" if point.round is None else f"round {point.round}"
+            words = f"{round_}: {latency(point.total_us)} after {point.trials} trials, {duration(point.sec)}"
+            place = {"cx": frame.x(axis.read(point)), "cy": frame.y(point.total_us)}
+            yield el("circle", el("title", words), r=2.5, **place)
+        before_us = point.total_us

@@ -1,0 +1,38 @@
+"""The report of one job: a page of one file that needs no server."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from mallorn.core.version import VERSION
+from mallorn.report.html import Html, el
+from mallorn.report.sections import SECTIONS
+from mallorn.report.story import Story
+from mallorn.report.style import PAGE
+
+# No script, nothing from elsewhere: what a candidate's error text says can do nothing here.
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(story: Story, written_at: float) -> str:
+    """The whole document."""
+    title = f"{story.job['name']}: job {story.job['id']}"
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        el("meta", name="viewport", content="width=device-width"),
+        el("title", title),
+        el("style", PAGE),
+    )
+    body = el(
+        "body",
+        el("h1", title),
+        el("p", f"written by Mallorn {VERSION}, {moment(written_at)}", class_="note"),
+        el("main", (section(story) for section in SECTIONS)),
+    )
+    return Html("<!doctype html>\n") + el("html", head, body, lang="en") + "\n"
+
+
+def moment(seconds: float) -> str:
+    """A time that reads alike everywhere."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

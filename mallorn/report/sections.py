@@ -1,0 +1,135 @@
+"""The parts of a report, in their order; each is None where there is nothing to tell."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mallorn.commands.decision_words import COLUMNS as ROUND_COLUMNS
+from mallorn.commands.decision_words import log_rows
+from mallorn.commands.jobs import TASK_COLUMNS
+from mallorn.commands.output import duration, latency
+from mallorn.commands.summary_words import SHARE_COLUMNS, share_rows, summary_lines
+from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
+from mallorn.commands.winnings import ENGINES, latency_rows
+from mallorn.commands.winnings import facts as job_facts
+from mallorn.comparison import measured_us
+from mallorn.decisions import summarise
+from mallorn.report.chart import SECONDS, TRIALS, chart
+from mallorn.report.html import Html, el
+from mallorn.report.story import Failure, Story
+from mallorn.report.tables import facts, table
+
+Section = Callable[[Story], Html | None]
+FAMILIES: Final = {"family": "Family", "reason": "At rest because"}
+FAILED: Final = {"outcome": "Outcome", "count": "Candidates", "tasks": "Tasks", "words": "What was said"}
+
+
+def summary(story: Story) -> Html:
+    """What was asked for and how it stands."""
+    job, progress = story.job, story.job["progress"]
+    ended = job["finished_at"]
+    known = {
+        "State": job["state"],
+        "Why": job["reason"],
+        "Model": job["model_id"],
+        "Target": job["target"],
+        "Trials": f"{progress['trials']} of {job['trials']}",
+        "Took": None if ended is None else duration(ended - job["created_at"]),
+        "Tasks timed": f"{progress['tasks_measured']} of {progress['tasks']}",
+        "Sum over tasks": None if progress["estimated_us"] is None else latency(progress["estimated_us"]),
+        **{name.replace("_", " "): _option(value) for name, value in job["options"].items()},
+    }
+    return el("section", el("h2", "Summary"), facts(known))
+
+
+def _option(value: Any) -> str:
+    return "" if value in ([], {}) else str(value)
+
+
+def engines(story: Story) -> Html | None:
+    """The whole model, timed in each engine."""
+    rows = latency_rows((story.job["report"] or {}).get("latency_us") or {})
+    if not rows:
+        return None
+    lines = job_facts(story.job, story.job["report"])
+    said = (el("p", line, class_="note") for line in lines)
+    return el("section", el("h2", "The whole model"), table(rows, ENGINE_COLUMNS), said)
+
+
+def curves(story: Story) -> Html | None:
+    """Best so far against trials and against time."""
+    known = {ENGINES[key]: measured_us(story.job, key) for key in ("untuned", "onnxruntime")}
+    beside = {name: value for name, value in known.items() if value is not None}
+    drawn = [chart(story.points, axis, beside) for axis in (TRIALS, SECONDS)]
+    if not any(drawn):
+        return None
+    words = "The sum over tasks of best latency times weight, after every round that ended."
+    return el("section", el("h2", "Best so far"), el("p", words, class_="note"), drawn)
+
+
+def tasks(story: Story) -> Html | None:
+    """MetaSchedule's table."""
+    if not story.tasks:
+        return None
+    return el("section", el("h2", "Tasks"), table(story.tasks, TASK_COLUMNS | FAMILIES))
+
+
+def decisions(story: Story) -> Html | None:
+    """Why every round was made and what it brought."""
+    if not story.rounds:
+        return None
+    found = summarise(story.job, story.tasks, story.rounds)
+    return el(
+        "section",
+        el("h2", "Decisions"),
+        table(share_rows(found), SHARE_COLUMNS),
+        el("ul", (el("li", line) for line in summary_lines(found))),
+        el("details", el("summary", "Every round"), table(log_rows(story.rounds), ROUND_COLUMNS)),
+    )
+
+
+def failures(story: Story) -> Html:
+    """What went wrong, in its own words."""
+    if not story.failures:
+        return el("section", el("h2", "Failures"), el("p", "No candidate failed."))
+    rows = [
+        {
+            "outcome": failure.outcome,
+            "count": failure.count,
+            "tasks": ", ".join(failure.tasks),
+            "words": _words(failure),
+        }
+        for failure in story.failures
+    ]
+    return el("section", el("h2", "Failures"), table(rows, FAILED))
+
+
+def _words(failure: Failure) -> Html | str:
+    if failure.example.strip() == failure.words:
+        return failure.words
+    return el("details", el("summary", failure.words), el("pre", failure.example))
+
+
+def applying(story: Story) -> Html:
+    """How to use what was found."""
+    job_id = story.job["id"]
+    if not story.job["exported"]:
+        words = f"The job has not exported its schedules: it is {story.job['state']}."
+        return el("section", el("h2", "Use the schedules"), el("p", words))
+    lines = (
+        f"mallorn schedules {job_id} --out tuned",
+        "python tuned/apply.py model.onnx --check        # with stock TVM alone",
+        "mallorn compile model.onnx --schedules tuned -o model.so",
+        "mallorn bench model.onnx --schedules tuned --untuned",
+    )
+    return el("section", el("h2", "Use the schedules"), el("pre", "\n".join(lines)))
+
+
+SECTIONS: Final[tuple[Section, ...]] = (
+    summary,
+    engines,
+    curves,
+    tasks,
+    decisions,
+    failures,
+    applying,
+)

@@ -1,0 +1,48 @@
+"""How reports and cards look, in light and in dark."""
+
+from typing import Final
+
+from mallorn.report.html import Html
+
+CHART: Final = """
+svg { width: 100%; max-width: 720px; height: auto; font: 11px system-ui, sans-serif; }
+svg text { fill: currentColor; opacity: .75; }
+svg .grid { stroke: currentColor; opacity: .14; }
+svg .axis { stroke: currentColor; opacity: .5; }
+svg .beside { stroke: currentColor; opacity: .6; stroke-dasharray: 5 4; }
+svg .curve { fill: none; stroke: #2f9e5b; stroke-width: 2; }
+svg circle { fill: #2f9e5b; }
+"""
+SHARED: Final = """
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .2rem .7rem .2rem 0; vertical-align: top; }
+th { font-weight: 600; border-bottom: 1px solid #8888; white-space: nowrap; }
+td { border-bottom: 1px solid #8883; }
+td.number { text-align: right; }
+.wide { overflow-x: auto; }
+dl { display: flex; flex-wrap: wrap; gap: .4rem 2rem; margin: .6rem 0; }
+dt { font-size: .8em; opacity: .75; }
+dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+.note { opacity: .75; }
+"""
+PAGE: Final = Html(
+    ":root { color-scheme: light dark; --ground: #fff; --ink: #1c2420; --code: #f1f4f2; }\n"
+    "@media (prefers-color-scheme: dark) {\n"
+    "  :root { --ground: #141916; --ink: #e3e9e5; --code: #222a25; }\n}\n"
+    "body { background: var(--ground); color: var(--ink); font: 15px/1.45 system-ui, sans-serif;\n"
+    "  max-width: 75rem; margin: 1.5rem auto; padding: 0 1rem; }\n"
+    "h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }\n"
+    "pre { background: var(--code); padding: .7rem .9rem; overflow-x: auto; }\n"
+    "code, pre { font: 13px/1.45 ui-monospace, monospace; }\n" + SHARED + CHART
+)
+
+
+def scoped(prefix: str) -> Html:
+    """The shared rules for what stands inside `prefix`, which is put on another's page."""
+    rules = (line for line in (SHARED + CHART).splitlines() if line)
+    return Html("\n".join(_under(prefix, rule) for rule in rules))
+
+
+def _under(prefix: str, rule: str) -> str:
+    selectors, brace, body = rule.partition("{")
+    return ", ".join(f"{prefix} {each.strip()}" for each in selectors.split(",")) + f" {brace}{body}"

@@ -1,0 +1,146 @@
+"""A report: complete, inert, and readable whatever the job has."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from db.repositories.jobs import Jobs
+from mallorn import Client
+from mallorn.commands.main import app
+from mallorn.report.page import page
+from mallorn.report.story import Failure, Story, grouped
+from mallorn.report.style import scoped
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
+from tests.fixtures.markup import assert_inert
+from tests.fixtures.told import told_job, told_round, told_task
+
+EVIL = """</pre></details><script>alert("1")</script><img src=x onerror='alert(2)'>"""
+TIMING = {"median": 2000.0, "low": 1900.0, "high": 2100.0}
+REPORT = {"latency_us": {"untuned": {**TIMING, "median": 50_000.0}, "tuned": TIMING}, "found": 2, "of": 2}
+
+
+def story(word: str = "plain", **changes: Any) -> Story:
+    job = told_job(name=word, reason=word, target=word, report=REPORT, **changes)
+    tasks = [told_task(0, 10.0, name=word, reason=word, family=word), told_task(1, 20.0, name=word)]
+    rounds = [
+        told_round(0, 0, 90.0, why=word, task_name=word),
+        told_round(1, 1, 20.0, why=word, cost_model=word),
+        told_round(2, 0, 10.0, before_us=90.0, why=word, state="poison", error=word),
+    ]
+    totals = {"total_before_us": None, "total_after_us": 110.0}
+    failures = [Failure("build_error", word, 2, (word,), f"{word}\nmore {word}")]
+    return Story(job, tasks, [{**row, **totals} for row in rounds], failures)
+
+
+def test_every_part_is_there() -> None:
+    found = assert_inert(page(story(), 0.0))
+    for words in (
+        "plain: job 0123456789abcdef",
+        "written by Mallorn",
+        "1970-01-01 00:00 UTC",
+        "TVM, tuned by Mallorn",
+        "25.0",
+        "Best so far",
+        "time since submit",
+        "Weighted Latency (us)",
+        "3 rounds",
+        "build_error",
+        "mallorn schedules 0123456789abcdef --out tuned",
+    ):
+        assert words in found.text, words
+    assert found.tags.count("svg") == 2
+
+
+def test_what_the_job_says_is_text_whatever_it_says() -> None:
+    found = assert_inert(page(story(EVIL), 0.0))
+    assert found.text.count('<script>alert("1")</script>') >= 12
+    assert found.tags.count("h2") == 7
+
+
+def test_light_and_dark_follow_the_system() -> None:
+    assert "prefers-color-scheme: dark" in page(story(), 0.0)
+
+
+def test_a_job_that_has_nothing_yet_has_a_report_too() -> None:
+    job = told_job("importing", progress={**told_job()["progress"], "estimated_us": None, "failures": {}})
+    text = assert_inert(page(Story(job, [], [], []), 0.0)).text
+    assert "No candidate failed." in text
+    assert "it is importing" in text
+    assert "Best so far" not in text
+
+
+def record(outcome: str, error: str, task: str) -> dict[str, Any]:
+    return {"outcome": outcome, "error": error, "workload_name": task}
+
+
+def test_failures_in_the_same_words_are_counted_together() -> None:
+    failed = [
+        record("run_error", "crash\nat 1", "conv"),
+        record("run_error", "crash\nat 2", "dense"),
+        record("build_error", "crash", "conv"),
+    ]
+    assert [(f.outcome, f.count, f.tasks, f.example) for f in grouped(failed)] == [
+        ("run_error", 2, ("conv", "dense"), "crash\nat 1"),
+        ("build_error", 1, ("conv",), "crash"),
+    ]
+
+
+@pytest.fixture
+def tuned(owned: OwnedRows) -> OwnedRows:
+    run_round(owned, "w0", [30.0, 40.0], FIRST_PASS)
+    run_round(owned, "w1", [1200.0, None], FIRST_PASS)
+    run_round(owned, "w1", [1100.0, None], looked_ahead(1080.0, 1210.0))
+    owned.write(lambda session: Jobs(session).record(owned.job_id, report=REPORT))
+    return owned
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_command_writes_one_file(coordinator: Coordinator, tuned: OwnedRows, tmp_path: Path) -> None:
+    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
+    file = tmp_path / "report.html"
+    result = runner.invoke(app, ["report", tuned.job_id, "-o", str(file)])
+    assert (result.exit_code, result.stdout.strip()) == (0, str(file)), result.stderr
+    text = assert_inert(file.read_text()).text
+    assert "2.230 ms" in text
+    assert "build_error2fused_w1no" in text
+    again = runner.invoke(app, ["report", tuned.job_id, "-o", str(file), "--json"])
+    assert json.loads(again.stdout) == {"file": str(file)}
+    refused = runner.invoke(app, ["report", tuned.job_id, "-o", str(tmp_path)])
+    assert (refused.exit_code, "choose another --out" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_notebook_shows_the_job_as_it_stands_now(coordinator: Coordinator, tuned: OwnedRows) -> None:
+    with Client(coordinator.url) as client:
+        job = client.job(tuned.job_id)
+        run_round(tuned, "w0", [28.0], FIRST_PASS)
+        found = assert_inert(job._repr_html_())
+    assert "tuning" in found.text
+    assert "7 of 64" in found.text
+    assert "w1" in found.text
+    assert "svg" in found.tags
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_notebook_without_a_coordinator_shows_what_was_last_known(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    client = Client(coordinator.url)
+    job = client.job(owned.job_id)
+    job.body["name"] = EVIL
+    job._connection.url = "http://127.0.0.1:1"
+    job._connection._http.base_url = "http://127.0.0.1:1"  # type: ignore[assignment]
+    text = assert_inert(job._repr_html_()).text
+    client.close()
+    assert "last known: no coordinator answers" in text
+    assert EVIL in text
+
+
+def test_a_cards_rules_reach_nothing_else() -> None:
+    selectors = [line.partition("{")[0].split(",") for line in scoped(".mallorn-job").splitlines()]
+    assert len(selectors) > 10
+    assert all(each.strip().startswith(".mallorn-job ") for line in selectors for each in line)
