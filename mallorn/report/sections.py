@@ -42,7 +42,10 @@ def summary(story: Story) -> Html:
 
 
 def _option(value: Any) -> str:
-    return "" if value in ([], {}) else str(value)
+    """What nobody chose is left out."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {each}" for key, each in value.items())
+    return "" if value is None or value == [] else str(value)
 
 
 def engines(story: Story) -> Html | None:

@@ -18,7 +18,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .2rem .7rem .2rem 0; vertical-align: top; }
 th { font-weight: 600; border-bottom: 1px solid #8888; white-space: nowrap; }
 td { border-bottom: 1px solid #8883; }
-td.number { text-align: right; }
+th.number, td.number { text-align: right; }
 .wide { overflow-x: auto; }
 dl { display: flex; flex-wrap: wrap; gap: .4rem 2rem; margin: .6rem 0; }
 dt { font-size: .8em; opacity: .75; }

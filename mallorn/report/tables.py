@@ -1,6 +1,6 @@
 """Tables of rows, with headings by key as on the terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mallorn.commands.output import cell
@@ -9,9 +9,16 @@ from mallorn.report.html import Html, el
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Html:
     """One column a key of `columns`; numbers stand to the right."""
-    heads = (el("th", heading.replace("\n", " "), scope="col") for heading in columns.values())
+    rows = list(rows)
+    heads = (_head(heading, [row.get(key) for row in rows]) for key, heading in columns.items())
     lines = (el("tr", (_cell(row.get(key)) for key in columns)) for row in rows)
-    return el("div", el("table", el("thead", el("tr", heads)), el("tbody", lines)), class_="wide")
+    whole = el("table", el("thead", el("tr", heads)), el("tbody", lines))
+    return el("div", whole, class_="wide", tabindex=0)  # wider than the page, it scrolls by keyboard, too
+
+
+def _head(heading: str, values: Sequence[Any]) -> Html:
+    numeric = any(isinstance(value, int | float) for value in values)
+    return el("th", heading.replace("\n", " "), scope="col", class_="number" if numeric else None)
 
 
 def _cell(value: Any) -> Html:

@@ -1,0 +1,31 @@
+"""Tables and facts of a report."""
+
+from mallorn.report.html import el
+from mallorn.report.sections import _option
+from mallorn.report.tables import facts, table
+from tests.fixtures.markup import Markup
+
+
+def test_numbers_stand_to_the_right_with_their_heading() -> None:
+    built = table([{"a": "x", "n": None}, {"a": "y", "n": 1234.5}], {"a": "A", "n": "N\n(us)"})
+    assert '<th scope="col" class="number">N (us)</th>' in built
+    assert '<td class="number">1,234</td>' in built
+    assert Markup(built).text == "AN (us)x-y1,234"
+
+
+def test_a_table_that_is_too_wide_scrolls_by_keyboard_too() -> None:
+    assert ("tabindex", "0") in Markup(table([], {"a": "A"})).attributes
+
+
+def test_a_cell_of_markup_stays_markup() -> None:
+    assert "<td><i>x</i></td>" in table([{"a": el("i", "x")}], {"a": "A"})
+
+
+def test_facts_that_are_not_known_are_left_out() -> None:
+    assert Markup(facts({"a": 0, "b": None, "c": "", "d": "x"})).text == "a0dx"
+
+
+def test_options_are_told_as_they_were_typed() -> None:
+    evaluator = {"number": 3, "repeat": 1}
+    told = [_option(value) for value in ("racing", None, [], {}, ["conv*"], evaluator, 30.0)]
+    assert told == ["racing", "", "", "", "['conv*']", "number 3, repeat 1", "30.0"]
