@@ -15,6 +15,7 @@ from mallorn.decisions import with_totals
 from mallorn.frames import frame, history_frame
 from mallorn.history import curve
 from mallorn.http import Connection
+from mallorn.report.card import card
 from mallorn.sse import parse_events
 
 if TYPE_CHECKING:
@@ -100,8 +101,6 @@ class Job:
 
     def _repr_html_(self) -> str:
         """How the job stands now, for notebooks."""
-        from mallorn.report.card import card
-
         try:
             self.refresh()
             return card(self.body, self.tasks(), list(self.rounds()))

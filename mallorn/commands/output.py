@@ -13,6 +13,11 @@ from rich.table import Table
 from mallorn.client import Client
 from mallorn.commands.datadir import DataDir
 from mallorn.core.settings import Settings
+from mallorn.words import ago as ago
+from mallorn.words import cell as cell
+from mallorn.words import duration as duration
+from mallorn.words import first_line as first_line
+from mallorn.words import latency as latency
 
 UrlOption = Annotated[
     str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
@@ -21,7 +26,6 @@ KeyOption = Annotated[
     str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
 ]
 PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
-NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 SHORT: Final = 20  # what is no longer is never broken
 CUT: Final = frozenset({"workload", "target"})  # long and of one word: cut, not folded, where room is short
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
@@ -99,36 +103,3 @@ def table(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Table:
     for row in rows:
         result.add_row(*(escape(cell(row.get(key))) for key in columns))
     return result
-
-
-def cell(value: Any) -> str:
-    """A value as a person reads it."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)
-
-
-def first_line(text: str) -> str:
-    """What happened; what to do about it, or a compiler's whole story, follows on the other lines."""
-    return text.strip().partition("\n")[0]
-
-
-def duration(seconds: float) -> str:
-    """`75.2` as `1:15`, from an hour on `1:01:15`."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def ago(seconds: float) -> str:
-    """`75.2` as `1:15 ago`; what was a moment ago is `now`."""
-    return "now" if seconds < NOW_SEC else f"{duration(seconds)} ago"
-
-
-def latency(value_us: float | None) -> str:
-    """Microseconds with a unit that keeps three digits readable."""
-    if value_us is None:
-        return "-"
-    return f"{value_us / 1000:.3f} ms" if value_us >= 1000 else f"{value_us:.1f} us"

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mallorn.commands.output import duration, first_line, latency
 from mallorn.comparison import measured_us
 from mallorn.history import curve
 from mallorn.report.chart import TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.style import scoped
 from mallorn.report.tables import facts, table
+from mallorn.words import duration, first_line, latency
 
 SHOWN: Final = 8
 COLUMNS: Final = {

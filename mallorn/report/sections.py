@@ -6,7 +6,6 @@ from typing import Any, Final
 from mallorn.commands.decision_words import COLUMNS as ROUND_COLUMNS
 from mallorn.commands.decision_words import log_rows
 from mallorn.commands.jobs import TASK_COLUMNS
-from mallorn.commands.output import duration, latency
 from mallorn.commands.summary_words import SHARE_COLUMNS, share_rows, summary_lines
 from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
 from mallorn.commands.winnings import ENGINES, latency_rows
@@ -17,6 +16,7 @@ from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.story import Failure, Story
 from mallorn.report.tables import facts, table
+from mallorn.words import duration, latency
 
 Section = Callable[[Story], Html | None]
 FAMILIES: Final = {"family": "Family", "reason": "At rest because"}

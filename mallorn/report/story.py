@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from mallorn.commands.output import first_line
 from mallorn.core.outcomes import Outcome
 from mallorn.history import Point, curve
 from mallorn.job import Job
+from mallorn.words import first_line
 
 FAILURES_READ: Final = 500  # of each outcome, the newest
 Row = dict[str, Any]

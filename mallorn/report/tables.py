@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mallorn.commands.output import cell
 from mallorn.report.html import Html, el
+from mallorn.words import cell
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Html:
