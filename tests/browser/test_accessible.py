@@ -1,17 +1,22 @@
 """What axe finds on every page: nothing serious, in light and in dark."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.session import Database
+from mallorn.core.artifacts import scripts_uri
 from mallorn.core.states import RoundState
 from tests.browser.conftest import Open
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.schedules import promote
 
 Serve = Callable[..., str]
 AXE = ROOT / "services/dashboard/web/node_modules/axe-core/axe.min.js"
@@ -25,10 +30,21 @@ def axe() -> str:
     return AXE.read_text()
 
 
+class TwoJobs(OwnedRows):
+    other_id = ""
+
+
 @pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    """A tuning job with a round that brought a time and a failure."""
-    rows = OwnedRows(quiet_database)
+def rows(quiet_database: Database, tmp_path: Path) -> TwoJobs:
+    """Two tuning jobs; one with a round that brought a time and a failure, a schedule and a cost model."""
+    rows = TwoJobs(quiet_database)
+    rows.other_id = rows.write(lambda session: rows.add_job(session, "local", ("w0", "w1")))
+    promote(rows, "w0", 30.0)
+    file = Path(scripts_uri(str(tmp_path / "artifacts"), "w0", "[]"))
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"original": "one", "scheduled": "two", "trace": "sch.tile(decision=[2])"}))
+    model = NewCostModel("matmul", rows.target_id, "xgboost", 9, 9, metrics={"pairwise": 0.8}, blob=b"model")
+    rows.write(lambda session: [CostModels(session).add(model) for _ in range(2)])
     round_id, attempt = rows.claimed_round("w0")
     found = [rows.ok(0, 20.0), rows.failed(1)]
     rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, found))
@@ -48,19 +64,21 @@ def complaints(page: Any, axe: str) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(
-    serve: Serve, open_page: Open, rows: OwnedRows, axe: str, scheme: str
+    serve: Serve, open_page: Open, rows: TwoJobs, axe: str, scheme: str
 ) -> None:
     url = serve()
     page = open_page(url, color_scheme=scheme)
     found = []
     job = f"#/jobs/{rows.job_id}"
-    for place in ("#/jobs", job, f"{job}/tasks/0", "#/fleet", "#/dataset"):
+    compare = f"#/compare?jobs={rows.job_id},{rows.other_id}"
+    for place in ("#/jobs", job, f"{job}/tasks/0", compare, "#/fleet", "#/dataset", "#/costmodels"):
         page.goto(url + place)
         page.locator("h1").wait_for()
         page.locator(".spinner").first.wait_for(state="detached")
         found += [f"{place} {text}" for text in complaints(page, axe)]
     page.goto(url + "#/jobs")
     page.get_by_role("button", name="Tune a model").first.click()
-    page.get_by_role("dialog").wait_for()
+    page.get_by_role("dialog").get_by_text("Options", exact=True).click()
+    page.get_by_label("Search").wait_for()
     found += complaints(page, axe)
     assert found == []

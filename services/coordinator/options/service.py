@@ -9,14 +9,14 @@ from services.coordinator.paging import ListOut
 
 Kind = Literal["choice", "integer", "number", "texts", "object"]
 WORDS: Final = {
-    "recipe": "Graph passes before tuning: `tuned`, or `plain` for stock compile_relax.",
+    "recipe": "Graph passes before tuning; plain is that of stock compile_relax.",
     "search": "Proposes candidates.",
     "cost_model": "Predicts which candidates are fast.",
     "sampler": "Picks a round's batch out of the scored pool.",
     "stopping": "Decides when one timing is good enough.",
     "policy": "Decides which task is next.",
     "families": "Decides which tasks share measurements and a cost model.",
-    "measurer": "Builds and times: `tvm` on a device, `replay` from recordings.",
+    "measurer": "Builds and times: tvm on a device, replay from recordings.",
     "round_size": "Candidates a round; empty: as many as the planner finds right.",
     "task_trials": "The budget of every task alone; empty: as much as the job's allows.",
     "only": "Tune only tasks whose names match one of these patterns, as conv2d*.",

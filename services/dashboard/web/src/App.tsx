@@ -1,6 +1,8 @@
 /** The frame around every page: its name, the ways to the others, and the question for a key. */
 import { useEffect, useState, type ReactNode } from "react";
 import { KEY_NEEDED } from "./api/client";
+import { ComparePage } from "./compare/ComparePage";
+import { CostModelsPage } from "./costmodels/CostModelsPage";
 import { DatasetPage } from "./dataset/DatasetPage";
 import { FleetPage } from "./fleet/FleetPage";
 import { JobPage } from "./job/JobPage";
@@ -10,7 +12,7 @@ import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
 import { Empty } from "./ui/states";
 
-const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset" } as const;
+const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset", costmodels: "Cost models" } as const;
 
 export function App(): ReactNode {
   const { path } = useRoute();
@@ -39,7 +41,7 @@ export function App(): ReactNode {
         </a>
         <nav aria-label="Pages">
           {Object.entries(PLACES).map(([name, title]) => (
-            <a key={name} href={formatRoute([name])} aria-current={name === place ? "page" : undefined}>
+            <a key={name} href={formatRoute([name])} aria-current={name === (place === "compare" ? "jobs" : place) ? "page" : undefined}>
               {title}
             </a>
           ))}
@@ -67,6 +69,8 @@ function Place({ place, rest }: { place: string; rest: string[] }): ReactNode {
   if (place === "jobs" && id !== undefined) return <JobPage key={id} jobId={id} />;
   if (place === "fleet") return <FleetPage />;
   if (place === "dataset") return <DatasetPage />;
+  if (place === "costmodels") return <CostModelsPage />;
+  if (place === "compare") return <ComparePage />;
   return (
     <Empty title="There is no such page">
       <a href={formatRoute(["jobs"])}>To the jobs</a>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { curve, ways } from "../src/job/history";
+import { curve, reached, ways } from "../src/job/history";
 import { round, task } from "./samples";
 
 const TASKS = [task(0, { weight: 2, latency_us: 5 }), task(1, { latency_us: 7 })];
@@ -45,6 +45,13 @@ describe("the curve of a job", () => {
   it("is empty while nothing was measured", () => {
     expect(curve([], [task(0, { latency_us: null })], 1000)).toEqual([]);
     expect(curve([round(0, { state: "leased", finished_at: null })], TASKS, 1000)).toEqual([]);
+  });
+});
+
+describe("what a job came to", () => {
+  it("is its own, though other jobs found better since", () => {
+    const tasks = [task(0, { latency_us: 3 }), task(1, { latency_us: 7 })];
+    expect([...reached([round(0, { task_index: 0, before_us: 9, found_us: 5 })], tasks)]).toEqual([[0, 5], [1, 7]]);
   });
 });
 

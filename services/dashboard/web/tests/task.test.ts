@@ -3,7 +3,7 @@ import * as client from "../src/api/client";
 import { byTarget, fitting } from "../src/dataset/counts";
 import { workerHealth } from "../src/fleet/health";
 import { expected, found, gain, verdict } from "../src/job/words";
-import { loadRecords, pairs, rankAgreement, scatter } from "../src/task/measurements";
+import { loadRecords, pairs, pairsInOrder, scatter } from "../src/task/measurements";
 import { record, round } from "./samples";
 
 describe("the scatter of a task", () => {
@@ -28,16 +28,25 @@ describe("the scatter of a task", () => {
 });
 
 describe("a cost model", () => {
-  const rows = (pairsOf: [number, number][]) => pairsOf.map(([predicted, latency_us], id) => record(id, { predicted, latency_us }));
+  const rows = (round: number, found: [number, number][]) =>
+    found.map(([predicted, latency_us], at) => record(round * 100 + at, { round_id: round, predicted, latency_us }));
 
-  it("agrees fully where the higher score was always faster", () => {
-    expect(rankAgreement(pairs(rows([[1, 30], [2, 20], [3, 10]])))).toBeCloseTo(1);
-    expect(rankAgreement(pairs(rows([[1, 10], [2, 20], [3, 30]])))).toBeCloseTo(-1);
+  it("predicts a time from the best that was known when the round began", () => {
+    const rounds = [round(1, { before_us: 100 }), round(2, { before_us: null })];
+    const found = pairs([...rows(1, [[Math.log(0.5), 150], [0, 90]]), ...rows(2, [[0, 50]])], rounds);
+    expect(found.map(({ predictedUs, us }) => [Math.round(predictedUs), us])).toEqual([[100, 90], [200, 150]]);
   });
 
-  it("says nothing where it cannot tell candidates apart", () => {
-    expect(rankAgreement(pairs(rows([[1, 10], [1, 20], [1, 30]])))).toBeNull();
-    expect(rankAgreement(pairs(rows([[1, 10]])))).toBeNull();
+  it("is judged by the order within each round only", () => {
+    const early = rows(1, [[-0.1, 900], [-0.2, 1000]]);
+    const late = rows(2, [[-1.1, 90], [-1.2, 100]]);
+    expect(pairsInOrder([...early, ...late])).toBe(1);
+    expect(pairsInOrder(rows(1, [[1, 10], [2, 20], [3, 5]]))).toBeCloseTo(2 / 3);
+  });
+
+  it("is not judged where it cannot tell candidates apart", () => {
+    expect(pairsInOrder(rows(1, [[1, 10], [1, 20]]))).toBeNull();
+    expect(pairsInOrder([])).toBeNull();
   });
 });
 

@@ -1,4 +1,4 @@
-/** What is known: the best verified schedule of every workload, by target. */
+/** What is known: how much was measured, and the best verified schedule of every workload. */
 import { useMemo, type ReactNode } from "react";
 import { all, get } from "../api/client";
 import { useResource } from "../api/resource";
@@ -10,6 +10,7 @@ import { formatOrder, parseOrder } from "../ui/sort";
 import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
 import { byTarget, fitting } from "./counts";
+import { Numbers } from "./Numbers";
 
 const REFRESH_SEC = 10;
 
@@ -19,6 +20,7 @@ export function DatasetPage(): ReactNode {
   return (
     <>
       <h1>Dataset</h1>
+      <Numbers />
       <section aria-labelledby="schedules">
         <h2 id="schedules">Schedules</h2>
         <Shown of={schedules} what="schedules">

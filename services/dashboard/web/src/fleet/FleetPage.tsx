@@ -1,14 +1,19 @@
-/** Who works and what is measured on. */
+/** Who works, what is measured on, and what all of them did lately. */
 import type { ReactNode } from "react";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
-import type { Device, List, Worker } from "../api/types";
+import type { Activity, Device, List, Worker } from "../api/types";
 import { duration, plural, target } from "../format";
+import { useChoose, useRoute } from "../route";
 import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
 import { healthOf, workerHealth } from "./health";
+import { Timeline } from "./Timeline";
 
 const REFRESH_SEC = 3;
+const ACTIVITY_SEC = 5;
+const STANDARD_MINUTES = 60;
+const MINUTES: { readonly [name: string]: number } = { "10 minutes": 10, "6 hours": 360, day: 1440 };
 
 export function FleetPage(): ReactNode {
   const workers = useResource<List<Worker>>("workers", (signal) => get("workers", {}, signal), REFRESH_SEC);
@@ -16,6 +21,7 @@ export function FleetPage(): ReactNode {
   return (
     <>
       <h1>Fleet</h1>
+      <Lately workers={workers.data?.items ?? []} devices={devices.data?.items ?? []} />
       <section aria-labelledby="devices">
         <h2 id="devices">Devices</h2>
         <Shown of={devices} what="devices">
@@ -55,6 +61,40 @@ export function FleetPage(): ReactNode {
         </Shown>
       </section>
     </>
+  );
+}
+
+function Lately({ workers, devices }: { workers: readonly Worker[]; devices: readonly Device[] }): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  const minutes = MINUTES[choices["window"] ?? ""] ?? STANDARD_MINUTES;
+  const activity = useResource<Activity>(`activity/${minutes}`, (signal) => get("fleet/activity", { minutes }, signal), ACTIVITY_SEC);
+  return (
+    <section aria-labelledby="lately">
+      <div className="title-row">
+        <h2 id="lately">Lately</h2>
+        <div className="toolbar">
+          <label>
+            The last
+            <select value={choices["window"] ?? ""} onChange={(event) => choose({ window: event.target.value })}>
+              <option value="">hour</option>
+              {Object.keys(MINUTES).map((name) => (
+                <option key={name}>{name}</option>
+              ))}
+            </select>
+          </label>
+        </div>
+      </div>
+      <Shown of={activity} what="what the fleet did">
+        {(known) => (
+          <Timeline
+            activity={known}
+            workers={workers.filter((worker) => workerHealth(worker) !== "silent").map((worker) => worker.id)}
+            devices={devices.filter((device) => device.online).map((device) => device.name)}
+          />
+        )}
+      </Shown>
+    </section>
   );
 }
 

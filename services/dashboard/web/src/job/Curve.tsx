@@ -1,13 +1,15 @@
 /** The weighted latency of the whole model against trials or seconds. */
 import { useMemo, type ReactNode } from "react";
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import type { Job, Round, Task } from "../api/types";
 import { duration, latency } from "../format";
 import { engines } from "../jobs/standing";
 import { useChoose, useRoute } from "../route";
 import { countAxis, latencyAxis, LINEAR, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
+import { AxisSwitch } from "../ui/parts";
 import { Empty } from "../ui/states";
+import { stepped } from "../ui/steps";
 import { curve } from "./history";
 
 /** A line farther away than this would press the curve flat; it is told in words. */
@@ -38,14 +40,7 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
   const names = lines.map(([name]) => name);
   return (
     <figure>
-      <div className="switch" role="radiogroup" aria-label="Horizontal axis">
-        {["trials", "seconds"].map((axis) => (
-          <label key={axis}>
-            <input type="radio" name="axis" checked={(axis === "seconds") === bySeconds} onChange={() => choose({ x: axis === "seconds" ? axis : "" })} />
-            {axis}
-          </label>
-        ))}
-      </div>
+      <AxisSwitch bySeconds={bySeconds} onChange={(seconds) => choose({ x: seconds ? "seconds" : "" })} />
       <Chart label={label} planKey={`${bySeconds}/${names.join()}`} plan={curvePlan(bySeconds, names)} data={data} />
       <figcaption>
         {label} {far.map(([name, us]) => `Off the picture: ${name}, ${latency(us)}.`).join(" ")} Drag to zoom, double-click to see all.
@@ -75,7 +70,3 @@ function curvePlan(bySeconds: boolean, levels: readonly string[]): Plan {
     };
   };
 }
-
-/** A latency holds until a round ends with a better one. */
-const stepPaths = uPlot.paths.stepped?.({ align: 1 });
-const stepped = stepPaths ? { paths: stepPaths } : {};

@@ -26,6 +26,16 @@ export function curve(rounds: readonly Round[], tasks: readonly Task[], createdA
   return points;
 }
 
+/** By task what the job's own rounds came to, with what was known when they were planned. */
+export function reached(rounds: readonly Round[], tasks: readonly Task[]): Map<number, number | null> {
+  const best = knownAtStart(rounds, tasks);
+  for (const round of rounds) {
+    lower(best, round.task_index, round.before_us);
+    lower(best, round.task_index, round.found_us);
+  }
+  return best;
+}
+
 /** By task: its best after each of its rounds, and what the newest forecast promised of the next one. */
 export function ways(rounds: readonly Round[]): Map<number, Way> {
   const found = new Map<number, Way>();

@@ -4,7 +4,7 @@ import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, Page } from "../api/types";
 import { plural } from "../format";
-import { useChoose, useRoute } from "../route";
+import { go, useChoose, useRoute } from "../route";
 import { Empty, Failed, Shown } from "../ui/states";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Table } from "../ui/Table";
@@ -81,6 +81,9 @@ export function JobsPage(): ReactNode {
                   <>
                     <button type="button" onClick={() => choose({ sel: "" })}>
                       Clear selection
+                    </button>
+                    <button type="button" disabled={picked.size < 2} onClick={() => go(["compare"], { jobs: formatSelection(picked) })}>
+                      Compare {picked.size}
                     </button>
                     <button type="button" className="danger" disabled={cancellable.length === 0} onClick={() => setCancelling(true)}>
                       Cancel {cancellable.length} …

@@ -1,4 +1,4 @@
-/** Starts a job: a file, a target and a budget. */
+/** Starts a job: a file, a target, a budget and options. */
 import { useRef, useState, type FormEvent, type ReactNode } from "react";
 import { ApiError, get, post } from "../api/client";
 import { useResource } from "../api/resource";
@@ -7,6 +7,8 @@ import { bytes, percent, target as targetWords } from "../format";
 import { go } from "../route";
 import { Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
+import { Options, useOptions } from "./OptionFields";
+import { chosenOptions, type Given } from "./options";
 import { upload } from "./upload";
 
 const OTHER = "other";
@@ -18,6 +20,8 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
   const [otherTarget, setOtherTarget] = useState("");
   const [trials, setTrials] = useState("200");
   const [minutes, setMinutes] = useState("");
+  const [given, setGiven] = useState<Given>({});
+  const options = useOptions();
   const [share, setShare] = useState<number | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const attempt = useRef(newKey());
@@ -37,6 +41,7 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
         trials: Number(trials),
         minutes: minutes === "" ? null : Number(minutes),
         name: file.name,
+        options: chosenOptions(options.data?.items ?? [], given),
       };
       const made = await post<Job>("jobs", job, { "Idempotency-Key": attempt.current });
       props.onClose();
@@ -86,6 +91,7 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
             <input type="number" min={0.1} step="any" value={minutes} placeholder="no limit" onChange={(event) => setMinutes(event.target.value)} />
           </label>
         </div>
+        <Options of={options} given={given} onChange={setGiven} />
         {error && <Failed error={error} />}
         <div className="buttons">
           <button type="button" onClick={props.onClose}>

@@ -1,9 +1,9 @@
-/** One task of a job: every measurement, and how far its cost model can be trusted. */
+/** One task of a job: every measurement, how far its cost model can be trusted, and what came out. */
 import { useEffect, useMemo, type ReactNode } from "react";
-import { get } from "../api/client";
+import { all, get } from "../api/client";
 import { useLive } from "../api/live";
 import { useResource } from "../api/resource";
-import type { Job, List, MeasuredRecord, Task } from "../api/types";
+import type { Job, List, MeasuredRecord, Round, Task } from "../api/types";
 import { count, digits, flops, latency } from "../format";
 import { isFinal } from "../jobs/standing";
 import { formatRoute } from "../route";
@@ -13,6 +13,7 @@ import { loadRecords } from "./measurements";
 import { Prediction } from "./Prediction";
 import { RecordTable } from "./RecordTable";
 import { ScatterChart } from "./ScatterChart";
+import { Schedules } from "./Schedules";
 
 export function TaskPage({ jobId, index }: { jobId: string; index: number }): ReactNode {
   const job = useResource<Job>(`job/${jobId}`, (signal) => get(`jobs/${jobId}`, {}, signal), null);
@@ -68,23 +69,24 @@ function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
   );
 }
 
+type Known = { seen: string; rows: MeasuredRecord[]; rounds: Round[] };
+
 function Measurements({ job, task, seen }: { job: Job; task: Task; seen: string }): ReactNode {
-  const records = useResource<{ seen: string; rows: MeasuredRecord[] }>(
-    `records/${job.id}/${task.workload}`,
-    async (signal, last) => ({ seen, rows: await loadRecords(job.id, task.workload, signal, last?.rows) }),
-    null,
-  );
+  const records = useResource<Known>(`records/${job.id}/${task.workload}`, (signal, last) => load(job, task, seen, signal, last), null);
   const { refresh } = records;
   const outdated = records.data !== undefined && records.data.seen !== seen;
   useEffect(() => {
     if (outdated) refresh();
   }, [outdated, seen, refresh]);
-  const rows = useMemo(() => records.data?.rows ?? [], [records.data]);
+  const { rows, rounds } = useMemo(() => records.data ?? { rows: [], rounds: [] }, [records.data]);
   return (
     <Shown of={records} what="the measurements">
       {() =>
         rows.length === 0 ? (
-          <Empty title="Nothing measured yet">What other jobs know of this workload is in the latency above.</Empty>
+          <>
+            <Empty title="Nothing measured yet">What other jobs know of this workload is in the latency above.</Empty>
+            <Schedules job={job} task={task} />
+          </>
         ) : (
           <>
             <section aria-labelledby="scatter">
@@ -93,8 +95,9 @@ function Measurements({ job, task, seen }: { job: Job; task: Task; seen: string 
             </section>
             <section aria-labelledby="predicted">
               <h2 id="predicted">Predicted against measured</h2>
-              <Prediction records={rows} />
+              <Prediction records={rows} rounds={rounds} />
             </section>
+            <Schedules job={job} task={task} />
             <section aria-labelledby="records">
               <h2 id="records">All measurements</h2>
               <RecordTable records={rows} />
@@ -104,4 +107,12 @@ function Measurements({ job, task, seen }: { job: Job; task: Task; seen: string 
       }
     </Shown>
   );
+}
+
+async function load(job: Job, task: Task, seen: string, signal: AbortSignal, last: Known | undefined): Promise<Known> {
+  const [rows, rounds] = await Promise.all([
+    loadRecords(job.id, task.workload, signal, last?.rows),
+    all<Round>(`jobs/${job.id}/rounds`, { task: task.index, order: "oldest" }, signal),
+  ]);
+  return { seen, rows, rounds };
 }

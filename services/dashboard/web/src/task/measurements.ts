@@ -1,6 +1,6 @@
 /** The measurements of one task of a job, oldest first, and what a picture of them needs. */
 import { get } from "../api/client";
-import type { MeasuredRecord, Page } from "../api/types";
+import type { MeasuredRecord, Page, Round } from "../api/types";
 
 const PAGE_RECORDS = 1000;
 
@@ -50,46 +50,38 @@ export function scatter(records: readonly MeasuredRecord[], createdAt: number): 
   };
 }
 
-export type Pair = { predicted: number; us: number };
+export type Pair = { predictedUs: number; us: number };
 
-/** What the cost model said and what was measured, by rising prediction. */
-export function pairs(records: readonly MeasuredRecord[]): Pair[] {
+/**
+ * What the cost model said and what was measured, by rising prediction. A score is the log of how far a candidate is
+ * from the best that was known when its round began: with that best it is a latency.
+ */
+export function pairs(records: readonly MeasuredRecord[], rounds: readonly Round[]): Pair[] {
+  const before = new Map(rounds.map((round) => [round.id, round.before_us]));
   return records
-    .flatMap(({ predicted, latency_us: us }) => (predicted === null || us === null ? [] : [{ predicted, us }]))
-    .sort((one, other) => one.predicted - other.predicted);
+    .flatMap(({ predicted, latency_us: us, round_id: round }) => {
+      const best = round === null ? null : (before.get(round) ?? null);
+      return predicted === null || us === null || best === null ? [] : [{ predictedUs: best / Math.exp(predicted), us }];
+    })
+    .sort((one, other) => one.predictedUs - other.predictedUs);
 }
 
-/** Spearman's: 1 where a higher score always went with a lower latency; null where nothing can be said. */
-export function rankAgreement(found: readonly Pair[]): number | null {
-  if (found.length < 3) return null;
-  const scores = ranks(found.map((pair) => pair.predicted));
-  const speeds = ranks(found.map((pair) => -pair.us));
-  return correlation(scores, speeds);
-}
-
-/** Places from 0; equals share the middle of theirs. */
-function ranks(values: readonly number[]): number[] {
-  const order = values.map((value, at) => ({ value, at })).sort((one, other) => one.value - other.value);
-  const places = new Array<number>(values.length).fill(0);
-  for (let start = 0; start < order.length; ) {
-    let end = start;
-    while (end + 1 < order.length && order[end + 1]!.value === order[start]!.value) end += 1;
-    for (let at = start; at <= end; at += 1) places[order[at]!.at] = (start + end) / 2;
-    start = end + 1;
+/** The share of pairs within a round that the model had in order: a half is chance; null where none can be told. */
+export function pairsInOrder(records: readonly MeasuredRecord[]): number | null {
+  const rounds = new Map<number, { score: number; us: number }[]>();
+  for (const { predicted, latency_us: us, round_id: round } of records) {
+    if (predicted === null || us === null || round === null) continue;
+    rounds.set(round, [...(rounds.get(round) ?? []), { score: predicted, us }]);
   }
-  return places;
-}
-
-function correlation(one: readonly number[], other: readonly number[]): number | null {
-  const middle = (one.length - 1) / 2;
-  let product = 0;
-  let left = 0;
-  let right = 0;
-  for (let at = 0; at < one.length; at += 1) {
-    const [a, b] = [one[at]! - middle, other[at]! - middle];
-    product += a * b;
-    left += a * a;
-    right += b * b;
+  let [right, judged] = [0, 0];
+  for (const batch of rounds.values()) {
+    batch.forEach((one, at) => {
+      for (const other of batch.slice(at + 1)) {
+        if (one.us === other.us || one.score === other.score) continue;
+        judged += 1;
+        if (one.score > other.score === one.us < other.us) right += 1;
+      }
+    });
   }
-  return left > 0 && right > 0 ? product / Math.sqrt(left * right) : null;
+  return judged === 0 ? null : right / judged;
 }

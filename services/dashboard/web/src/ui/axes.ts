@@ -21,6 +21,16 @@ export function timeAxis(colours: Palette, label: string): uPlot.Axis {
   return { ...plainAxis(colours, label), space: LABEL_PX, incrs: STEPS_SEC, values: (_u, ticks) => ticks.map(duration) };
 }
 
+/** Latencies along the bottom, on a logarithmic scale: named at 1, 2 and 5 of every decade. */
+export function latencyAxisBelow(colours: Palette, label: string): uPlot.Axis {
+  const round = (tick: number): boolean => ["1", "2", "5"].includes(tick.toExponential(0).charAt(0));
+  return {
+    ...plainAxis(colours, label),
+    filter: (_u, ticks) => ticks.map((tick) => (tick !== null && round(tick) ? tick : null)),
+    values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : shortLatency(tick))),
+  };
+}
+
 export function latencyAxis(colours: Palette): uPlot.Axis {
   const axis = plainAxis(colours, "");
   delete axis.label;

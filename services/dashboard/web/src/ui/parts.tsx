@@ -28,6 +28,19 @@ export function Fact({ name, note, children }: { name: string; note?: ReactNode;
   );
 }
 
+export function AxisSwitch({ bySeconds, onChange }: { bySeconds: boolean; onChange: (seconds: boolean) => void }): ReactNode {
+  return (
+    <div className="switch" role="radiogroup" aria-label="Horizontal axis">
+      {["trials", "seconds"].map((axis) => (
+        <label key={axis}>
+          <input type="radio" name="axis" checked={(axis === "seconds") === bySeconds} onChange={() => onChange(axis === "seconds")} />
+          {axis}
+        </label>
+      ))}
+    </div>
+  );
+}
+
 /** A dialog of the browser's own: it keeps the focus inside and closes on Escape. */
 export function Dialog(props: { title: string; onClose: () => void; children: ReactNode }): ReactNode {
   const element = useRef<HTMLDialogElement>(null);

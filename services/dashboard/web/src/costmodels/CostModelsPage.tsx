@@ -1,0 +1,120 @@
+/** Trained cost models: a line for every family and target, its versions, and the way back to an earlier one. */
+import { useMemo, useState, type ReactNode } from "react";
+import { all } from "../api/client";
+import { useResource } from "../api/resource";
+import type { CostModel } from "../api/types";
+import { clock, count, plural, target } from "../format";
+import { useChoose, useRoute } from "../route";
+import { formatOrder, parseOrder } from "../ui/sort";
+import { Empty, Shown } from "../ui/states";
+import { Table, type Column } from "../ui/Table";
+import { ActivateDialog } from "./ActivateDialog";
+import { lines, newestRows, type Line } from "./lines";
+import { Versions } from "./Versions";
+
+const REFRESH_SEC = 15;
+
+export function CostModelsPage(): ReactNode {
+  const models = useResource<CostModel[]>("costmodels", (signal) => all("costmodels", {}, signal), REFRESH_SEC);
+  const [asked, setAsked] = useState<{ model: CostModel; line: Line } | null>(null);
+  return (
+    <>
+      <h1>Cost models</h1>
+      <Shown of={models} what="the cost models">
+        {(known) =>
+          known.length === 0 ? (
+            <Empty title="No cost model yet">
+              A job trains one for every family of its tasks, once some rounds have ended; <code>mallorn pretrain</code> fits one on the dataset.
+            </Empty>
+          ) : (
+            <Lines models={known} onActivate={(model, line) => setAsked({ model, line })} />
+          )
+        }
+      </Shown>
+      {asked && (
+        <ActivateDialog
+          {...asked}
+          onClose={() => {
+            setAsked(null);
+            models.refresh();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+type LinesProps = { models: readonly CostModel[]; onActivate: (model: CostModel, line: Line) => void };
+
+function Lines({ models, onActivate }: LinesProps): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  const found = useMemo(() => lines(models), [models]);
+  const text = (choices["q"] ?? "").trim().toLowerCase();
+  const shown = useMemo(() => found.filter((line) => line.key.toLowerCase().includes(text)), [found, text]);
+  const open = found.find((line) => line.key === choices["line"]) ?? shown[0];
+  return (
+    <>
+      <div className="toolbar">
+        <label>
+          Find
+          <input type="search" value={choices["q"] ?? ""} placeholder="family, model, target" onChange={(event) => choose({ q: event.target.value })} />
+        </label>
+        <span className="count" role="status">
+          {plural(shown.length, "model")}, {plural(models.length, "version")}
+        </span>
+      </div>
+      {shown.length === 0 ? (
+        <Empty title="No cost model fits">
+          <button type="button" onClick={() => choose({ q: "" })}>
+            Show all {found.length}
+          </button>
+        </Empty>
+      ) : (
+        <Table
+          label="Cost models"
+          columns={columns((line) => choose({ line: line.key }), open?.key)}
+          rows={shown}
+          rowKey={(line) => line.key}
+          order={parseOrder(choices["sort"], "-rows")}
+          onOrder={(order) => choose({ sort: formatOrder(order) })}
+          rowClass={(line) => (line === open ? "picked" : "")}
+        />
+      )}
+      {open && <Versions line={open} onActivate={(model) => onActivate(model, open)} />}
+    </>
+  );
+}
+
+function columns(onOpen: (line: Line) => void, openKey: string | undefined): Column<Line>[] {
+  const numeric = true;
+  return [
+    {
+      key: "family",
+      title: "Family",
+      width: 26,
+      value: (line) => line.family,
+      cell: (line) => (
+        <button type="button" className="link" aria-pressed={line.key === openKey} onClick={() => onOpen(line)}>
+          {line.family}
+        </button>
+      ),
+    },
+    { key: "name", title: "Model", width: 12, value: (line) => line.name, cell: (line) => line.name },
+    { key: "target", title: "Target", width: 20, value: (line) => target(line.target), cell: (line) => <span title={line.target}>{target(line.target)}</span> },
+    { key: "active", title: "In use", help: "The version that new rounds are proposed by", width: 10, numeric, value: (line) => line.active?.version, cell: (line) => activeWords(line) },
+    { key: "versions", title: "Versions", width: 9, numeric, value: (line) => line.versions.length, cell: (line) => count(line.versions.length) },
+    { key: "rows", title: "Rows", help: "Measurements that the newest version was trained for", width: 9, numeric, value: newestRows, cell: (line) => count(newestRows(line)) },
+    { key: "when", title: "Trained", width: 14, numeric, value: (line) => line.versions[0]?.created_at, cell: (line) => clock(line.versions[0]?.created_at ?? null) },
+  ];
+}
+
+function activeWords(line: Line): ReactNode {
+  if (line.active === null) return "none";
+  const newest = line.versions[0]?.version;
+  return (
+    <>
+      {line.active.version} {newest !== undefined && newest > line.active.version && <small>of {newest}</small>}
+    </>
+  );
+}

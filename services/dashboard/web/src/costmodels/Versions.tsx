@@ -1,0 +1,64 @@
+/** The versions of one line: what each learned from, how well it does, and which is in use. */
+import type { ReactNode } from "react";
+import type { CostModel } from "../api/types";
+import { clock, count, plural, target } from "../format";
+import { Table, type Column } from "../ui/Table";
+import { isBack, measures, measureTitle, measureWords, type Line } from "./lines";
+
+type Props = { line: Line; onActivate: (model: CostModel) => void };
+
+export function Versions({ line, onActivate }: Props): ReactNode {
+  return (
+    <section aria-labelledby="versions">
+      <h2 id="versions">
+        Versions of {line.family} / {line.name}
+      </h2>
+      <p className="note">
+        {plural(line.versions.length, "version")} for {target(line.target)}. New rounds are proposed by the one in use, and training goes on from it.
+      </p>
+      <Table label="Versions" columns={columns(line, onActivate)} rows={line.versions} rowKey={(model) => String(model.id)} rowClass={(model) => (model.active ? "picked" : "")} />
+    </section>
+  );
+}
+
+function columns(line: Line, onActivate: (model: CostModel) => void): Column<CostModel>[] {
+  const numeric = true;
+  return [
+    { key: "version", title: "Version", width: 8, numeric, cell: (model) => model.version },
+    {
+      key: "use",
+      title: "In use",
+      width: 13,
+      cell: (model) =>
+        model.active ? (
+          <span className="mark mark-done">in use</span>
+        ) : (
+          <button type="button" className="small" aria-label={`${isBack(model, line) ? "Go back to" : "Use"} version ${model.version}`} onClick={() => onActivate(model)}>
+            {isBack(model, line) ? "Go back …" : "Use …"}
+          </button>
+        ),
+    },
+    { key: "parent", title: "Went on from", width: 12, numeric, cell: (model) => parentWords(model) },
+    { key: "rows", title: "Rows", help: "Measurements it was trained for", width: 8, numeric, cell: (model) => count(model.rows) },
+    {
+      key: "data",
+      title: "Data",
+      help: "A frozen snapshot, or the family's rows up to a measurement",
+      width: 20,
+      cell: (model) => (model.snapshot === null ? `its family up to #${model.seen_upto}` : <span title={model.snapshot}>snapshot {model.snapshot}</span>),
+    },
+    ...measures(line.versions).map((name) => ({
+      key: `metric:${name}`,
+      title: measureTitle(name),
+      width: 11,
+      numeric,
+      cell: (model: CostModel) => measureWords(name, model.metrics[name]),
+    })),
+    { key: "when", title: "Trained", width: 14, numeric, cell: (model) => clock(model.created_at) },
+  ];
+}
+
+function parentWords(model: CostModel): ReactNode {
+  if (model.parent === null) return "–";
+  return <span title={model.parent}>{model.parent.split("@").at(-1)}</span>;
+}

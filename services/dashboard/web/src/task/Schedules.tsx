@@ -1,0 +1,131 @@
+/** The verified schedules of a task: what each makes of the program, and how two of them differ. */
+import type { ReactNode } from "react";
+import { get } from "../api/client";
+import { useResource } from "../api/resource";
+import type { Job, List, Schedule, Task, WholeSchedule } from "../api/types";
+import { clock, latency } from "../format";
+import { formatRoute, useChoose, useRoute } from "../route";
+import { Empty, Shown } from "../ui/states";
+import { CodeView, DiffView } from "./DiffView";
+import { chosenPair, faster } from "./pair";
+
+export function Schedules({ job, task }: { job: Job; task: Task }): ReactNode {
+  const query = { workload: task.workload, target: job.target, beaten: true };
+  const schedules = useResource<List<Schedule>>(`schedules/${task.workload}/${job.state}`, (signal) => get("schedules", query, signal), null);
+  return (
+    <section aria-labelledby="schedule">
+      <h2 id="schedule">Schedule</h2>
+      <Shown of={schedules} what="the schedules">
+        {({ items }) =>
+          items.length === 0 ? (
+            <Empty title="No schedule yet">The best candidate becomes one when a job finishes, once it was measured again and checked.</Empty>
+          ) : (
+            <Chosen job={job} schedules={items} />
+          )
+        }
+      </Shown>
+    </section>
+  );
+}
+
+function Chosen({ job, schedules }: { job: Job; schedules: readonly Schedule[] }): ReactNode {
+  const { choices } = useRoute();
+  const choose = useChoose();
+  const { shown, other } = chosenPair(schedules, job.id, choices["schedule"], choices["beside"]);
+  const trace = choices["view"] === "trace";
+  return (
+    <>
+      <div className="toolbar">
+        <label>
+          Schedule
+          <select value={shown.id} onChange={(event) => choose({ schedule: event.target.value })}>
+            {schedules.map((schedule) => (
+              <option key={schedule.id} value={schedule.id}>
+                {scheduleWords(schedule, job.id)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          beside
+          <select value={other?.id ?? ""} onChange={(event) => choose({ beside: event.target.value })}>
+            <option value="">the unscheduled program</option>
+            {schedules
+              .filter((schedule) => schedule.id !== shown.id)
+              .map((schedule) => (
+                <option key={schedule.id} value={schedule.id}>
+                  {scheduleWords(schedule, job.id)}
+                </option>
+              ))}
+          </select>
+        </label>
+        <div className="switch" role="radiogroup" aria-label="What is shown">
+          {["program", "trace"].map((view) => (
+            <label key={view}>
+              <input type="radio" name="view" checked={(view === "trace") === trace} onChange={() => choose({ view: view === "trace" ? view : "" })} />
+              {view}
+            </label>
+          ))}
+        </div>
+      </div>
+      <Facts shown={shown} other={other} />
+      <Scripts shown={shown} other={other} trace={trace} />
+    </>
+  );
+}
+
+function Facts({ shown, other }: { shown: Schedule; other: Schedule | null }): ReactNode {
+  return (
+    <p className="note">
+      {latency(shown.latency_us)}, confidence interval {latency(shown.low_us)} to {latency(shown.high_us)}, relative error{" "}
+      {shown.max_error.toExponential(1)}
+      {shown.job_id && (
+        <>
+          , promoted by job <a href={formatRoute(["jobs", shown.job_id])}>{shown.job_id}</a>
+        </>
+      )}
+      .{other && ` ${faster(shown, other)}`}
+    </p>
+  );
+}
+
+function scheduleWords(schedule: Schedule, jobId: string): string {
+  return `${latency(schedule.latency_us)}, ${schedule.job_id === jobId ? "this job" : clock(schedule.created_at)} (#${schedule.id})`;
+}
+
+type ScriptsProps = { shown: Schedule; other: Schedule | null; trace: boolean };
+
+function Scripts({ shown, other, trace }: ScriptsProps): ReactNode {
+  const ids = other === null ? [shown.id] : [shown.id, other.id];
+  const whole = useResource<WholeSchedule[]>(
+    `scripts/${ids.join()}`,
+    (signal) => Promise.all(ids.map((id) => get<WholeSchedule>(`schedules/${id}`, {}, signal))),
+    null,
+  );
+  return (
+    <Shown of={whole} what="what it does">
+      {([one, two]) => {
+        const missing = [one, two].find((schedule) => schedule?.scripts === null);
+        if (one?.scripts == null || missing) {
+          return <Empty title={`No script of schedule #${missing?.id} was kept`}>It was promoted by an earlier version. The next job of this model keeps one.</Empty>;
+        }
+        if (two?.scripts) {
+          const part = trace ? "trace" : "scheduled";
+          return (
+            <DiffView
+              left={{ title: `Schedule #${two.id}, ${latency(two.latency_us)}`, text: two.scripts[part] }}
+              right={{ title: `Schedule #${one.id}, ${latency(one.latency_us)}`, text: one.scripts[part] }}
+            />
+          );
+        }
+        if (trace) return <CodeView title={`Trace of schedule #${one.id}`} text={one.scripts.trace} />;
+        return (
+          <DiffView
+            left={{ title: "Unscheduled", text: one.scripts.original }}
+            right={{ title: `Schedule #${one.id}, ${latency(one.latency_us)}`, text: one.scripts.scheduled }}
+          />
+        );
+      }}
+    </Shown>
+  );
+}

@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import type { Stint } from "../src/api/types";
+import { colourOf, errorRate, lanes, marks } from "../src/fleet/lanes";
+
+const WINDOW = { since: 1000, now: 2000 };
+
+function stint(round: number, started: number, finished: number | null, changes: Partial<Stint> = {}): Stint {
+  const job = { job_id: "j", job_name: "mlp", task_index: 0, task_name: "t" };
+  return { round_id: round, ...job, state: "done", worker: "w1", device: "d1", trials: 8, failures: 0, measuring_sec: 50, started_at: started, finished_at: finished, ...changes };
+}
+
+describe("a lane", () => {
+  it("is busy where at least one round runs", () => {
+    const [lane] = lanes([stint(1, 1100, 1300), stint(2, 1200, 1400), stint(3, 1900, null)], ({ worker }) => worker, [], WINDOW);
+    expect(lane?.busy).toBeCloseTo(0.4);
+    expect(lane?.spans.map(({ from, to }) => [from, to])).toEqual([[0.1, 0.3], [0.2, 0.4], [0.9, 1]]);
+  });
+
+  it("counts of a round that began earlier only what lies in the window", () => {
+    const [lane] = lanes([stint(1, 900, 1100, { measuring_sec: 100 })], ({ device }) => device, [], WINDOW);
+    expect(lane?.spans[0]?.from).toBe(0);
+    expect(lane?.measuring).toBeCloseTo(0.05);
+  });
+
+  it("is there for a device on which nothing ran, and for no nameless one", () => {
+    const found = lanes([stint(1, 1100, 1200, { device: null })], ({ device }) => device, ["d10", "d9"], WINDOW);
+    expect(found.map(({ name, busy }) => [name, busy])).toEqual([["d9", 0], ["d10", 0]]);
+  });
+});
+
+describe("the error rate", () => {
+  it("is of candidates, and unknown without any", () => {
+    expect(errorRate([stint(1, 0, 1, { failures: 2 }), stint(2, 0, 1)])).toBe(2 / 16);
+    expect(errorRate([])).toBeNull();
+  });
+});
+
+describe("the marks of the axis", () => {
+  it("are round by the reader's clock, and not many", () => {
+    const found = marks({ since: 1000, now: 4600 }, 1800);
+    expect(found.length).toBeLessThanOrEqual(9);
+    expect(found.every(({ sec }) => (sec + 1800) % 600 === 0)).toBe(true);
+    expect(found.every(({ at }) => at >= 0 && at <= 1)).toBe(true);
+  });
+});
+
+describe("a job's colour", () => {
+  it("stays, and another owner's is none", () => {
+    expect(colourOf("908b2b53", 6)).toBe(colourOf("908b2b53", 6));
+    expect(colourOf(null, 6)).toBe(0);
+    expect(["a", "b", "c"].every((id) => colourOf(id, 6) >= 1 && colourOf(id, 6) <= 6)).toBe(true);
+  });
+});

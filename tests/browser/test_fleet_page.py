@@ -1,0 +1,67 @@
+"""The fleet in a browser: what ran when, and what waits."""
+
+from collections.abc import Callable
+
+import pytest
+
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.repositories.workers import Workers
+from db.session import Database
+from mallorn.core.states import RoundState
+from tests.browser.conftest import Open
+from tests.fixtures.coordinator import OwnedRows
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def rows(quiet_database: Database) -> OwnedRows:
+    return OwnedRows(quiet_database)
+
+
+def run_round(rows: OwnedRows) -> None:
+    """On the worker `w`: one trial that was timed and three that failed."""
+    round_id, attempt = rows.claimed_round("w0")
+    found = [rows.ok(0, run_ms=100.0), *(rows.failed(slot) for slot in (1, 2, 3))]
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, found))
+    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+
+
+def test_rounds_are_drawn_on_the_lane_of_their_worker(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    run_round(rows)
+    rows.write(lambda session: rows.add_round(session, "w1"))
+    page = open_page(f"{serve()}#/fleet")
+    lane = page.get_by_role("img", name="w: 1 round since")
+    lane.wait_for()
+    assert lane.locator("rect.bar-failed").count() == 1
+    facts = page.locator(".facts").inner_text()
+    assert "1 round" in facts
+    assert "75 %" in facts
+
+
+def test_the_rounds_are_there_as_a_table_for_those_who_cannot_see_the_lanes(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    run_round(rows)
+    page = open_page(f"{serve()}#/fleet")
+    page.get_by_text("1 round as a table").click()
+    page.get_by_role("group", name="Rounds").get_by_role("link", name="w0").click()
+    page.get_by_role("heading", name="w0").wait_for()
+
+
+def test_a_worker_on_which_nothing_ran_has_an_empty_lane(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    rows.write(lambda session: Workers(session).seen("idle-one", "host", {}))
+    page = open_page(f"{serve()}#/fleet")
+    page.get_by_role("img", name="idle-one: 0 rounds since").wait_for()
+
+
+def test_the_window_is_kept_in_the_address(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    run_round(rows)
+    page = open_page(f"{serve()}#/fleet")
+    page.get_by_label("The last").select_option("day")
+    page.reload()
+    page.get_by_role("img", name="w: 1 round since").wait_for()
+    assert page.get_by_label("The last").input_value() == "day"
