@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
+from mallorn.core.errors import Unavailable
 from mallorn.core.names import REGISTRY, resolve
 from workers.lessons.from_parquet import read_lessons
 from workers.lessons.judging import figures, mean
@@ -27,6 +28,7 @@ from workers.lessons.lesson import Lesson, Lessons, Weights
 from workers.lessons.rows import Rows
 from workers.lessons.views import rows_for
 from workers.search.synthetic import SyntheticSpace
+from workers.viewing import LOWERED
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = (
@@ -56,7 +58,7 @@ def main() -> None:
     options = _arguments()
     lessons = made_up(ROWS_A_SHAPE) if options.data == "synthetic" else recorded(options.data)
     print(f"{lessons.rows} measurements of {len(lessons.tasks)} tasks ({lessons.snapshot})")
-    names = options.models or sorted(REGISTRY["cost_model"])
+    names = options.models or list(able(sorted(REGISTRY["cost_model"])))
     found = dict(compare(names, lambda view: rows_for(lessons.tasks, view), options.seeds, lessons.networks))
     best = max(
         (name for name in found if name != CONTROL), key=lambda name: found[name]["by_task"]["pairwise"]
@@ -67,6 +69,21 @@ def main() -> None:
         shown["headline"] = headline
         options.json.write_text(json.dumps(shown | describe_host(), indent=1) + "\n")
     print(headline)
+
+
+def able(names: Iterable[str]) -> Iterator[str]:
+    """The models that can be judged here; of the others, why not."""
+    for name in names:
+        make = resolve("cost_model", name)
+        if make.view in LOWERED:
+            print(f"{name} is left out: what it reads takes a compiler (mallorn evaluate {name} --data DIR)")
+            continue
+        try:
+            make()
+        except Unavailable as missing:
+            print(f"{name} is left out: {missing.message}")
+            continue
+        yield name
 
 
 def recorded(data: str) -> Lessons:

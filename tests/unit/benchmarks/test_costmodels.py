@@ -1,8 +1,9 @@
 """The comparison of cost models tells a model from chance, on rows laid out as workers' features."""
 
 import numpy as np
+import pytest
 
-from benchmarks.costmodels import CONTROL, SHAPES, SHOWN, compare, made_up
+from benchmarks.costmodels import CONTROL, SHAPES, SHOWN, able, compare, made_up
 from costmodels.columns import WIDTH
 from workers.lessons.views import rows_for
 
@@ -26,3 +27,8 @@ def test_every_model_and_the_control_get_the_same_figures() -> None:
             assert set(SHOWN) <= set(figures[split])
     unseen = {name: figures["by_task"]["pairwise"] for name, figures in found.items()}
     assert unseen["lightgbm"] > unseen["draft"] > 0.6 > unseen[CONTROL] > 0.4
+
+
+def test_models_that_need_a_compiler_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(able(["static", "xgboost"])) == ["xgboost"]
+    assert "static is left out" in capsys.readouterr().out
