@@ -100,17 +100,22 @@ class Tasks(Repository):
         """How every task stands, in the order of the model."""
         rounds = self._rounds(job_id)
         others = or_(Measurement.job_id.is_(None), Measurement.job_id != job_id)
+        # Columns, not rows: a job may have ten thousand tasks, and each workload carries its whole program.
+        task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.known_at_start
+        workload = Workload.id, Workload.key, Workload.op, Workload.structure, Workload.flops
         query = (
-            select(Task, Workload, best_of_task(), best_of_task(others), workload_is_busy())
+            select(*task, Task.retired, *workload, best_of_task(), best_of_task(others), workload_is_busy())
             .join(Workload, Workload.id == Task.workload_id)
             .join(Job, Job.id == Task.job_id)
             .where(Task.job_id == job_id)
             .order_by(Task.index)
         )
-        return [
-            _summary(task, workload, best, known, blocked, tuple(rounds[task.id]))
-            for task, workload, best, known, blocked in self.session.execute(query)
-        ]
+        return [TaskSummary(*row, rounds=tuple(rounds[row[0]])) for row in self.session.execute(query)]
+
+    def weights(self, job_id: str) -> dict[int, int]:
+        """How often the model calls each task, by the task's id."""
+        query = select(Task.id, Task.weight).where(Task.job_id == job_id)
+        return dict(self.session.execute(query).all())
 
     def _rounds(self, job_id: str) -> Mapping[int, Sequence[RoundResult]]:
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
@@ -134,32 +139,3 @@ def workload_is_busy() -> ColumnElement[bool]:
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
     same = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
     return exists(select(Round.id).where(*same, is_open).correlate(Task, Job))
-
-
-def _summary(
-    task: Task,
-    workload: Workload,
-    best: float | None,
-    known: float | None,
-    blocked: bool,
-    rounds: tuple[RoundResult, ...],
-) -> TaskSummary:
-    return TaskSummary(
-        id=task.id,
-        index=task.index,
-        name=task.name,
-        weight=task.weight,
-        family=task.family,
-        family_why=task.family_why,
-        known_at_start=task.known_at_start,
-        retired=task.retired,
-        workload_id=workload.id,
-        workload_key=workload.key,
-        op=workload.op,
-        structure=workload.structure,
-        flops=workload.flops,
-        best_us=best,
-        known_us=known,
-        blocked=bool(blocked),
-        rounds=rounds,
-    )

@@ -1,6 +1,6 @@
 """Rows of the database as the API shows them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
 
@@ -8,14 +8,14 @@ from db.repositories.jobs import Jobs
 from db.repositories.progress import Progress
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
-from db.tables import Job, Task
+from db.tables import Job
 from mallorn.core.states import JobState
 from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut
 
 
 def job_out(session: Session, job: Job) -> JobOut:
     """A job with its target and progress."""
-    progress = progress_out(Jobs(session).progress(job.id), Tasks(session).list(job.id))
+    progress = progress_out(Jobs(session).progress(job.id), Tasks(session).weights(job.id))
     return JobOut(
         id=job.id,
         name=job.name,
@@ -38,18 +38,20 @@ def job_out(session: Session, job: Job) -> JobOut:
     )
 
 
-def progress_out(progress: Progress, tasks: Sequence[Task]) -> ProgressOut:
+def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:
     """Trials, failures and the estimate of the whole model."""
     best_us = progress.best_us
     # What the first pass left out is too small to matter.
-    complete = bool(best_us) and (progress.steered or len(best_us) == len(tasks))
+    complete = bool(best_us) and (progress.steered or len(best_us) == len(weights))
     return ProgressOut(
         trials=progress.spent,
         in_flight=progress.in_flight,
         failures=progress.failures,
-        tasks=len(tasks),
+        tasks=len(weights),
         tasks_measured=len(best_us),
-        estimated_us=sum(best_us.get(task.id, 0.0) * task.weight for task in tasks) if complete else None,
+        estimated_us=sum(best_us.get(task, 0.0) * weight for task, weight in weights.items())
+        if complete
+        else None,
     )
 
 

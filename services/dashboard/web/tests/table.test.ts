@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { formatOrder, nextOrder, parseOrder, sorted } from "../src/ui/sort";
 import { roundDown } from "../src/ui/axes";
-import { span } from "../src/ui/window";
+import { span, step } from "../src/ui/window";
 
 describe("which rows are drawn", () => {
   it("are few of many, and all the rest is height", () => {
@@ -13,8 +13,19 @@ describe("which rows are drawn", () => {
   });
 
   it("are the last ones when a filter leaves less than was scrolled over", () => {
-    expect(span(30, 40, 200_000, 800)).toEqual({ first: 0, last: 30, before: 0, after: 0 });
+    expect(span(30, 40, 200_000, 800)).toEqual({ first: 2, last: 30, before: 80, after: 0 });
     expect(span(0, 40, 100, 800)).toEqual({ first: 0, last: 0, before: 0, after: 0 });
+  });
+});
+
+describe("a table that is scrolled a little", () => {
+  it("draws what it drew, and still all that is in view", () => {
+    expect(step(40, 165)).toBe(step(40, 319));
+    for (const top of [0, 159, 160, 4_017]) {
+      const view = span(10_000, 40, step(40, top), 800);
+      expect(view.first * 40).toBeLessThanOrEqual(top);
+      expect(view.last * 40).toBeGreaterThanOrEqual(top + 800);
+    }
   });
 });
 

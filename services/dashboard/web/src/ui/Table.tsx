@@ -1,7 +1,7 @@
 /** A table that stays quick with ten thousand rows: only those in view are drawn. */
-import { useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { memo, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { nextOrder, sorted, type Order, type Value } from "./sort";
-import { span } from "./window";
+import { span, step } from "./window";
 
 export type Column<Row> = {
   key: string;
@@ -36,7 +36,10 @@ export function Table<Row>(props: Props<Row>): ReactNode {
   useLayoutEffect(() => {
     const element = box.current;
     if (element === null) return;
-    const look = (): void => setView({ top: element.scrollTop, height: element.clientHeight });
+    const look = (): void => {
+      const now = { top: step(rowHeight, element.scrollTop), height: element.clientHeight };
+      setView((seen) => (seen.top === now.top && seen.height === now.height ? seen : now));
+    };
     const watcher = new ResizeObserver(look);
     watcher.observe(element);
     element.addEventListener("scroll", look, { passive: true });
@@ -44,7 +47,7 @@ export function Table<Row>(props: Props<Row>): ReactNode {
       watcher.disconnect();
       element.removeEventListener("scroll", look);
     };
-  }, []);
+  }, [rowHeight]);
   const value = columns.find((column) => column.key === order?.key)?.value;
   const ordered = useMemo(
     () => (order === undefined ? [...rows] : sorted(rows, value, order.down)),
@@ -71,18 +74,7 @@ export function Table<Row>(props: Props<Row>): ReactNode {
         <tbody>
           <Spacer height={before} columns={columns.length} />
           {ordered.slice(first, last).map((row, at) => (
-            <tr
-              key={props.rowKey(row)}
-              aria-rowindex={first + at + 2}
-              className={props.rowClass?.(row)}
-              style={{ height: rowHeight }}
-            >
-              {columns.map((column) => (
-                <td key={column.key} className={column.numeric ? "numeric" : undefined}>
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
+            <Row key={props.rowKey(row)} row={row} columns={columns} index={first + at + 2} mark={props.rowClass?.(row)} height={rowHeight} />
           ))}
           <Spacer height={after} columns={columns.length} />
         </tbody>
@@ -90,6 +82,23 @@ export function Table<Row>(props: Props<Row>): ReactNode {
     </div>
   );
 }
+
+type RowProps<Row> = { row: Row; columns: readonly Column<Row>[]; index: number; mark: string | undefined; height: number };
+
+function PlainRow<Row>({ row, columns, index, mark, height }: RowProps<Row>): ReactNode {
+  return (
+    <tr aria-rowindex={index} className={mark} style={{ height }}>
+      {columns.map((column) => (
+        <td key={column.key} className={column.numeric ? "numeric" : undefined}>
+          {column.cell(row)}
+        </td>
+      ))}
+    </tr>
+  );
+}
+
+/** While a table is scrolled, rows that stay in view are not drawn again. */
+const Row = memo(PlainRow) as typeof PlainRow;
 
 type HeadingProps<Row> = {
   column: Column<Row>;

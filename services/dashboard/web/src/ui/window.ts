@@ -1,7 +1,15 @@
 /** Which rows of a long table are drawn: those in view and some on either side. */
 
 export type Span = { first: number; last: number; before: number; after: number };
-const SPARE_ROWS = 12;
+const SPARE_ROWS = 8;
+/** A view that moved by less draws nothing anew. */
+const STEP_ROWS = 4;
+
+/** Where a view begins, as far as it matters to which rows are drawn. */
+export function step(rowHeight: number, scrollTop: number): number {
+  const size = rowHeight * STEP_ROWS;
+  return Math.floor(scrollTop / size) * size;
+}
 
 /** `last` is not drawn any more; `before` and `after` are the pixels that stand for the rest. */
 export function span(rows: number, rowHeight: number, scrollTop: number, viewHeight: number): Span {
