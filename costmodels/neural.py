@@ -40,8 +40,8 @@ class Neural(CostModel):
 
     KIND: ClassVar[str]
     KEPT: ClassVar[int] = 1  # columns of structure, which are not centred
-    STEPS: ClassVar[int] = 400
-    RATE: ClassVar[float] = 8e-3
+    STEPS: ClassVar[int] = 600
+    RATE: ClassVar[float] = 4e-3
 
     def __init__(self) -> None:
         need_torch(self.KIND)
