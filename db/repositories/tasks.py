@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
 
@@ -102,15 +103,18 @@ class Tasks(Repository):
         others = or_(Measurement.job_id.is_(None), Measurement.job_id != job_id)
         # Columns, not rows: a job may have ten thousand tasks, and each workload carries its whole program.
         task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.known_at_start
-        workload = Workload.id, Workload.key, Workload.op, Workload.structure, Workload.flops
+        workload = Workload.id.label("workload_id"), Workload.key.label("workload_key")
+        known = best_of_task().label("best_us"), best_of_task(others).label("known_us")
         query = (
-            select(*task, Task.retired, *workload, best_of_task(), best_of_task(others), workload_is_busy())
+            select(*task, Task.retired, *workload, Workload.op, Workload.structure, Workload.flops, *known)
+            .add_columns(workload_is_busy().label("blocked"))
             .join(Workload, Workload.id == Task.workload_id)
             .join(Job, Job.id == Task.job_id)
             .where(Task.job_id == job_id)
             .order_by(Task.index)
         )
-        return [TaskSummary(*row, rounds=tuple(rounds[row[0]])) for row in self.session.execute(query)]
+        rows: list[dict[str, Any]] = [row._asdict() for row in self.session.execute(query)]
+        return [TaskSummary(**row, rounds=tuple(rounds[row["id"]])) for row in rows]
 
     def weights(self, job_id: str) -> dict[int, int]:
         """How often the model calls each task, by the task's id."""

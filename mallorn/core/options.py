@@ -21,7 +21,7 @@ class JobOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     recipe: str = "tuned"
-    search: str = "evolutionary"
+    search: str = "portfolio"
     cost_model: str = "xgboost"
     sampler: str = "topk"
     stopping: str = "racing"

@@ -1,6 +1,6 @@
 """Writes the pages of reference into a directory."""
 
-import sys
+import argparse
 from pathlib import Path
 
 from mallorn.commands.output import print_error
@@ -10,7 +10,9 @@ from mallorn.core.errors import MallornError
 
 def main() -> None:
     """Write every page into the directory that was named; exit with 1 where something lacks its words."""
-    directory = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(prog="python -m mallorn.commands.reference", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    directory: Path = parser.parse_args().directory
     try:
         written = pages()
     except MallornError as error:

@@ -48,7 +48,7 @@ def test_every_batch_is_a_job_at_random_and_a_job_by_search(generate: Type, coor
     found = jobs(coordinator)
     assert [row["id"] for row in told] == [job["id"] for job in found]
     options = [job["options"] for job in found]
-    assert [option["search"] for option in options] == ["random", "evolutionary"] * 2
+    assert [option["search"] for option in options] == ["random", "portfolio"] * 2
     assert [option["task_trials"] for option in options] == [4, 5, 4, 5]
     assert [job["trials"] for job in found] == [8, 10, 4, 5]
     assert {job["priority"] for job in found} == {-1000}
