@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mallorn.commands.child import READY_FILE_VARIABLE
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
     """Serve queues one message at a time, in this very process: prefork and TVM do not go together."""
     worker_ready.connect(_tell_ready)
+    _import_tasks(app)
     app.worker_main(
         [
             "worker",
@@ -31,8 +33,15 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
 def run_beat(app: Celery) -> None:
     """Send the scheduled wake-ups; when they were last sent is worth nothing after a restart."""
     beat_init.connect(_tell_ready)
+    _import_tasks(app)
     with tempfile.TemporaryDirectory(prefix="mallorn-beat-") as folder:
         app.start(["beat", "--loglevel", "INFO", "--pidfile=", "--schedule", str(Path(folder) / "schedule")])
+
+
+def _import_tasks(app: Celery) -> None:
+    """Celery looks for tasks in the working directory first, where a user's db.py would pass for our db."""
+    for module in app.conf.include:
+        import_module(module)
 
 
 def _tell_ready(**_: Any) -> None:
