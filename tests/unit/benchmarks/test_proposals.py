@@ -59,6 +59,6 @@ def test_growth_is_the_largest_and_short_times_have_none() -> None:
     def seconds(short: float, long: float) -> proposals.Figures:
         return {at: {"wall_sec": sec, "processor_sec": sec} for at, sec in ((200, short), (2000, long))}
 
-    found = {"random": seconds(0.001, 0.008), "sa": seconds(0.2, 0.25), "evolutionary": seconds(0.1, 0.1)}
+    found = {"random": seconds(0.001, 0.008), "sa": seconds(0.2, 0.25), "portfolio": seconds(0.1, 0.1)}
     told = proposals._headline(found, 200, 2000)
-    assert told == "evolutionary 0.100 s, sa 0.200 s; after 2000 trials at most 1.25 times as long"
+    assert told == "portfolio 0.100 s, sa 0.200 s; after 2000 trials at most 1.25 times as long"
