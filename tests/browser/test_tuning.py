@@ -67,5 +67,6 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
     page.get_by_role("group", name="Schedules").wait_for()
     keep_picture(page, "dataset")
     page.get_by_role("link", name="Cost models").click()
-    page.get_by_role("group", name="Versions").wait_for()
+    # So few trials give a model only to a family that was lucky.
+    page.get_by_role("heading", name="Cost models").wait_for()
     keep_picture(page, "costmodels")
