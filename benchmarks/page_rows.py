@@ -1,5 +1,6 @@
 """A job with very many tasks, as a service would have left it in the middle of its tuning."""
 
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -21,87 +22,85 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState
 from mallorn.core.targets import parse_target
 
+NAME: Final = "many-tasks.onnx"
 OWNER: Final = "local"
 MODEL: Final = "b" * 64
 TARGET: Final = '{"kind":"llvm","mcpu":"znver5","num-cores":16}'
 OPERATORS: Final = ("conv2d", "matmul", "softmax", "layer_norm", "batch_matmul", "pool2d")
 A_ROUND: Final = 8
 ROUND_SEC: Final = 4.0
-START_SEC: Final = 1_790_000_000.0
+VISITS: Final = 4  # rounds of a task that was measured
+FAILED: Final = 0.05
+GAIN: Final = 0.8  # what a later round's best is of the one before
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What all rows of the job share."""
+
+    job_id: str
+    target_id: int
+    context_id: int
+    sketch_id: int
+    start_sec: float
 
 
 def fill(database: Database, tasks: int, rounds: int, seed: int) -> str:
-    """Store a tuning job whose first `rounds` tasks were measured, a round each; its id."""
+    """Store a tuning job with so many rounds behind it, some for each task that it has begun; its id."""
     random = Random(seed)
     with database.transaction() as session:
-        job_id, workloads, place = _job(session, tasks, random)
-    with database.session() as session:
-        ids = [task.id for task in Tasks(session).list(job_id)]
+        place, workloads = _job(session, tasks, random)
     with database.transaction() as session:
-        for number in range(rounds):
-            owner = {"job_id": job_id, "task_id": ids[number % tasks], "index": number}
-            _round(session, random, owner, place, workloads[number % tasks])
-    return job_id
+        ids = [task.id for task in Tasks(session).list(place.job_id)]
+        begun = min(tasks, max(1, rounds // VISITS))
+        for index in range(rounds):
+            at = index % begun
+            best_us = (20 + 1980 * at / begun) * GAIN ** (index // begun)
+            _round(session, random, place, index, {"task_id": ids[at], "workload_id": workloads[at]}, best_us)
+    return place.job_id
 
 
-def _job(session: Session, tasks: int, random: Random) -> tuple[str, list[int], dict[str, int]]:
+def _job(session: Session, tasks: int, random: Random) -> tuple[Place, list[int]]:
     target = Targets(session).ensure(parse_target(TARGET)).id
-    Models(session).add(MODEL, OWNER, "ten-thousand.onnx", 10)
-    place = {
-        "target_id": target,
-        "context_id": Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id,
-        "sketch_id": Sketches(session).ensure_many([NewSketch("s", "[]", [], 0, "tvm/1", "0.27.0")])["s"],
-    }
-    new = NewJob(
-        OWNER, "ten-thousand.onnx", MODEL, target, 8 * tasks, None, 0, JobOptions().model_dump(mode="json")
-    )
-    job_id = Jobs(session).create(new)[0].id
-    operators = [random.choice(OPERATORS) for _ in range(tasks)]
-    known = Workloads(session).ensure_many([_workload(at, op, random) for at, op in enumerate(operators)])
-    workloads = [known[f"{at:064x}"] for at in range(tasks)]
+    Models(session).add(MODEL, OWNER, NAME, 10)
+    options = JobOptions().model_dump(mode="json")
+    job = Jobs(session).create(NewJob(OWNER, NAME, MODEL, target, 8 * tasks, None, 0, options))[0]
+    context = Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id
+    sketch = Sketches(session).ensure_many([NewSketch("s", "[]", [], 0, "tvm/1", "0.27.0")])["s"]
+    names = [(f"{at:064x}", random.choice(OPERATORS)) for at in range(tasks)]
+    known = Workloads(session).ensure_many([_workload(at, *name, random) for at, name in enumerate(names)])
     rows = [
-        NewTask(at, f"fused_{op}_{at}", random.randint(1, 12), workloads[at], f"operator:{op}")
-        for at, op in enumerate(operators)
+        NewTask(at, f"fused_{op}_{at}", random.randint(1, 12), known[key], f"operator:{op}")
+        for at, (key, op) in enumerate(names)
     ]
-    Tasks(session).add_many(job_id, rows)
-    Jobs(session).move(job_id, [JobState.QUEUED], JobState.TUNING)
-    return job_id, workloads, place
+    Tasks(session).add_many(job.id, rows)
+    Jobs(session).move(job.id, [JobState.QUEUED], JobState.TUNING)
+    return Place(job.id, target, context, sketch, job.created_at), [known[key] for key, _ in names]
 
 
-def _workload(at: int, op: str, random: Random) -> NewWorkload:
-    flops = random.uniform(1e6, 1e9)
-    return NewWorkload(
-        f"{at:064x}", f"fused_{op}_{at}", op, f"s{at % 40}", flops, "{}", {"args": []}, {}, "0.27.0"
-    )
+def _workload(at: int, key: str, op: str, random: Random) -> NewWorkload:
+    work = random.uniform(1e6, 1e9)
+    return NewWorkload(key, f"fused_{op}_{at}", op, f"s{at % 40}", work, "{}", {"args": []}, {}, "0.27.0")
 
 
 def _round(
-    session: Session, random: Random, ids: dict[str, Any], place: dict[str, int], workload: int
+    session: Session, random: Random, place: Place, index: int, of: dict[str, int], best_us: float
 ) -> None:
-    started = START_SEC + ROUND_SEC * ids["index"]
-    times = {
-        "created_at": started,
-        "sent_at": started,
-        "started_at": started,
-        "finished_at": started + ROUND_SEC,
-    }
-    best_us = random.uniform(20, 2000)
-    forecast = {
-        "expected_us": best_us,
-        "low_us": best_us * 0.8,
-        "high_us": best_us * 1.4,
-        "gain_us": best_us * 0.1,
-    }
+    begin_sec = place.start_sec + ROUND_SEC * index
+    began = dict.fromkeys(("created_at", "sent_at", "started_at"), begin_sec)
+    expected = {"expected_us": best_us, "low_us": 0.8 * best_us, "high_us": 1.4 * best_us, "gain_us": 10.0}
     row = {
-        **ids,
-        **times,
-        "workload_id": workload,
-        "target_id": place["target_id"],
+        **of,
+        **began,
+        "finished_at": begin_sec + ROUND_SEC,
+        "job_id": place.job_id,
+        "target_id": place.target_id,
+        "index": index,
         "size": A_ROUND,
         "seed": 0,
         "searcher": "evolutionary",
-        "seen_upto": 0,
-        "reason": {"policy": "first-pass", "why": "no time of it is known yet", "forecast": forecast},
+        "seen_upto": A_ROUND * index,  # measurements are numbered from 1
+        "reason": {"policy": "dynatune", "why": "it promises most of what it takes", "forecast": expected},
         "state": RoundState.DONE,
         "attempt": 1,
         "losses": 0,
@@ -109,34 +108,28 @@ def _round(
         "error": "",
     }
     round_id = session.scalars(insert(Round).values(row).returning(Round.id)).one()
-    session.execute(
-        insert(Measurement),
-        [_trial(random, ids, place, workload, round_id, slot, best_us) for slot in range(A_ROUND)],
-    )
+    common = {
+        "job_id": place.job_id,
+        "round_id": round_id,
+        "workload_id": of["workload_id"],
+        "target_id": place.target_id,
+        "context_id": place.context_id,
+        "sketch_id": place.sketch_id,
+        "kind": MeasurementKind.TRIAL,
+        "origin": "evolutionary",
+        "created_at": begin_sec + ROUND_SEC,
+    }
+    trials = [common | _trial(random, index, slot, best_us) for slot in range(A_ROUND)]
+    session.execute(insert(Measurement), trials)
 
 
-def _trial(
-    random: Random,
-    ids: dict[str, Any],
-    place: dict[str, int],
-    workload: int,
-    round_id: int,
-    slot: int,
-    best_us: float,
-) -> dict[str, Any]:
-    failed = slot > 0 and random.random() < 0.05
+def _trial(random: Random, index: int, slot: int, best_us: float) -> dict[str, Any]:
+    failed = slot > 0 and random.random() < FAILED
     time_us = best_us * (1 + 0.3 * slot * random.random())
     return {
-        **place,
-        "job_id": ids["job_id"],
-        "round_id": round_id,
-        "workload_id": workload,
         "slot": slot,
-        "kind": MeasurementKind.TRIAL,
-        "decisions": pack_decisions((slot, ids["index"])),
+        "decisions": pack_decisions((slot, index)),
         "outcome": Outcome.BUILD_ERROR if failed else Outcome.OK,
         "latency_us": None if failed else time_us,
         "run_us": None if failed else pack_times((time_us,)),
-        "origin": "evolutionary",
-        "created_at": START_SEC + ROUND_SEC * ids["index"],
     }

@@ -56,7 +56,7 @@ def test_news_arrive_without_a_reload_and_leave_the_readers_choices(
     page.get_by_role("group", name="Tasks").get_by_role("button", name="ID").click()
     run_round(rows, "w0", 20.0)
     run_round(rows, "w1", 10.0)
-    page.get_by_role("img", name="Latency fell from 40 µs").wait_for()
+    page.get_by_role("img", name="Latency stayed at 40 µs").wait_for()
     page.get_by_label("seconds").check()
     run_round(rows, "w1", 5.0)
     page.get_by_role("img", name="to 30 µs").wait_for()

@@ -2,7 +2,7 @@
 import { useMemo, type ReactNode } from "react";
 import type uPlot from "uplot";
 import type { Job, Round, Task } from "../api/types";
-import { duration, latency } from "../format";
+import { duration, latency, plural } from "../format";
 import { engines } from "../jobs/standing";
 import { useChoose, useRoute } from "../route";
 import { countAxis, latencyAxis, LINEAR, timeAxis } from "../ui/axes";
@@ -36,7 +36,8 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
   if (first === undefined || last === undefined) {
     return <Empty title="No curve yet">It begins when every task that matters has been timed once.</Empty>;
   }
-  const label = `Latency fell from ${latency(first.totalUs)} to ${latency(last.totalUs)} in ${last.trials} trials and ${duration(last.sec)}.`;
+  const way = first.totalUs > last.totalUs ? `fell from ${latency(first.totalUs)} to ${latency(last.totalUs)}` : `stayed at ${latency(last.totalUs)}`;
+  const label = `Latency ${way} in ${plural(last.trials, "trial")} and ${duration(last.sec)}.`;
   const names = lines.map(([name]) => name);
   return (
     <figure>

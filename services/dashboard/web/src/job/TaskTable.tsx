@@ -33,7 +33,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     task.weighted_latency_us === null || totalUs === 0 ? null : task.weighted_latency_us / totalUs;
   const numeric = true;
   return [
-    { key: "index", title: "ID", width: 4, numeric, value: (task) => task.index, cell: (task) => task.index },
+    { key: "index", title: "ID", width: 6, numeric, value: (task) => task.index, cell: (task) => task.index },
     {
       key: "name",
       title: "Task",
