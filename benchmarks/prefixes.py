@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from db.repositories.sketches import Sketches, trace_of
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
@@ -32,21 +34,22 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
         rival = fastest.get(record["workload"])
         if record["latency_us"] and (rival is None or record["latency_us"] < rival["latency_us"]):
             fastest[record["workload"]] = record
+    database = Database(f"sqlite:///{(data / 'mallorn.db').absolute()}")
     with Child("workers.tvm.compiler") as compiler, Child("workers.tvm.graphs") as graphs:
-        rows = [_row(compiler, target, record, *_texts(data, record)) for record in fastest.values()]
+        with database.session() as session:
+            texts = [_texts(session, record) for record in fastest.values()]
+        found = zip(fastest.values(), texts, strict=True)
+        rows = [_row(compiler, target, record, *both) for record, both in found]
         graphs.call("write_database", CALL_SEC, directory=str(folder), target=target.text, records=rows)
+    database.dispose()
     return folder
 
 
-def _texts(data: Path, record: Record) -> tuple[str, str]:
+def _texts(session: Session, record: Record) -> tuple[str, str]:
     """The program and the sketch's trace of a record, from the dataset that holds it."""
-    database = Database(f"sqlite:///{(data / 'mallorn.db').absolute()}")
-    with database.session() as session:
-        workload_id = Workloads(session).ids([record["workload"]])[record["workload"]]
-        (sketch,) = Sketches(session).get_many([record["sketch"]])
-        texts = tir_of(Workloads(session).get(workload_id)), trace_of(sketch)
-    database.dispose()
-    return texts
+    workload_id = Workloads(session).ids([record["workload"]])[record["workload"]]
+    (sketch,) = Sketches(session).get_many([record["sketch"]])
+    return tir_of(Workloads(session).get(workload_id)), trace_of(sketch)
 
 
 def _row(compiler: Child, target: Target, record: Record, tir: str, trace: str) -> dict[str, Any]:
