@@ -10,6 +10,7 @@ settings.load_profile("patient")
 pytest.register_assert_rewrite(
     "costmodels.testing",
     "services.planner.testing",
+    "tests.fixtures.answers",
     "workers.features.testing",
     "workers.measure.stopping.testing",
     "workers.search.testing",

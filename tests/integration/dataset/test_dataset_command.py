@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from db.tables import Measurement
 from mallorn.commands.main import app
+from tests.fixtures.answers import data, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.integration.dataset.conftest import Filled
 
@@ -24,18 +25,6 @@ def mallorn(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
     monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
     runner = CliRunner(env={"COLUMNS": "200"})
     return lambda *words: runner.invoke(app, ["dataset", *map(str, words)])
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def refused(result: Result, *said: str) -> None:
-    assert result.exit_code == 1, result.stdout
-    assert all(words in result.stderr for words in said), result.stderr
-    assert result.stderr.count("error:") == result.stderr.count("next:") == 1
-    assert result.stdout == ""
 
 
 def test_statistics_come_from_the_database_or_the_coordinator(

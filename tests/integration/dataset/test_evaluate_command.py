@@ -1,14 +1,13 @@
 """`mallorn evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from mallorn.commands.main import app
+from tests.fixtures.answers import data, refused
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -24,18 +23,6 @@ def evaluate(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
     monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
     runner = CliRunner(env={"COLUMNS": "200"})
     return lambda *words: runner.invoke(app, ["evaluate", *map(str, words)])
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def refused(result: Result, *said: str) -> None:
-    assert result.exit_code == 1, result.stdout
-    assert all(words in result.stderr for words in said), result.stderr
-    assert result.stderr.count("error:") == result.stderr.count("next:") == 1
-    assert result.stdout == ""
 
 
 def test_models_stand_side_by_side_with_what_learned_noise(evaluate: Type) -> None:

@@ -1,9 +1,7 @@
 """`mallorn pretrain`, as it is typed."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -12,6 +10,7 @@ from db.migrate import check
 from db.repositories.model_versions import ModelVersions
 from db.session import Database
 from mallorn.commands.main import app
+from tests.fixtures.answers import data
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -37,11 +36,6 @@ def enough(filled: Filled) -> Filled:
 def bases(database: Database) -> list[str]:
     with database.session() as session:
         return [str(found.full_name) for found in ModelVersions(session).page().items]
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:

@@ -18,6 +18,7 @@ from mallorn.commands.datadir import DataDir, StackInfo
 from mallorn.commands.main import app
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
+from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -36,11 +37,6 @@ def mallorn(coordinator: Coordinator) -> Type:
 def model(tmp_path: Path) -> str:
     (tmp_path / "net.onnx").write_bytes(b"network")
     return str(tmp_path / "net.onnx")
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) -> None:

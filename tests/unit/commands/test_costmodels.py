@@ -1,8 +1,6 @@
 """`mallorn costmodels`: versions are listed and shown, and a line is rolled back by name."""
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -11,6 +9,7 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from mallorn.commands.main import app
 from mallorn.core.targets import parse_target
+from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -34,11 +33,6 @@ def add(owned: OwnedRows, target_id: int = 0) -> int:
 
 def active(mallorn: Type) -> list[str]:
     return [row["full_name"] for row in data(mallorn("list", "--active", "--json"))]
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def test_with_no_models_yet_the_way_to_some_is_told(mallorn: Type) -> None:

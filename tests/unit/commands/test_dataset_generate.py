@@ -1,6 +1,5 @@
 """`mallorn dataset generate`: what it would measure, and the jobs that it leaves to a service."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mallorn.commands.main import app
+from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -20,11 +20,6 @@ Type = Callable[..., Result]
 def generate(coordinator: Coordinator) -> Type:
     runner = CliRunner(env={"MALLORN_URL": coordinator.url, "COLUMNS": "200"})
     return lambda *words: runner.invoke(app, ["dataset", "generate", *map(str, words)])
-
-
-def data(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def jobs(coordinator: Coordinator) -> list[dict[str, Any]]:
