@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test lint format typecheck layers lock clean
+.PHONY: help setup page run test torch lint format typecheck layers lock clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -75,12 +75,14 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
 
-test-neural: setup ## the cost models that need torch, which is installed into .venv first
+torch: setup ## install torch, which the neural cost models need, into .venv
 	@if ! .venv/bin/python -c 'from importlib.metadata import version; "torch==" + version("torch").split("+")[0] == "$(TORCH)" or exit(1)' 2>/dev/null; then
 	  echo 'Installing $(TORCH) into .venv (some minutes the first time)'
 	  .venv/bin/python -m pip --disable-pip-version-check --quiet install $(TORCH)
 	fi
-	$(PYTEST) tests/neural $(PYTEST_ARGS)
+
+test-neural: torch ## the cost models that need torch
+	@$(PYTEST) tests/neural $(PYTEST_ARGS)
 
 test-browser: setup ## the page in a real Chromium, where one is installed
 	@if [ -z '$(CHROMIUM)' ]; then
