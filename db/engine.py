@@ -7,10 +7,12 @@ Python's sqlite3 opens transactions in its own way; we switch that off and send 
 alike on Python 3.11 to 3.13.
 
 "database is locked": SQLite itself waits BUSY_TIMEOUT_MS for the write lock, and nothing else waits or
-retries. Transactions here take milliseconds, so running out of it means something is stuck: the caller gets
-Unavailable with nothing written.
+retries, but for the change of a new file to WAL. Transactions here take milliseconds, so running out of it
+means something is stuck: the caller gets Unavailable with nothing written.
 """
 
+import sqlite3
+import time
 from typing import Any
 
 import sqlalchemy
@@ -58,7 +60,7 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
     def on_connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
 
@@ -67,3 +69,16 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
         write = bool(connection.get_execution_options().get(WRITE))
         connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Asks again while another process does the same to a new file: for this lock SQLite does not wait."""
+    until_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until_sec:
+                raise
+        time.sleep(0.01)

@@ -1,10 +1,25 @@
 """What all tests share: fixtures, kits whose asserts explain themselves, and patience with busy machines."""
 
-import pytest
-from hypothesis import settings
+import os
 
-settings.register_profile("patient", deadline=None)
+import pytest
+from hypothesis import HealthCheck, settings
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run: it fails for what was changed and not for what was drawn that day.
+settings.register_profile("patient", PATIENT, derandomize=True)
+settings.register_profile("searching", PATIENT, derandomize=False, max_examples=1000)
 settings.load_profile("patient")
+
+# What a terminal, a CI service or a proxy says of itself changes what is printed and who is asked; tests
+# that are about one of these say it anew.
+TOLD_BY_OTHERS = (
+    *("COLUMNS", "LINES", "TERMINAL_WIDTH", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE", "CI", "GITHUB_ACTIONS"),
+    *("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
+)
+for name in TOLD_BY_OTHERS:
+    os.environ.pop(name, None)
 
 # Before anything imports a kit: tests in one folder may use the kit of another room.
 pytest.register_assert_rewrite(

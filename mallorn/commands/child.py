@@ -30,7 +30,7 @@ class ChildSpec:
     ready: Probe
     needs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    start_timeout_sec: float = 120.0
+    start_timeout_sec: float = 300.0  # many start at once, on machines that are slow and busy too
     ready_file: Path | None = None  # told to the part, which writes it once it is ready
 
 

@@ -19,9 +19,9 @@ from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.http import API
 
-START_TIMEOUT_SEC: Final = 180.0
-STOP_TIMEOUT_SEC: Final = 20.0
-DEVICE_TIMEOUT_SEC: Final = 90.0
+START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
+STOP_TIMEOUT_SEC: Final = 90.0
+DEVICE_TIMEOUT_SEC: Final = 180.0
 POLL_SEC: Final = 0.1
 
 

@@ -16,8 +16,8 @@ from typing import IO
 
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 
-# Looking at a lock takes it for an instant.
-LOCK_PATIENCE_SEC = 0.3
+# Looking at a lock takes it for an instant, which is longer where many processes share a core.
+LOCK_PATIENCE_SEC = 1.0
 
 
 class DataDirInUse(Conflict):

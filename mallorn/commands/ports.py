@@ -2,14 +2,18 @@
 
 import errno
 import socket
+from collections.abc import Container
 
 from mallorn.core.errors import InvalidRequest
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nothing listens on now."""
-    with socket.create_server((host, 0)) as server:
-        return int(server.getsockname()[1])
+def free_port(host: str = "127.0.0.1", besides: Container[int] = ()) -> int:
+    """A port that nothing listens on now, and none of those that were given away before."""
+    while True:
+        with socket.create_server((host, 0)) as server:
+            port = int(server.getsockname()[1])
+        if port not in besides:
+            return port
 
 
 def claim_port(host: str, port: int) -> int:

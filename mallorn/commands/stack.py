@@ -64,7 +64,8 @@ def up(
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:
-        plan = Plan(directory, host, claim_port(host, port), free_port(), workers)
+        api_port = claim_port(host, port)
+        plan = Plan(directory, host, api_port, free_port(besides=(api_port,)), workers)
         announce(plan.url)
         _run(plan, known, until_unused)
 

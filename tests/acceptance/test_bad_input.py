@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.fixtures.command_line import assert_refused, mallorn
-from tests.fixtures.service import Service, wait_for
+from tests.fixtures.service import JOB_SEC, Service, seldom
+from tests.fixtures.waiting import wait_for
 
 Type = Callable[..., CompletedProcess[str]]
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
@@ -122,12 +123,13 @@ def test_a_job_without_a_device_says_what_it_waits_for_and_can_be_cancelled(
     typed: Type, service: Service, networks: Path
 ) -> None:
     job_id = typed("submit", str(networks / "tiny.onnx"), "--target", OTHER_TARGET).stdout.strip()
-    wait_for(lambda: "waits for a device" in service.client.job(job_id).body["reason"])
+    job = service.client.job(job_id)
+    wait_for(seldom(lambda: "waits for a device" in job.refresh()["reason"]), "its reason", JOB_SEC)
     shown = typed("show", job_id).stdout
     assert "x86-64" in shown
     assert "mallorn device" in shown
     assert typed("cancel", job_id).returncode == 0
-    assert service.client.job(job_id).body["state"] == "cancelled"
+    assert job.refresh()["state"] == "cancelled"
     assert_refused(typed("watch", job_id), "cancelled by its owner")
 
 
@@ -135,7 +137,7 @@ def test_a_job_without_a_device_says_what_it_waits_for_and_can_be_cancelled(
 def tuned(service: Service, networks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The schedules of the small network."""
     job = service.client.tune(networks / "tiny.onnx", trials=4)
-    job.wait(300)
+    job.wait(JOB_SEC)
     return job.schedules(tmp_path_factory.mktemp("tuned"))
 
 

@@ -13,10 +13,10 @@ from db.repositories.records import Record, Records
 from db.session import Database
 from mallorn.commands.datadir import DataDir
 from tests.fixtures.command_line import clean_environment, mallorn, typed
-from tests.fixtures.service import LEASE_SEC, executions, log_key, wait_for
+from tests.fixtures.service import JOB_SEC, START_SEC, executions, log_key
+from tests.fixtures.waiting import wait_for
 
-TRIALS, MORE = 24, 4
-SHORT_LEASE = {"MALLORN_LEASE_SEC": str(LEASE_SEC)}
+TRIALS, MORE = 40, 4
 
 
 def ran(data: DataDir) -> int:
@@ -45,10 +45,11 @@ def names_of(records: list[Record]) -> set[str]:
 @pytest.fixture
 def interrupted(networks: Path, tmp_path: Path) -> str:
     """What a `tune` said that got Ctrl-C after some trials; it has ended."""
-    words = ("tune", str(networks / "tiny.onnx"), "--trials", str(TRIALS), "--data", "data", "--out", "won")
+    # The policy is one that spends the whole budget, whatever it expects of it.
+    words = ("tune", str(networks / "tiny.onnx"), "--trials", str(TRIALS), "--policy", "round-robin")
     with subprocess.Popen(
-        typed(*words),
-        env=clean_environment(**SHORT_LEASE),
+        typed(*words, "--data", "data", "--out", "won"),
+        env=clean_environment(),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -56,9 +57,10 @@ def interrupted(networks: Path, tmp_path: Path) -> str:
         # Who runs the tests in the background of a shell hands down a SIGINT that is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        wait_for(lambda: ran(DataDir(tmp_path / "data")) >= 6 or process.poll() is not None)
+        data = DataDir(tmp_path / "data")
+        wait_for(lambda: ran(data) >= 6 or process.poll() is not None, "some trials", JOB_SEC)
         process.send_signal(signal.SIGINT)
-        printed, said = process.communicate(timeout=60)
+        printed, said = process.communicate(timeout=START_SEC)
     assert process.returncode == 130, said
     assert printed == ""
     assert "Traceback" not in said
@@ -69,11 +71,11 @@ def test_what_ctrl_c_stopped_goes_on_as_it_says_and_measures_nothing_again(
     interrupted: str, tmp_path: Path
 ) -> None:
     data = DataDir(tmp_path / "data")
-    wait_for(lambda: not data.is_locked())
+    wait_for(lambda: not data.is_locked(), "the end of its service")
     before = committed(data)
     assert 0 < len(before) < TRIALS
     (command,) = re.findall(r"Go on with   mallorn (.*)", interrupted)
-    resumed = mallorn(*shlex.split(command), "--trials", f"+{MORE}", "--json", cwd=tmp_path, **SHORT_LEASE)
+    resumed = mallorn(*shlex.split(command), "--trials", f"+{MORE}", "--json", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
 
     job = json.loads(resumed.stdout)

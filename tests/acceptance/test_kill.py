@@ -3,13 +3,23 @@
 from pathlib import Path
 
 from mallorn import Job
-from tests.fixtures.service import Service, log_key, trials, wait_for
+from tests.fixtures.service import JOB_SEC, Service, log_key, seldom, trials
+from tests.fixtures.waiting import wait_for
+from workers.commits import BATCH
+from workers.tvm.detect import available_cores
 
-UNCOMMITTED = 8  # at most so many candidates may run a second time
+# So many candidates may run a second time: what waits for its commit, and what was built side by side.
+UNCOMMITTED = BATCH + available_cores()
+# Others end a job early once they expect no more of it, which the jobs before may bring about.
+WHOLE_BUDGET = "round-robin"
 
 
 def committed(service: Service, job: Job) -> int:
     return len(trials(service.client, job))
+
+
+def wait_until_committed(service: Service, job: Job, count: int) -> None:
+    wait_for(seldom(lambda: committed(service, job) >= count), f"{count} trials", JOB_SEC)
 
 
 def idle(service: Service) -> bool:
@@ -20,11 +30,11 @@ def idle(service: Service) -> bool:
 def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
     service: Service, networks: Path
 ) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=48, round_size=24)
-    wait_for(lambda: committed(service, job) >= 6, 300)
-    service.kill_worker()
+    job = service.client.tune(networks / "tiny.onnx", trials=48, round_size=24, policy=WHOLE_BUDGET)
+    wait_until_committed(service, job, 6)
+    service.kill_worker(job)
     kept = {log_key(record) for record in trials(service.client, job) if record["outcome"] == "ok"}
-    job.wait(600)
+    job.wait(JOB_SEC)
 
     records = trials(service.client, job)
     assert len(records) == 48
@@ -37,13 +47,13 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
 
 
 def test_a_paused_job_resumes_and_measures_nothing_again(service: Service, networks: Path) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=40, seed=5)
-    wait_for(lambda: committed(service, job) >= 4, 300)
+    job = service.client.tune(networks / "tiny.onnx", trials=40, seed=5, policy=WHOLE_BUDGET)
+    wait_until_committed(service, job, 4)
     job.pause()
-    wait_for(lambda: idle(service))
+    wait_for(seldom(lambda: idle(service)), "the worker to stand still", JOB_SEC)
     kept = {log_key(record) for record in trials(service.client, job) if record["outcome"] == "ok"}
     job.resume()
-    job.wait(600)
+    job.wait(JOB_SEC)
     assert committed(service, job) == 40
     executions = service.executions()
     assert all(executions[key] == 1 for key in kept)
@@ -52,11 +62,11 @@ def test_a_paused_job_resumes_and_measures_nothing_again(service: Service, netwo
 def test_a_finished_job_takes_more_trials_and_measures_nothing_again(
     service: Service, networks: Path
 ) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=8, seed=6)
-    job.wait(600)
+    job = service.client.tune(networks / "tiny.onnx", trials=8, seed=6, policy=WHOLE_BUDGET)
+    job.wait(JOB_SEC)
     before = service.executions()
     job.resume(trials=8)
-    job.wait(600)
+    job.wait(JOB_SEC)
     assert committed(service, job) == 16
     fresh = service.executions() - before
     assert set(fresh.values()) == {1}
@@ -66,11 +76,11 @@ def test_a_finished_job_takes_more_trials_and_measures_nothing_again(
 def test_a_wiped_broker_loses_nothing(service: Service, networks: Path) -> None:
     import redis
 
-    job = service.client.tune(networks / "tiny.onnx", trials=24, seed=7)
+    job = service.client.tune(networks / "tiny.onnx", trials=24, seed=7, policy=WHOLE_BUDGET)
     info = service.data.read_stack()
     assert info is not None
     socket = info.redis_url.removeprefix("redis+socket://").partition("?")[0]
-    wait_for(lambda: committed(service, job) >= 4, 300)
+    wait_until_committed(service, job, 4)
     redis.Redis(unix_socket_path=socket).flushall()
-    job.wait(600)
+    job.wait(JOB_SEC)
     assert committed(service, job) == 24

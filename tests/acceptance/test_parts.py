@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,9 @@ from mallorn.commands.valkey import valkey_command
 from mallorn.core.errors import NotFound
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.database import PostgresServer
-from tests.fixtures.service import trials, wait_for
+from tests.fixtures.processes import end
+from tests.fixtures.service import JOB_SEC, START_SEC, seldom, trials
+from tests.fixtures.waiting import wait_for
 
 KEYS = {"ada": "key-of-ada", "bob": "key-of-bob"}
 PARTS = (
@@ -33,7 +34,9 @@ PARTS = (
 def url(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The coordinator's address."""
     directory = tmp_path_factory.mktemp("parts")
-    port, tracker_port, redis_port = free_port(), free_port(), free_port()
+    port = free_port()
+    tracker_port = free_port(besides=(port,))
+    redis_port = free_port(besides=(port, tracker_port))
     digests = (f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in KEYS.items())
     settings = {
         "MALLORN_DATABASE_URL": postgres_server.create("parts"),
@@ -50,18 +53,10 @@ def url(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactor
     with ExitStack() as stack:
         for number, command in enumerate([redis, *(typed(*part) for part in PARTS)]):
             log = stack.enter_context((directory / f"{number}.log").open("wb"))
-            stack.enter_context(_running(command, env, log))
+            stack.callback(end, subprocess.Popen(command, env=env, stdout=log, stderr=log))
         address = f"http://127.0.0.1:{port}"
-        wait_for(lambda: _ready(address))
+        wait_for(seldom(lambda: _ready(address)), "all parts", START_SEC)
         yield address
-
-
-def _running(command: list[str], env: dict[str, str], log: Any) -> Any:
-    process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
-    stack = ExitStack()
-    stack.callback(process.wait, 60)
-    stack.callback(process.terminate)
-    return stack
 
 
 def _ready(address: str) -> bool:
@@ -77,7 +72,7 @@ def test_two_owners_tune_on_one_device_and_see_only_their_own(url: str, networks
         mine = ada.tune(networks / "tiny.onnx", trials=12)
         yours = bob.tune(networks / "mlp.onnx", trials=12)
         for job in (mine, yours):
-            job.wait(600)
+            job.wait(JOB_SEC)
             assert job.body["report"]["found"] == job.body["report"]["of"]
         assert [job.id for job in ada.jobs()] == [mine.id]
         assert len(trials(ada, mine)) == 12

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,9 +19,11 @@ from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from services.dashboard.pages import STATIC
+from tests.fixtures.command_line import ROOT
+from tests.fixtures.coordinator import server_config
+from tests.fixtures.waiting import PATIENCE, wait_for
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = PATIENCE * 1000
 Page: TypeAlias = Any  # playwright.sync_api.Page, which is not a dependency of the tests
 Open = Callable[..., Page]
 # What Chromium says of an answer that is a refusal: expected where a test asks for one.
@@ -30,13 +33,18 @@ REFUSED = "Failed to load resource"
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """A headless browser for the whole session."""
-    executable = next(filter(None, map(shutil.which, NAMES)), None)
-    assert executable, "no Chromium: apt-get install chromium"
+    executable = (
+        os.environ.get("CHROMIUM")
+        or subprocess.run(
+            [ROOT / "services/dashboard/browser.sh"], stdout=subprocess.PIPE, text=True, check=False
+        ).stdout.strip()
+    )
+    assert executable, "no Chromium that starts: apt-get install chromium fonts-liberation"
     assert (STATIC / "index.html").is_file(), "the page is not built: make page"
-    # Chromium's sandbox refuses to run as root.
-    args = ["--no-sandbox"] if os.geteuid() == 0 else []
+    # Its sandbox refuses to run as root or in a container, which may have no /dev/shm to speak of either.
+    args = ["--no-sandbox", "--disable-dev-shm-usage"]
     with import_module("playwright.sync_api").sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=executable, args=args)
+        browser = running.chromium.launch(executable_path=executable, args=args, timeout=TIMEOUT_MS)
         yield browser
         browser.close()
 
@@ -46,10 +54,6 @@ def open_page(chromium: Any) -> Iterator[Open]:
     """Opens addresses; in the end no page may have complained on its console."""
     complaints: list[str] = []
     contexts = []
-
-    def note(message: Any) -> None:
-        if message.type == "error":
-            complaints.append(message.text)
 
     def go(url: str, **options: Any) -> Page:
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
@@ -72,14 +76,11 @@ def open_page(chromium: Any) -> Iterator[Open]:
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """An app on a free port of loopback; gives its address."""
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
-    )
+    server = uvicorn.Server(server_config(app, port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            thread.join(0.05)
+        wait_for(lambda: server.started, "the coordinator")
         port = server.servers[0].sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}/"
     finally:

@@ -93,7 +93,9 @@ def test_a_task_shows_each_of_its_measurements(serve: Serve, open_page: Open, ro
     run_round(rows, "w0", 20.0, failures=2)
     page = open_page(f"{serve()}#/jobs/{rows.job_id}/tasks/0")
     page.get_by_role("img", name="3 trials, 2 failed, best 20 µs").wait_for()
-    assert page.get_by_role("group", name="Measurements").locator("tbody tr").count() == 3
+    rows_shown = page.get_by_role("group", name="Measurements").locator("tbody tr")
+    rows_shown.first.wait_for()
+    assert rows_shown.count() == 3
 
 
 def test_a_job_that_is_not_there_is_told_with_what_to_do(serve: Serve, open_page: Open) -> None:

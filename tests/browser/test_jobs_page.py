@@ -49,6 +49,7 @@ def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Op
     page.get_by_label("Select bert").check()
     page.get_by_role("button", name="Model", exact=True).click()
     page.get_by_label("State").select_option("queued")
+    page.get_by_role("link", name="mlp").wait_for(state="detached")
     assert names(page) == ["bert"]
     page.reload()
     page.get_by_role("link", name="bert").wait_for()

@@ -43,6 +43,7 @@ def test_every_choice_of_the_server_is_offered_with_its_default(
 ) -> None:
     dialog = open_dialog(open_page(serve()), model)
     search = dialog.get_by_label("Search")
+    search.wait_for()
     offered = [words.removesuffix(" (default)") for words in search.locator("option").all_inner_texts()]
     assert offered == sorted(REGISTRY["search"])
     assert search.input_value() == JobOptions().search

@@ -59,6 +59,7 @@ def test_the_trace_shows_what_was_decided(
     page = open_page(f"{serve()}#/jobs/{rows.job_id}/tasks/0")
     page.get_by_label("trace").check()
     code = page.get_by_role("group", name="Trace of schedule")
+    code.wait_for()
     assert code.locator("strong").all_inner_texts() == ["decision=[4]"]
 
 

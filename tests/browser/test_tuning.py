@@ -10,10 +10,10 @@ import pytest
 
 from tests.browser.conftest import Open
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.service import Service, start_service, stop_service
+from tests.fixtures.service import JOB_SEC, Service, start_service, stop_service
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
-TUNED_MS = 300_000
+TUNED_MS = JOB_SEC * 1000
 
 
 @pytest.fixture

@@ -63,7 +63,11 @@ def test_strange_queries_find_nothing_or_are_refused(coordinator: Coordinator) -
         assert_ours(coordinator.http.put(f"/models?name={value}", content=b"x"))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     field=st.sampled_from(["model_id", "target", "trials", "minutes", "seed", "name", "priority", "options"]),
     value=json_values,

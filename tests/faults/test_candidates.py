@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mallorn.core.errors import Unavailable
 from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
@@ -13,9 +14,11 @@ from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.measure.tvm import TvmMeasurer
 
+pytestmark = pytest.mark.usefixtures("ample_time")
+# What is no hazard must not run into a limit, however busy the machine is.
 OPTIONS = JobOptions(
-    build_timeout_sec=10,
-    run_timeout_sec=1,
+    build_timeout_sec=30,
+    run_timeout_sec=20,
     evaluator=EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0),
 )
 BAD_SLOT = 1
@@ -31,9 +34,9 @@ def runner() -> Iterator[Child]:
     ("hazard", "outcome", "text"),
     [
         ("build_segfault", Outcome.BUILD_ERROR, "SIGSEGV"),
-        ("build_loop", Outcome.BUILD_TIMEOUT, "10 s"),
+        ("build_loop", Outcome.BUILD_TIMEOUT, "30 s"),
         ("run_segfault", Outcome.RUN_ERROR, "SIGSEGV"),
-        ("run_loop", Outcome.RUN_TIMEOUT, "1 s"),
+        ("run_loop", Outcome.RUN_TIMEOUT, "did not return in time"),
         ("run_error", Outcome.RUN_ERROR, "no.such.function"),
     ],
 )
@@ -61,19 +64,28 @@ def test_a_bad_candidate_costs_its_own_slot(
     fleet.wait_free(local_target)
 
 
+def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
+    fleet: TestFleet, local_target: Target, subject: Subject, runner: Child
+) -> None:
+    with ChildPool("workers.tvm.compiler", 1, name="builder") as builders:
+        measurer = TvmMeasurer(fleet.settings, builders, runner)
+        stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
+        results = [next(stream)]
+        fleet.lose_session()
+        results += stream
+    assert [(result.outcome, result.error) for result in results] == [(Outcome.OK, "")] * len(subject.slots)
+    assert len(fleet.executions()) == len(subject.slots)
+
+
 def test_a_device_that_dies_is_not_the_candidates_fault(
     lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Child
 ) -> None:
-    from mallorn.core.errors import Unavailable
-
     device = lone_tracker.start_device(local_target)
     lone_tracker.wait_free(local_target)
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): "run_loop"})}
     with ChildPool("tests.fixtures.hazards", 1, env=hazards, name="builder") as builders:
         measurer = TvmMeasurer(lone_tracker.settings, builders, runner)
-        stream = measurer.measure(
-            subject.program, local_target, subject.slots, OPTIONS.model_copy(update={"run_timeout_sec": 60})
-        )
+        stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         assert next(stream).outcome is Outcome.OK
         device.kill()
         with pytest.raises(Unavailable):

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.commands.datadir import DataDir
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
+from tests.fixtures.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_SEC = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +30,8 @@ def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     settings.cache_clear()
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SEC
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
+def wait_until_unlocked(folder: Path) -> None:
+    wait_for(lambda: not DataDir(folder).is_locked(), "the end of the stack")
 
 
 @contextmanager
@@ -69,7 +66,7 @@ def test_a_stack_is_started_shared_and_gone_with_its_last_user(tmp_path: Path) -
         with another_user(tmp_path) as other:
             assert first_line(other) == str(info.pid)
             assert psutil.pid_exists(info.pid)
-    wait_for(lambda: not DataDir(tmp_path).is_locked())
+    wait_until_unlocked(tmp_path)
 
 
 def test_a_stack_outlives_the_command_that_started_it_while_another_uses_it(tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ def test_a_stack_outlives_the_command_that_started_it_while_another_uses_it(tmp_
             time.sleep(1.0)  # time enough to notice, if it did
             assert psutil.pid_exists(pid)
             assert stack.api.devices() is not None
-    wait_for(lambda: not DataDir(tmp_path).is_locked())
+    wait_until_unlocked(tmp_path)
 
 
 def test_a_stack_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -91,7 +88,7 @@ def test_a_stack_that_cannot_start_says_why(tmp_path: Path) -> None:
         connected_stack(None, None, tmp_path),
     ):
         pass
-    wait_for(lambda: not DataDir(tmp_path).is_locked())
+    wait_until_unlocked(tmp_path)
 
 
 def test_a_coordinator_that_was_named_is_not_replaced_by_one_of_ours(tmp_path: Path) -> None:

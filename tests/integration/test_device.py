@@ -1,7 +1,6 @@
 """A device outlives whatever runs on it, and its own log knows every execution."""
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from mallorn.core.errors import InvalidTarget, NoDevice, Unavailable
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
+from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.children.child import Child
 from workers.measure.fleet import Fleet, KeyCount
 from workers.tvm.detect import available_cores, host_fingerprint
@@ -20,6 +20,8 @@ from workers.tvm.tracker import tracker_summary
 from workers.tvm.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
 
 EVALUATOR = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
+# What a call may take: it waits for the device, and for the candidate's own deadline.
+CALL_SEC = 2 * PATIENCE
 
 
 @pytest.fixture
@@ -28,12 +30,17 @@ def runner() -> Iterator[Child]:
         yield child
 
 
+def take(runner: Child, fleet: TestFleet, target: Target, **how: float) -> Any:
+    """Take a device; who it is."""
+    return runner.call("identity", CALL_SEC, tracker=fleet.address, target=target.text, **how)
+
+
 def run(
-    runner: Child, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 10
+    runner: Child, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 60
 ) -> Any:
     return runner.call(
         "measure",
-        30,
+        CALL_SEC,
         tracker=fleet.address,
         target=target.text,
         artifact=str(artifact),
@@ -46,7 +53,7 @@ def run(
 
 
 def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner: Child) -> None:
-    identity = runner.call("identity", 30, tracker=fleet.address, target=local_target.text)
+    identity = take(runner, fleet, local_target)
     host = host_fingerprint()
     assert identity["name"] == "device"
     assert identity["target"] == local_target.text
@@ -54,18 +61,18 @@ def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner:
     assert Fleet(fleet.settings).describe(local_target).info["address"] == identity["address"]
 
 
-@pytest.mark.parametrize("cores", range(1, available_cores() + 1))
+@pytest.mark.parametrize("cores", sorted({1, available_cores()}))
 def test_tvm_runs_as_many_threads_as_the_target_has_cores(
     lone_tracker: TestFleet, local_target: Target, runner: Child, cores: int
 ) -> None:
     target = with_cores(local_target, cores)
     lone_tracker.start_device(target)
     lone_tracker.wait_free(target)
-    assert runner.call("identity", 30, tracker=lone_tracker.address, target=target.text)["threads"] == cores
+    assert take(runner, lone_tracker, target)["threads"] == cores
 
 
 def test_a_device_loads_no_compiler(fleet: TestFleet) -> None:
-    maps = Path(f"/proc/{fleet.parts[-1].process.pid}/maps").read_text()
+    maps = Path(f"/proc/{fleet.device.process.pid}/maps").read_text()
     assert "libtvm_runtime" in maps
     assert "libtvm_compiler" not in maps
 
@@ -90,25 +97,25 @@ def test_outputs_come_back_for_the_numeric_check(
     np.savez(tmp_path / "in.npz", a=values, b=values, c=np.zeros_like(values))
     answer = runner.call(
         "run_outputs",
-        30,
+        CALL_SEC,
         tracker=fleet.address,
         target=local_target.text,
         artifact=str(subject.harmful("double")),
         inputs=str(tmp_path / "in.npz"),
         outputs=str(tmp_path / "out.npz"),
         candidate_key="check",
-        timeout_sec=10,
+        timeout_sec=60,
     )
     assert answer["outcome"] == "ok"
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["c"], values * 2)
 
 
 @pytest.mark.parametrize(
-    ("hazard", "outcome", "text"),
+    ("hazard", "deadline_sec", "outcome", "text"),
     [
-        ("run_loop", "run_timeout", "did not return in time"),
-        ("run_segfault", "run_error", "SIGSEGV"),
-        ("run_error", "run_error", "no.such.function"),
+        ("run_loop", 1, "run_timeout", "did not return in time"),
+        ("run_segfault", 60, "run_error", "SIGSEGV"),
+        ("run_error", 60, "run_error", "no.such.function"),
     ],
 )
 def test_a_candidate_that_does_harm_costs_its_own_session_only(
@@ -117,10 +124,11 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
     runner: Child,
     subject: Subject,
     hazard: str,
+    deadline_sec: float,
     outcome: str,
     text: str,
 ) -> None:
-    harmed = run(runner, fleet, local_target, subject.harmful(hazard), "harmful", timeout_sec=1)
+    harmed = run(runner, fleet, local_target, subject.harmful(hazard), "harmful", deadline_sec)
     assert harmed["outcome"] == outcome
     assert text in harmed["error"]
     assert run(runner, fleet, local_target, subject.harmful("double"), "next")["outcome"] == "ok"
@@ -130,7 +138,7 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
 def test_a_candidate_whose_client_died_is_ended(
     fleet: TestFleet, local_target: Target, runner: Child, subject: Subject
 ) -> None:
-    runner.call("identity", 30, tracker=fleet.address, target=local_target.text)
+    take(runner, fleet, local_target)
     runner.send(
         "measure",
         tracker=fleet.address,
@@ -142,8 +150,7 @@ def test_a_candidate_whose_client_died_is_ended(
         candidate_key="endless",
         timeout_sec=600,
     )
-    while not fleet.executions():
-        time.sleep(0.02)
+    wait_for(fleet.executions, "the candidate to begin")
     runner.kill()
     fleet.wait_free(local_target)
 
@@ -158,26 +165,26 @@ def test_a_restarted_tracker_finds_the_device_again(fleet: TestFleet, local_targ
 def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Target, runner: Child) -> None:
     key = device_key(local_target)
     assert Fleet(fleet.settings).counts() == [KeyCount(key, free=1, busy=0)]
-    runner.call("identity", 30, tracker=fleet.address, target=local_target.text)
+    take(runner, fleet, local_target)
     assert Fleet(fleet.settings).counts() == [KeyCount(key, free=0, busy=1)]
     assert tracker_summary(fleet.settings.tracker_address) == {key: (0, 1)}
-    runner.call("release", 30)
+    runner.call("release", CALL_SEC)
     fleet.wait_free(local_target)
 
 
 def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, runner: Child) -> None:
-    runner.call("identity", 30, tracker=fleet.address, target=local_target.text)
+    take(runner, fleet, local_target)
     with Child("workers.tvm.runner") as other:
         with pytest.raises(Unavailable, match="busy"):
-            other.call("identity", 30, tracker=fleet.address, target=local_target.text, wait_sec=0.2)
-        runner.call("release", 30)
-        assert other.call("identity", 30, tracker=fleet.address, target=local_target.text)["name"] == "device"
+            take(other, fleet, local_target, wait_sec=0.2)
+        runner.call("release", CALL_SEC)
+        assert take(other, fleet, local_target)["name"] == "device"
 
 
 def test_a_client_without_the_trackers_key_is_turned_away(fleet: TestFleet, local_target: Target) -> None:
     host, _, port = Fleet(fleet.settings).describe(local_target).info["address"].rpartition(":")
     key = f"client:{device_key(local_target)}:guess".encode()
-    with socket.create_connection((host, int(port)), 10) as end:
+    with socket.create_connection((host, int(port)), PATIENCE) as end:
         end.sendall(RPC_MAGIC.to_bytes(4, "little") + len(key).to_bytes(4, "little") + key)
         assert int.from_bytes(end.recv(4), "little") == RPC_MISMATCH
         assert end.recv(1) == b""
@@ -188,18 +195,18 @@ def test_a_device_is_offered_again_when_its_client_never_comes(
     fleet: TestFleet, local_target: Target
 ) -> None:
     with TrackerClient(fleet.settings.tracker_address) as client:
-        assert client.request(device_key(local_target), 5) is not None
+        assert client.request(device_key(local_target), PATIENCE) is not None
     with TrackerClient(fleet.settings.tracker_address) as client:
-        assert client.request(device_key(local_target), 30) is not None
+        assert client.request(device_key(local_target), PATIENCE) is not None
 
 
 def test_no_device_and_no_tracker_are_told_apart(
     lone_tracker: TestFleet, local_target: Target, runner: Child
 ) -> None:
     with pytest.raises(NoDevice):
-        runner.call("identity", 30, tracker=lone_tracker.address, target=local_target.text)
+        take(runner, lone_tracker, local_target)
     with pytest.raises(NoDevice):
         Fleet(lone_tracker.settings).describe(local_target)
     lone_tracker.tracker.kill()
     with pytest.raises(Unavailable, match="tracker"):
-        runner.call("identity", 30, tracker=lone_tracker.address, target=local_target.text)
+        take(runner, lone_tracker, local_target)

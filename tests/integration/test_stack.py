@@ -4,8 +4,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,10 @@ import pytest
 
 from mallorn.commands.datadir import DataDir, StackInfo
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
+from tests.fixtures.processes import STOP_SEC, end, family, gone, the_one
+from tests.fixtures.service import START_SEC
+from tests.fixtures.waiting import PATIENCE, wait_for
 
-DEADLINE_SEC = 120.0
 PARTS = {"broker", "tracker", "coordinator", "control", "beat", "device", "worker-1"}
 
 
@@ -39,20 +40,19 @@ class Up:
         return found
 
     def wait_until_ready(self) -> None:
-        wait_for(lambda: self.data.read_stack() is not None or self.process.poll() is not None)
+        said = "Mallorn is ready at"
+        wait_for(lambda: said in self.words or self.process.poll() is not None, said, START_SEC)
         assert self.process.poll() is None, self.words
 
     def everything(self) -> list[psutil.Process]:
-        return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        return family(self.process.pid)
 
     def part(self, *words: str) -> psutil.Process:
         """The one process with these words in its command line."""
-        (found,) = [p for p in self.everything() if set(words) <= set(p.cmdline())]
-        return found
+        return the_one(self.process.pid, *words)
 
     def end(self) -> None:
-        self.process.terminate()
-        self.process.wait(DEADLINE_SEC)
+        end(self.process)
         shutil.rmtree(self.data.runtime, ignore_errors=True)  # a killed stack leaves it to the next one
 
 
@@ -66,17 +66,8 @@ def start(folder: Path) -> Up:
     return Up(process, DataDir(folder / "data"), output)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SEC
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
-
-
-def gone(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return process.status() == psutil.STATUS_ZOMBIE
-    return True
+def ask(stack: Up, path: str) -> httpx.Response:
+    return httpx.get(f"{stack.info().url}/api/v1/{path}", timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -93,26 +84,34 @@ def test_every_part_is_named_as_it_becomes_ready_and_then_the_url(stack: Up) -> 
     ready = {line.split()[0] for line in stack.words.splitlines() if line.endswith(" is ready")}
     assert ready >= PARTS
     assert f"Mallorn is ready at {stack.info().url}" in stack.words
-    assert httpx.get(f"{stack.info().url}/api/v1/readyz").status_code == 200
+    assert ask(stack, "readyz").status_code == 200
 
 
 def test_the_device_of_this_machine_is_known_to_the_coordinator(stack: Up) -> None:
     def devices() -> list[object]:
-        return list(httpx.get(f"{stack.info().url}/api/v1/devices").json()["items"])
+        return list(ask(stack, "devices").json()["items"])
 
-    wait_for(lambda: bool(devices()))
+    wait_for(devices, "the device")
 
 
 def test_nothing_listens_beyond_loopback_and_the_broker_not_at_all(stack: Up) -> None:
-    listening = {
-        (process.pid, connection.laddr.ip)
-        for process in stack.everything()
-        for connection in process.net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
+    listening = {(process.pid, ip) for process in stack.everything() for ip in listens_at(process)}
     assert {ip for _, ip in listening} == {"127.0.0.1"}
-    (broker,) = [process for process in stack.everything() if "valkey" in process.name()]
+    (broker,) = [process for process in stack.everything() if is_broker(process)]
     assert broker.pid not in {pid for pid, _ in listening}
+
+
+def is_broker(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return "valkey" in process.name()
+    return False
+
+
+def listens_at(process: psutil.Process) -> set[str]:
+    with suppress(psutil.NoSuchProcess):
+        connections = process.net_connections("inet")
+        return {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+    return set()
 
 
 def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up) -> None:
@@ -125,21 +124,21 @@ def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up
 def test_a_killed_part_is_started_again(stack: Up, words: tuple[str, ...]) -> None:
     victim = stack.part("mallorn", *words)
     victim.kill()
-    wait_for(lambda: gone(victim))
+    wait_for(lambda: gone(victim), "its end")
 
     def back() -> bool:
         with suppress(ValueError, psutil.NoSuchProcess):
             return stack.part("mallorn", *words).pid != victim.pid
         return False
 
-    wait_for(back)
+    wait_for(back, "its successor")
     assert "was killed by SIGKILL; starting it again" in stack.words
-    wait_for(lambda: _ready(stack))
+    wait_for(lambda: _ready(stack), "the stack", START_SEC)
 
 
 def _ready(stack: Up) -> bool:
     with suppress(httpx.TransportError):
-        return httpx.get(f"{stack.info().url}/api/v1/readyz").status_code == 200
+        return ask(stack, "readyz").status_code == 200
     return False
 
 
@@ -150,8 +149,8 @@ def test_however_it_ends_no_process_is_left(tmp_path: Path, number: signal.Signa
     processes = running.everything()
     assert len(processes) > len(PARTS)
     running.process.send_signal(number)
-    code = running.process.wait(DEADLINE_SEC)
-    wait_for(lambda: all(gone(process) for process in processes))
+    code = running.process.wait(STOP_SEC)
+    wait_for(lambda: all(gone(process) for process in processes), "the end of all")
     running.end()
     if number is not signal.SIGKILL:
         assert code == 0, running.words
@@ -161,11 +160,12 @@ def test_however_it_ends_no_process_is_left(tmp_path: Path, number: signal.Signa
 
 def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
     running = start(tmp_path)
-    wait_for(lambda: "broker is ready" in running.words or running.process.poll() is not None)
+    said = "broker is ready"
+    wait_for(lambda: said in running.words or running.process.poll() is not None, said, START_SEC)
     processes = running.everything()
     running.process.send_signal(signal.SIGINT)
-    running.process.wait(DEADLINE_SEC)
-    wait_for(lambda: all(gone(process) for process in processes))
+    running.process.wait(STOP_SEC)
+    wait_for(lambda: all(gone(process) for process in processes), "the end of all")
     assert running.data.read_stack() is None
 
 

@@ -19,7 +19,10 @@ from workers.measure.base import Slot
 from workers.measure.tvm import TvmMeasurer
 from workers.search.space import Candidate
 
-OPTIONS = JobOptions(evaluator=EvaluatorOptions(number=2, repeat=3, min_repeat_ms=1))
+pytestmark = pytest.mark.usefixtures("ample_time")
+OPTIONS = JobOptions(
+    build_timeout_sec=120, run_timeout_sec=60, evaluator=EvaluatorOptions(number=2, repeat=3, min_repeat_ms=1)
+)
 
 
 @pytest.fixture(scope="module")

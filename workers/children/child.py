@@ -16,7 +16,8 @@ from workers.children.log import ChildLog
 from workers.children.starter import start_process
 from workers.stopping import STOP
 
-START_TIMEOUT_SEC = 120.0
+START_TIMEOUT_SEC = 300.0  # half a dozen may start at once, each with all of TVM to load
+END_TIMEOUT_SEC = 30.0  # from the end of a child's connection to its own: on a busy host it takes a while
 
 
 class Child:
@@ -69,13 +70,12 @@ class Child:
 
     def receive(self, timeout_sec: float) -> Any:
         """The result of the call that was sent; the process is killed when it takes longer."""
-        deadline_sec = time.monotonic() + timeout_sec
+        was_ready, deadline_sec = self.ready, time.monotonic() + timeout_sec
         while not self.poll():
-            if not self.ready:
-                deadline_sec = time.monotonic() + timeout_sec
-            left_sec = (
-                deadline_sec if self.ready else self._started_sec + START_TIMEOUT_SEC
-            ) - time.monotonic()
+            if self.ready and not was_ready:
+                was_ready, deadline_sec = True, time.monotonic() + timeout_sec
+            until_sec = deadline_sec if self.ready else self._started_sec + START_TIMEOUT_SEC
+            left_sec = until_sec - time.monotonic()
             if left_sec <= 0:
                 raise self.expire(timeout_sec)
             self._open_channel.wait(left_sec)
@@ -192,7 +192,7 @@ class Child:
         how = "closed its connection"
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(timeout=5)
+                code = self._process.wait(timeout=END_TIMEOUT_SEC)
                 how = f"died of {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         tail = self._log.tail() if self._log is not None else ""
         self.kill()

@@ -47,6 +47,7 @@ class Timing:
         self._phase = Phase.IDLE
         self._built: Built | None = None
         self._sent_sec = self._limit_sec = self._deadline_sec = 0.0
+        self._was_ready = False
         self._endpoint: Endpoint | None = None
 
     @property
@@ -111,7 +112,7 @@ class Timing:
         elif self._built is not None:
             self._limit_sec = self._timeout_sec + GRACE_SEC
             self._runner.send("measure", **self._device, **self._request, **self._candidate(self._built))
-        self._sent_sec = time.monotonic()
+        self._sent_sec, self._was_ready = time.monotonic(), self._runner.ready
         self._deadline_sec = self._sent_sec + self._limit_sec
 
     def _candidate(self, built: Built) -> dict[str, Any]:
@@ -127,8 +128,9 @@ class Timing:
         if self._runner.poll():
             return True
         now_sec = time.monotonic()
-        if not self._runner.ready and now_sec < self._sent_sec + START_TIMEOUT_SEC:
-            self._deadline_sec = now_sec + self._limit_sec  # time begins when the process is ready
+        if not self._was_ready and now_sec < self._sent_sec + START_TIMEOUT_SEC:
+            # Time begins when the process is ready: at the look that finds it so.
+            self._was_ready, self._deadline_sec = self._runner.ready, now_sec + self._limit_sec
         elif now_sec > self._deadline_sec:
             raise self._runner.expire(self._limit_sec)
         return False

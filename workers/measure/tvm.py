@@ -119,9 +119,13 @@ def alternate(builds: Builds, timing: Timing) -> Iterator[Result]:
         yield from (end for end in ends if isinstance(end, Result))
         if ready:
             builds.pause()
-            results = [timing.measure(built) for built in ready]
-            builds.go_on()
-            yield from results
+            results: list[Result] = []
+            try:
+                for built in ready:
+                    results.append(timing.measure(built))
+            finally:
+                builds.go_on()
+                yield from results  # also what was timed before its device was lost
 
 
 def in_turn(builds: Builds, timing: Timing, passes: int) -> list[Result]:

@@ -88,9 +88,10 @@ class DeviceServer:
     def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         session = Session(self._identity, folder, self._log_path)
+        # Said before the client is answered: from then on nobody may take us to be free.
+        self._registration.set_busy(True)
         pid = fork(lambda: self._become(session, connection))
         self._running = Running(pid, os.pidfd_open(pid), connection, folder)
-        self._registration.set_busy(True)
 
     def _become(self, session: Session, connection: socket.socket) -> None:
         self._listener.close()

@@ -52,11 +52,19 @@ class RemoteDevice:
         try:
             self._call("mallorn.begin", candidate_key, timeout_sec)
             result = work(self._session.load_module(name))
+            self._call("mallorn.end")
         except (RPCError, RuntimeError) as error:
             raise self._judge(str(error)) from None
-        self._call("mallorn.end")
         self._session.remove(name)
         return result
+
+    def answers(self) -> bool:
+        """Whether the session still lives."""
+        try:
+            self._call("mallorn.end")
+        except (RPCError, RuntimeError):
+            return False
+        return True
 
     def random_args(self, spec: dict[str, Any]) -> list[Tensor]:
         """Arguments of a workload, filled on the device; what the last candidate had is used again."""
@@ -105,13 +113,9 @@ class RemoteDevice:
         if DEATH_NOTICE in text:
             slow = "SIGALRM" in text
             return CandidateTimeout("did not return in time") if slow else CandidateFailed(text)
-        try:
-            self._call("mallorn.end")
-        except (RPCError, RuntimeError):
-            return Unavailable(
-                f"the device was lost: {text}", hint="mallorn device, on the host that measures"
-            )
-        return CandidateFailed(text)
+        if self.answers():
+            return CandidateFailed(text)
+        return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
 
 
 def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:

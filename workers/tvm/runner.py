@@ -26,7 +26,13 @@ _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
 def identity(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> dict[str, Any]:
-    """Take a device of the target, if none is held, and say who it is."""
+    """Take a device of the target, if none is held, and say who it is.
+
+    A session that was lost since the last candidate is the fault of neither: it gets a successor.
+    """
+    held = _held.get((tracker, target))
+    if held is not None and not held.answers():
+        _held.pop((tracker, target)).close()
     return _device(tracker, target, wait_sec).identity
 
 

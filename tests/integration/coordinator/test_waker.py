@@ -2,7 +2,6 @@
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +9,12 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
+from mallorn.commands.probes import redis_answers
 from mallorn.commands.valkey import socket_url, valkey_command
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from services.coordinator.waker import Waker
+from tests.fixtures.waiting import wait_for
 
 
 @pytest.fixture
@@ -27,10 +28,7 @@ def socket() -> Iterator[Path]:
 def broker(socket: Path) -> Iterator[None]:
     process = subprocess.Popen(valkey_command(socket), stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
-        while not socket.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(redis_answers(socket), "the broker")
         yield
     finally:
         process.kill()

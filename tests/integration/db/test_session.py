@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 
 import pytest
 from sqlalchemy import insert, text
@@ -88,7 +89,9 @@ def test_foreign_keys_are_enforced(database):
 
 def test_a_forked_child_opens_connections_of_its_own(database):
     add(database)
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns where there are threads
+        child = os.fork()
     if child == 0:
         status = 1
         try:

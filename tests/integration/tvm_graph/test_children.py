@@ -9,7 +9,7 @@ from mallorn.core.errors import InvalidModel
 from workers.children.child import Child
 from workers.tvm.accuracy import compare_models
 
-TIMEOUT_SEC = 120.0
+TIMEOUT_SEC = 600.0
 
 
 def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ def wait(seconds: float) -> float:
     return seconds
 
 
+def wait_for_file(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+
 def allocate(length: int) -> int:
     return len(bytearray(length))
 
@@ -90,6 +95,7 @@ METHODS = (
     size,
     unprintable,
     wait,
+    wait_for_file,
 )
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.fixtures.command_line import ROOT, TIMEOUT_SEC
+
 HEAVY = ("tvm", "sqlalchemy", "fastapi", "celery", "numpy", "onnx", "alembic", "fsspec", "uvicorn", "redis")
 ABSENT = f"""
 import sys
@@ -20,9 +20,8 @@ sys.meta_path.insert(0, Absent())
 
 def bare(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program where nothing but the base install can be imported."""
-    return subprocess.run(
-        [sys.executable, "-c", ABSENT + program], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", ABSENT + program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SEC)
 
 
 def test_the_client_needs_none_of_them() -> None:

@@ -19,11 +19,11 @@ def client(answer: Answer, api_key: str | None = None) -> Client:
 
 
 def test_nobody_there_names_the_command_that_helps() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    nobody = Client(f"http://127.0.0.1:{port}")
-    with nobody, pytest.raises(errors.Unavailable, match="no coordinator answers") as caught:
-        nobody.devices()
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # held, so that nobody else comes to listen there
+        nobody = Client(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        with nobody, pytest.raises(errors.Unavailable, match="no coordinator answers") as caught:
+            nobody.devices()
     assert caught.value.hint.startswith("mallorn up")
 
 

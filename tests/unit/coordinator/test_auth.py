@@ -3,7 +3,6 @@
 import hashlib
 from collections import defaultdict
 
-import httpx
 import pytest
 
 from services.coordinator.app import create_app
@@ -27,17 +26,16 @@ def guarded(start: Start) -> Coordinator:
 
 def test_every_route_of_the_api_wants_a_key(guarded: Coordinator) -> None:
     asked = 0
-    with httpx.Client(base_url=guarded.url) as http:
-        for path, operations in create_app(guarded.parts.settings).openapi()["paths"].items():
-            for method in operations:
-                answer = http.request(method, path.format_map(defaultdict(lambda: "1")))
-                if path in OPEN:
-                    assert answer.status_code == 200, path
-                    continue
-                asked += 1
-                assert answer.status_code == 401, (method, path)
-                assert answer.json()["error"] == "Unauthorized"
-                assert answer.headers["WWW-Authenticate"] == "Bearer"
+    for path, operations in create_app(guarded.parts.settings).openapi()["paths"].items():
+        for method in operations:
+            answer = guarded.http.request(method, guarded.url + path.format_map(defaultdict(lambda: "1")))
+            if path in OPEN:
+                assert answer.status_code == 200, path
+                continue
+            asked += 1
+            assert answer.status_code == 401, (method, path)
+            assert answer.json()["error"] == "Unauthorized"
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert asked >= 17
 
 
@@ -106,5 +104,5 @@ def test_every_answer_carries_the_security_headers(coordinator: Coordinator) -> 
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["X-Frame-Options"] == "DENY"
         assert "default-src 'none'" in headers["Content-Security-Policy"]
-    docs = httpx.get(coordinator.url + "/docs").headers
+    docs = coordinator.http.get(coordinator.url + "/docs").headers
     assert "cdn.jsdelivr.net" in docs["Content-Security-Policy"]

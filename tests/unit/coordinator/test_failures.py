@@ -52,19 +52,20 @@ def test_an_unforeseen_error_tells_nothing_and_is_logged(
 
 def test_healthz_needs_no_other_part(start: Start) -> None:
     coordinator = start(database_url="postgresql://127.0.0.1:1/none", redis_url="redis://127.0.0.1:1/0")
-    assert httpx.get(coordinator.url + "/healthz").json() == {"status": "ok"}
+    assert coordinator.http.get(coordinator.url + "/healthz").json() == {"status": "ok"}
 
 
 def test_readyz_names_the_part_that_is_missing(start: Start, tmp_path: Path) -> None:
     ready = start()
-    answer = httpx.get(ready.url + "/readyz")
+    answer = ready.http.get(ready.url + "/readyz")
     assert answer.json() == {"status": "ready", "database": "ok", "migrations": "ok", "broker": "ok"}
     for settings, said in (
         ({"database_url": "postgresql://127.0.0.1:1/none"}, "the database does not answer"),
         ({"database_url": f"sqlite:///{tmp_path / 'bare.db'}"}, "migrations: "),
         ({"redis_url": "redis://127.0.0.1:1/0"}, "the broker does not answer"),
     ):
-        answer = httpx.get(start(**settings).url + "/readyz", timeout=30)
+        other = start(**settings)
+        answer = other.http.get(other.url + "/readyz")
         assert said in assert_shape(answer, 503, "Unavailable")["detail"]
 
 
@@ -82,6 +83,6 @@ def test_nothing_connects_before_it_is_used(database_url: str, tmp_path: Path) -
 
 
 def test_the_root_says_where_to_go(coordinator: Coordinator) -> None:
-    answer = httpx.get(coordinator.url).json()
+    answer = coordinator.http.get(coordinator.url).json()
     assert (answer["docs"], answer["api"]) == ("/docs", "/api/v1")
-    assert httpx.get(coordinator.url + "/docs").status_code == 200
+    assert coordinator.http.get(coordinator.url + "/docs").status_code == 200

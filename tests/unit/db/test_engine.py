@@ -1,6 +1,9 @@
 """Which databases are accepted, and how their drivers' errors are told."""
 
 import sqlite3
+import time
+from contextlib import closing
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -8,6 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from db.engine import parse_url
 from db.errors import translated
+from db.session import Database
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
 
 
@@ -19,6 +23,17 @@ def test_postgres_is_spoken_to_through_psycopg():
 def test_a_database_that_processes_cannot_share_is_refused(url):
     with pytest.raises(InvalidRequest):
         parse_url(url)
+
+
+def test_two_processes_may_be_the_first_in_a_new_file(tmp_path, monkeypatch):
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE theirs (x)")
+        meanwhile = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: other.execute("COMMIT"))
+        monkeypatch.setattr("db.engine.time", meanwhile)
+        database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+        database.ping()
+        database.dispose()
 
 
 def sqlite_error(name: str) -> sqlite3.Error:

@@ -4,6 +4,9 @@ from collections import deque
 from pathlib import Path
 from typing import cast
 
+import pytest
+
+from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from workers.measure.base import Result, Slot
 from workers.measure.builds import Builds, Built
@@ -25,6 +28,7 @@ class Scripted:
     def __init__(self, *batches: list[Built | Result]) -> None:
         self.events: list[str] = []
         self.latency_us: dict[int, float | None] = {}
+        self.lost_at: int | None = None
         self._batches = deque(batches)
         self._timed: Built | None = None
         self._looks = 0
@@ -56,6 +60,8 @@ class Scripted:
 
     def measure(self, candidate: Built) -> Result:
         self.events.append(f"measure {candidate.slot.slot}")
+        if candidate.slot.slot == self.lost_at:
+            raise Unavailable
         latency_us = self.latency_us.get(candidate.slot.slot, 1.0)
         if latency_us is None:
             return Result(candidate.slot.slot, Outcome.RUN_ERROR)
@@ -104,6 +110,15 @@ def test_builders_go_on_before_a_result_is_handed_out() -> None:
     script, builds, timing = sides([built(0)], [built(1)])
     next(alternate(builds, timing))
     assert script.events[-1] == "go on"
+
+
+def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
+    script, builds, timing = sides([built(0), built(1)])
+    script.lost_at = 1
+    results = alternate(builds, timing)
+    assert next(results).slot == 0
+    with pytest.raises(Unavailable):
+        next(results)
 
 
 def test_a_failed_build_stops_nobody() -> None:

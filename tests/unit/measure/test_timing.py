@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.outcomes import Outcome
+from tests.fixtures.waiting import PATIENCE
 from workers.children.child import Child
 from workers.children.errors import ChildTimeout
 from workers.measure import timing as module
@@ -24,14 +26,8 @@ def runner() -> Iterator[Child]:
         yield child
 
 
-@pytest.fixture(autouse=True)
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE_SEC", 0.3)
-    monkeypatch.setattr(module, "DEVICE_WAIT_SEC", 0.3)
-
-
-def timing_of(runner: Child, tracker: str = "tracker") -> Timing:
-    return Timing(runner, {"tracker": tracker, "target": "target"}, {}, PROGRAM, timeout_sec=0.5)
+def timing_of(runner: Child, tracker: str = "tracker", timeout_sec: float = PATIENCE) -> Timing:
+    return Timing(runner, {"tracker": tracker, "target": "target"}, {}, PROGRAM, timeout_sec)
 
 
 def library(folder: Path, what: str) -> Built:
@@ -52,7 +48,6 @@ def test_a_timed_candidate_has_its_device_and_its_costs(runner: Child, tmp_path:
     [
         ("crash", Outcome.RUN_ERROR, "SIGABRT"),
         ("odd", Outcome.RUN_ERROR, "KeyError"),
-        ("hang", Outcome.RUN_TIMEOUT, "longer than"),
     ],
 )
 def test_a_runner_that_fails_on_a_candidate_is_a_result(
@@ -65,6 +60,27 @@ def test_a_runner_that_fails_on_a_candidate_is_a_result(
     assert timing.measure(library(tmp_path, "good")).outcome is Outcome.OK
 
 
+def test_a_candidate_that_never_ends_is_a_result_and_the_next_is_timed(
+    runner: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = timing_of(runner, timeout_sec=0.2)
+    monkeypatch.setattr(module, "GRACE_SEC", 0.3)
+    bad = timing.measure(library(tmp_path, "hang"))
+    assert bad.outcome is Outcome.RUN_TIMEOUT
+    assert "longer than" in bad.error
+    monkeypatch.setattr(module, "GRACE_SEC", PATIENCE)
+    assert timing.measure(library(tmp_path, "good")).outcome is Outcome.OK
+
+
+def test_the_time_that_a_runner_takes_to_start_is_not_the_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Child("tests.fixtures.odd_runner") as fresh:
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 100.0 if fresh.ready else 0.0))
+        monkeypatch.setattr(module, "DEVICE_WAIT_SEC", 5.0)
+        assert timing_of(fresh, "slow").measure(library(tmp_path, "good")).outcome is Outcome.OK
+
+
 def test_a_lost_device_is_nobodys_result(runner: Child, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="lost"):
         timing_of(runner).measure(library(tmp_path, "lost"))
@@ -73,6 +89,13 @@ def test_a_lost_device_is_nobodys_result(runner: Child, tmp_path: Path) -> None:
 def test_a_missing_device_is_raised_while_it_is_taken(runner: Child) -> None:
     with pytest.raises(NoDevice):
         timing_of(runner, "nobody").take()
+
+
+def test_a_tracker_that_stays_silent_is_not_waited_for_for_ever(
+    runner: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GRACE_SEC", 0.3)
+    monkeypatch.setattr(module, "DEVICE_WAIT_SEC", 0.3)
     with pytest.raises(ChildTimeout):
         timing_of(runner, "silent").take()
 

@@ -117,9 +117,7 @@ def test_another_process_proposes_the_same() -> None:
     answers = set()
     for hash_seed in ("1", "2"):
         command = [sys.executable, "-c", PROPOSE]
-        run = subprocess.run(
-            command, env={"PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True, timeout=60
-        )
-        answers.add(run.stdout)
+        env = {"PYTHONHASHSEED": hash_seed}
+        answers.add(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
     assert len(answers) == 1
     assert answers.pop().count(",") == 31

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from mallorn.commands.datadir import DataDir, DataDirInUse, StackInfo
 from mallorn.core.errors import InvalidRequest, StorageFull
+from tests.fixtures.processes import UNTIL_KILLED, beside
 
 INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", until_unused=False)
 
@@ -35,15 +35,11 @@ with DataDir(Path({str(data.path)!r})).{holding} as announce:
     if announce is not None:
         announce("http://127.0.0.1:8123")
     print("held", flush=True)
-    import time; time.sleep(60)
+    {UNTIL_KILLED}
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        try:
-            yield process
-        finally:
-            process.kill()
+    with beside(program) as (process, said):
+        assert said == "held"
+        yield process
 
 
 def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:

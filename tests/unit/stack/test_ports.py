@@ -1,13 +1,15 @@
 """Ports that are taken."""
 
+import os
 import socket
 
 import pytest
 
-from mallorn.commands.ports import claim_port
+from mallorn.commands.ports import claim_port, free_port
 from mallorn.core.errors import InvalidRequest
 
-LOOPBACK = "127.0.0.1"
+# An address of this process's own: on 127.0.0.1 somebody may take a port as soon as it is free.
+LOOPBACK = f"127.{os.getpid() >> 16 & 255}.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 
 
 def test_a_taken_port_is_refused_with_a_way_out() -> None:
@@ -21,6 +23,11 @@ def test_a_taken_port_is_refused_with_a_way_out() -> None:
 def test_port_zero_takes_a_free_one() -> None:
     port = claim_port(LOOPBACK, 0)
     assert claim_port(LOOPBACK, port) == port
+
+
+def test_a_port_that_was_given_away_is_not_given_again() -> None:
+    given = {port for port in range(2**16) if port % 3}
+    assert free_port(besides=given) % 3 == 0
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

@@ -4,45 +4,30 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mallorn.commands.child import READY_FILE_VARIABLE, Child, ChildSpec
 from mallorn.commands.supervisor import PartFailed, Patience, Supervisor
+from tests.fixtures.processes import UNTIL_KILLED, is_running, wait_until_gone
+from tests.fixtures.waiting import PATIENCE, wait_for
 
-IMPATIENT = Patience(first_delay_sec=0.01, longest_delay_sec=0.02, failures_in_a_row=3, grace_sec=1.0)
+IMPATIENT = Patience(first_delay_sec=0.01, longest_delay_sec=0.02, failures_in_a_row=3, grace_sec=PATIENCE)
 TOUCH_READY = f"import os, pathlib; pathlib.Path(os.environ[{READY_FILE_VARIABLE!r}]).touch()"
-DEADLINE_SEC = 30.0
 
 
 def script(folder: Path, name: str, code: str, needs: tuple[str, ...] = ()) -> ChildSpec:
-    """A child that runs `code`, then says it is ready and sleeps."""
+    """A child that runs `code`, then says it is ready and stays."""
     ready = folder / f"{name}.ready"
-    program = f"{code}\n{TOUCH_READY}\nimport time; time.sleep(60)"
+    program = f"{code}\n{TOUCH_READY}\n{UNTIL_KILLED}"
     return ChildSpec(name, (sys.executable, "-c", program), ready.exists, needs=needs, ready_file=ready)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SEC
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def pid_in(path: Path) -> int:
-    wait_for(lambda: path.exists() and path.read_text().strip() != "")
-    return int(path.read_text())
+    return int(wait_for(lambda: path.exists() and path.read_text(), f"a number in {path.name}"))
 
 
 def test_a_child_starts_only_after_what_it_needs_is_ready(tmp_path: Path) -> None:
@@ -84,9 +69,7 @@ def test_a_child_that_keeps_failing_is_named_with_the_end_of_its_log(tmp_path: P
 
 
 def test_a_child_that_never_gets_ready_is_named(tmp_path: Path) -> None:
-    spec = ChildSpec(
-        "deaf", (sys.executable, "-c", "import time; time.sleep(60)"), lambda: False, start_timeout_sec=0.2
-    )
+    spec = ChildSpec("deaf", (sys.executable, "-c", UNTIL_KILLED), lambda: False, start_timeout_sec=0.2)
     supervisor = Supervisor([spec], tmp_path, patience=IMPATIENT)
     with supervisor.running(), pytest.raises(PartFailed, match="`deaf` was not ready"):
         supervisor.start()
@@ -95,32 +78,39 @@ def test_a_child_that_never_gets_ready_is_named(tmp_path: Path) -> None:
 def test_failures_long_apart_do_not_add_up(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     note = f"import os; print(os.getpid(), file=open({str(pids)!r}, 'a'), flush=True)"
-    forgiving = Patience(first_delay_sec=0.01, failures_in_a_row=2, stable_sec=0.0, grace_sec=1.0)
-    supervisor = Supervisor([script(tmp_path, "part", note)], tmp_path, patience=forgiving)
+    forgiving = replace(IMPATIENT, failures_in_a_row=2, stable_sec=0.0)
+    part = script(tmp_path, "part", note)
+    supervisor = Supervisor([part], tmp_path, patience=forgiving)
     with supervisor.running():
         supervisor.start()
         for count in (2, 3, 4):
-            supervisor.watch(after_a_moment())
+            supervisor.watch(seen_stable(part))
             os.kill(int(pids.read_text().split()[-1]), signal.SIGKILL)
             supervisor.watch(lambda count=count: len(pids.read_text().split()) == count)
 
 
-def after_a_moment() -> Callable[[], bool]:
-    """Time enough for the supervisor to see a child ready and stable."""
-    until = time.monotonic() + 0.3
-    return lambda: time.monotonic() > until
+def seen_stable(spec: ChildSpec) -> Callable[[], bool]:
+    """Asked after each look at the parts: true at the third look at a part that was ready before."""
+    looks = 0
+
+    def enough() -> bool:
+        nonlocal looks
+        looks += spec.ready()
+        return looks > 2
+
+    return enough
 
 
 def test_stopping_ends_what_a_child_started_in_its_group(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     fork = f"""
 import subprocess
-open({str(pid_file)!r}, "w").write(str(subprocess.Popen(["sleep", "60"]).pid))"""
+open({str(pid_file)!r}, "w").write(str(subprocess.Popen(["sleep", "3600"]).pid))"""
     supervisor = Supervisor([script(tmp_path, "part", fork)], tmp_path, patience=IMPATIENT)
     with supervisor.running():
         supervisor.start()
-        assert alive(pid_in(pid_file))
-    wait_for(lambda: not alive(pid_in(pid_file)))
+        assert is_running(pid_in(pid_file))
+    wait_until_gone(pid_in(pid_file))
 
 
 def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
@@ -129,10 +119,11 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open({str(pid_file)!r}, "w").write(str(os.getpid()))"""
-    supervisor = Supervisor([script(tmp_path, "part", stubborn)], tmp_path, patience=IMPATIENT)
+    hasty = replace(IMPATIENT, grace_sec=0.1)
+    supervisor = Supervisor([script(tmp_path, "part", stubborn)], tmp_path, patience=hasty)
     with supervisor.running():
         supervisor.start()
-    assert not alive(pid_in(pid_file))
+    assert not is_running(pid_in(pid_file))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -152,19 +143,19 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
 from mallorn.commands.child import Child, ChildSpec
-code = "import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+code = "import os; open({str(pid_file)!r}, 'w').write(str(os.getpid())); {UNTIL_KILLED}"
 spec = ChildSpec("part", ({sys.executable!r}, "-c", code), lambda: True)
 Child(spec, Path({str(tmp_path / "log")!r})).start()
-import time; time.sleep(60)
+{UNTIL_KILLED}
 """
     outer = Child(ChildSpec("outer", (sys.executable, "-c", program), lambda: True), tmp_path / "outer.log")
     outer.start()
     inner = pid_in(pid_file)
-    assert alive(inner)
+    assert is_running(inner)
     assert outer.pid is not None
     os.kill(outer.pid, signal.SIGKILL)
-    outer.reap(DEADLINE_SEC)
-    wait_for(lambda: not alive(inner))
+    assert outer.reap(PATIENCE)
+    wait_until_gone(inner)
 
 
 def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
@@ -172,7 +163,7 @@ def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
     log.write_text("from the last run\n")
     child = Child(ChildSpec("part", (sys.executable, "-c", "print('from this run')"), lambda: True), log)
     child.start()
-    child.reap(DEADLINE_SEC)
+    assert child.reap(PATIENCE)
     assert child.last_lines() == ["from this run"]
     assert (tmp_path / "part.log.1").read_text() == "from the last run\n"
 

@@ -220,6 +220,7 @@ def test_every_job_ends_and_nothing_is_measured_twice_or_beyond_its_budget(
     sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTRY["measurer"], "made-up", "tests.fixtures.workshop:MadeUpMeasurer")
+    monkeypatch.setattr("services.control.fleet.FRESH_SEC", 1e6)  # the device stays, however slow the test is
     JobLife.template = sqlite_template
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     JobLife.TestCase.settings = settings(
