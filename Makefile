@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test torch lint format typecheck layers lock clean
+.PHONY: help setup page run test torch picture lint format typecheck layers lock clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -98,6 +98,11 @@ test-browser: setup ## the page in a real Chromium, where one is installed and s
 	services/dashboard/node.sh build || { [ $$? = 75 ] || exit 1; echo 'Left out, for want of the page: tests/browser'; exit 0; }
 	.venv/bin/python -m pip --disable-pip-version-check --quiet install $(PLAYWRIGHT)
 	$(PYTEST) tests/browser $(PYTEST_ARGS)
+
+picture: setup ## take the picture in README.md anew, of a tuning that was recorded
+	@services/dashboard/node.sh build
+	.venv/bin/python -m pip --disable-pip-version-check --quiet install $(PLAYWRIGHT)
+	python -m tests.browser.picture docs/picture.png
 
 lint: setup ## ruff: rules and format
 	@ruff check .

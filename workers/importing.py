@@ -10,7 +10,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import NewWorkload, Workloads
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, StageKind
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, recipe_json
@@ -20,14 +20,12 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
     """Import the model of a job; True when the job can be planned."""
     with runtime.database.transaction() as session:
         Jobs(session).move(job_id, [JobState.QUEUED], JobState.IMPORTING)
-    with (
-        stage(runtime, job_id, JobState.IMPORTING) as claimed,
-        runtime.working_on(f"importing the model of job {job_id}"),
-    ):
+    with stage(runtime, job_id, JobState.IMPORTING) as claimed:
         if claimed is not None:
-            graph = _extract(claimed)
-            with runtime.database.transaction() as session:
-                _store(session, claimed, graph)
+            with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
+                graph = _extract(claimed)
+                with runtime.database.transaction() as session:
+                    _store(session, claimed, graph)
             return True
     return False
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 
+from db.repositories.stage_runs import StageRuns
 from db.session import Database
 from mallorn.core.settings import Settings, settings
+from mallorn.core.states import StageKind
 from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.measure.base import Tools
@@ -73,6 +75,18 @@ class Runtime:
             yield
         finally:
             self.roll_call.busy_with("")
+
+    @contextmanager
+    def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
+        """The same for what is no round, and is kept: the fleet's timeline shows it."""
+        with self.database.transaction() as session:
+            run_id = StageRuns(session).begin(job_id, kind, self.name)
+        try:
+            with self.working_on(what):
+                yield
+        finally:
+            with self.database.transaction() as session:
+                StageRuns(session).end(run_id)
 
     def close(self) -> None:
         """End every child."""

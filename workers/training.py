@@ -21,6 +21,7 @@ from db.repositories.workloads import Workloads
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.states import StageKind
 from workers.round_context import work_of
 from workers.runtime import Runtime
 from workers.search.space import Candidate
@@ -62,7 +63,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         if not _due(session, line):
             return
         data = _data(session, line)
-    with runtime.working_on(f"training {line.name} for {line.family}"):
+    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {line.family}"):
         new = _fit(line, data, Viewer(runtime.database, runtime.compiler))
     with runtime.database.transaction() as session:
         CostModels(session).add(new)

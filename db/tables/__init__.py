@@ -5,7 +5,7 @@ from db.tables.dataset import Context, CostModel, Measurement, Schedule, Sketch,
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow
 from db.tables.fleet import Device, Lease, Worker
-from db.tables.jobs import Event, Job, Model, Round, Task
+from db.tables.jobs import Event, Job, Model, Round, StageRun, Task
 
 __all__ = [
     "Base",
@@ -25,6 +25,7 @@ __all__ = [
     "Sketch",
     "Snapshot",
     "Source",
+    "StageRun",
     "TargetRow",
     "Task",
     "Worker",

@@ -135,6 +135,20 @@ class Round(Base):
     stats: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # seconds by phase
 
 
+class StageRun(Base):
+    """A stretch of a worker's time that was no round: kept for the fleet's timeline alone."""
+
+    __tablename__ = "stage_runs"
+    __table_args__ = (Index("ix_stage_runs_started", "started_at"),)
+
+    id: Mapped[IdPk]
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    kind: Mapped[str]  # mallorn.core.states.StageKind
+    worker: Mapped[str]
+    started_at: Mapped[CreatedAt]
+    finished_at: Mapped[Timestamp | None]  # None: it goes on, or its worker died
+
+
 class Event(Base):
     """What happened to a job, numbered in commit order."""
 

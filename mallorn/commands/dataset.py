@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mallorn.commands.bars import bar
 from mallorn.commands.dataset_generate import generate
 from mallorn.commands.dataset_import import bring_in
 from mallorn.commands.dataset_place import (
@@ -17,7 +18,6 @@ from mallorn.commands.dataset_place import (
     SinceOption,
     TargetOption,
     UntilOption,
-    bar,
     dataset,
     selected,
 )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mallorn.commands.dataset_place import DatabaseOption, DataOption, bar, dataset
+from mallorn.commands.bars import bar
+from mallorn.commands.dataset_place import DatabaseOption, DataOption, dataset
 from mallorn.commands.output import JsonOption, print_json, print_note, stdout
 from mallorn.commands.parts import installed
 from mallorn.core.errors import NotFound

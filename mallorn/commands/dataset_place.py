@@ -1,15 +1,13 @@
-"""Which database the dataset commands work on, which rows they mean, and the bar they show."""
+"""Which database the dataset commands work on, and which rows they mean."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from mallorn.commands.output import stderr
 from mallorn.commands.parts import installed
 from mallorn.core.errors import NotFound
 from mallorn.core.settings import Settings
@@ -103,13 +101,3 @@ def selected(
 
 def _seconds(day: datetime | None) -> float | None:
     return None if day is None else day.replace(tzinfo=UTC).timestamp()
-
-
-@contextmanager
-def bar(words: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, for a person only; call what is yielded with how far it is, of how much."""
-    console = stderr()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(words, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mallorn.commands.dataset_place import DatabaseOption, OpOption, TargetOption, bar
+from mallorn.commands.bars import bar
+from mallorn.commands.dataset_place import DatabaseOption, OpOption, TargetOption
 from mallorn.commands.lessons import SnapshotOption, Taught, lessons_from, note_skipped
 from mallorn.commands.options import known
 from mallorn.commands.output import JsonOption, print_json, print_note, print_rows

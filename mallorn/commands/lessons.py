@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from mallorn.commands.dataset_place import bar, dataset, selected
+from mallorn.commands.bars import bar
+from mallorn.commands.dataset_place import dataset, selected
 from mallorn.commands.output import print_note
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings

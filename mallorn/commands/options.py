@@ -8,6 +8,7 @@ import typer
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY
+from mallorn.core.options import JobOptions
 
 TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
@@ -24,10 +25,6 @@ JobOption = Annotated[
         help="Any job option, as search=random or evaluator.repeat=3; repeatable.",
     ),
 ]
-ShapeOption = Annotated[
-    list[str] | None,
-    typer.Option("--input-shape", metavar="NAME:1,3,224,224", help="Binds free dimensions; repeatable."),
-]
 
 
 def known(seam: str) -> str:
@@ -35,32 +32,26 @@ def known(seam: str) -> str:
     return ", ".join(sorted(REGISTRY[seam]))
 
 
-RecipeOption = Annotated[
-    str | None,
-    typer.Option("--recipe", help="Graph passes: `tuned`, or `plain` for stock compile_relax."),
-]
-SearchOption = Annotated[str | None, typer.Option("--search", help=f"Searcher: {known('search')}.")]
-CostModelOption = Annotated[
-    str | None, typer.Option("--cost-model", help=f"Cost model: {known('cost_model')}.")
-]
-SamplerOption = Annotated[
-    str | None, typer.Option("--sampler", help=f"What picks a batch: {known('sampler')}.")
-]
-StoppingOption = Annotated[
-    str | None, typer.Option("--stopping", help=f"When a timing is good enough: {known('stopping')}.")
-]
-PolicyOption = Annotated[
-    str | None, typer.Option("--policy", help=f"What decides which task is next: {known('policy')}.")
-]
-FamiliesOption = Annotated[
-    str | None, typer.Option("--families", help=f"Which tasks share a cost model: {known('families')}.")
-]
-RoundSizeOption = Annotated[
-    int | None, typer.Option("--round-size", min=1, max=64, help="Candidates a round.")
-]
-OnlyOption = Annotated[
+def words(option: str) -> str:
+    """What the schema says of a job option, for a help text; of a choice also the names."""
+    said = str(JobOptions.model_fields[option].description)
+    return f"{said} One of {known(option)}." if option in REGISTRY else said
+
+
+ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="PATTERN", help="Tune only tasks so named, as conv2d*; repeatable."),
+    typer.Option("--input-shape", metavar="NAME:1,3,224,224", help=f"{words('input_shapes')} Repeatable."),
+]
+RecipeOption = Annotated[str | None, typer.Option("--recipe", help=words("recipe"))]
+SearchOption = Annotated[str | None, typer.Option("--search", help=words("search"))]
+CostModelOption = Annotated[str | None, typer.Option("--cost-model", help=words("cost_model"))]
+SamplerOption = Annotated[str | None, typer.Option("--sampler", help=words("sampler"))]
+StoppingOption = Annotated[str | None, typer.Option("--stopping", help=words("stopping"))]
+PolicyOption = Annotated[str | None, typer.Option("--policy", help=words("policy"))]
+FamiliesOption = Annotated[str | None, typer.Option("--families", help=words("families"))]
+RoundSizeOption = Annotated[int | None, typer.Option("--round-size", min=1, max=64, help=words("round_size"))]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", metavar="PATTERN", help=f"{words('only')} Repeatable.")
 ]
 
 

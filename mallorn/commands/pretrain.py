@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mallorn.commands.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, bar, dataset
+from mallorn.commands.bars import bar
+from mallorn.commands.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, dataset
 from mallorn.commands.lessons import SnapshotOption, lessons_in, lowering_in, note_skipped, read_parquet
 from mallorn.commands.options import known
 from mallorn.commands.output import JsonOption, print_note, print_rows

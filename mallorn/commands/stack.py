@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
 
 LOOPBACK = "127.0.0.1"
+COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
 
     print_note(f"data in {plan.data.path}, logs in {plan.data.logs}")
     parts = Parts(plan, environment(plan, known)).all()
-    supervisor = Supervisor(parts, plan.data.logs, _say_ready, _say_restart)
+    supervisor = Supervisor(parts, plan.data.logs, partial(_say_ready, plan), _say_restart)
     with supervisor.running():
         _migrate(known.database_url)
         if not supervisor.start():
@@ -83,8 +85,7 @@ def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
             return
         info = StackInfo(plan.url, os.getpid(), socket_url(plan.socket), plan.tracker, until_unused)
         with plan.data.published(info):
-            print_note(f"Mallorn is ready at {plan.url}   (stop it with Ctrl-C)")
-            print_note(f"try   {_try_it(plan)}")
+            print_note(f"everything is ready; try   {_try_it(plan)}")
             supervisor.watch(lambda: until_unused and not plan.data.has_users())
             print_note("stopping")
 
@@ -94,7 +95,10 @@ def _try_it(plan: Plan) -> str:
     return f"{prefix}mallorn tune model.onnx"
 
 
-def _say_ready(name: str) -> None:
+def _say_ready(plan: Plan, name: str) -> None:
+    """The page is there long before the slowest part, which is a device."""
+    if name == COORDINATOR:
+        print_note(f"Mallorn is up at {plan.url}   (stop it with Ctrl-C)")
     print_note(f"  {name} is ready")
 
 
@@ -160,7 +164,7 @@ class Parts:
 
     def _coordinator(self) -> ChildSpec:
         return ChildSpec(
-            "coordinator",
+            COORDINATOR,
             mallorn("serve"),
             http_ok(f"{self.plan.url}/healthz"),
             needs=("broker",),

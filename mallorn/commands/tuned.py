@@ -1,8 +1,9 @@
-"""Waiting for the last round of a job whose trials are wanted, and not its schedules."""
+"""Waiting, with a bar, for the last round of a job whose trials are wanted, and not its schedules."""
 
 import time
-from typing import Final
+from typing import Any, Final
 
+from mallorn.commands.bars import bar
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.job import Job
@@ -17,9 +18,19 @@ class NotTuned(MallornError):
 
 def wait_until_tuned(job: Job, hint: str) -> None:
     """Return when the last round is closed; the finish is cancelled. Raises NotTuned with the hint."""
-    while job.state in OPEN:
-        time.sleep(POLL_SEC)
+    with bar(f"job {job.id}") as advance:
+        while job.state in OPEN:
+            if job.body["progress"]["tasks"]:
+                advance(job.body["progress"]["trials"], _most_trials(job.body))
+            time.sleep(POLL_SEC)
     if job.body["state"] == JobState.FINISHING:
         job.cancel()
     elif job.body["state"] != JobState.DONE:
         raise NotTuned(f"job {job.id} was {job.body['state']}: {job.body['reason']}", hint=hint)
+
+
+def _most_trials(body: dict[str, Any]) -> int:
+    """Where every task has a budget of its own, the job's may be far above what they come to."""
+    of_each = body["options"].get("task_trials")
+    budget = int(body["trials"])
+    return budget if of_each is None else min(budget, of_each * body["progress"]["tasks"])

@@ -10,34 +10,63 @@ class EvaluatorOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    number: Annotated[int, Field(ge=1, le=1000)] = 3
-    repeat: Annotated[int, Field(ge=1, le=100)] = 1
-    min_repeat_ms: Annotated[int, Field(ge=0, le=10_000)] = 100
+    number: Annotated[int, Field(ge=1, le=1000, description="Runs whose mean is one repeat.")] = 3
+    repeat: Annotated[int, Field(ge=1, le=100, description="Repeats, whose median is the latency.")] = 1
+    min_repeat_ms: Annotated[
+        int, Field(ge=0, le=10_000, description="A repeat that is shorter is given more runs.")
+    ] = 100
 
 
 class JobOptions(BaseModel):
-    """Every choice has a name from mallorn.core.names and a default that a newcomer should keep."""
+    """Every choice has a name from mallorn.core.names and a default that a newcomer should keep.
+
+    What is said of an option here is what command line, page and reference say.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    recipe: str = "tuned"
-    search: str = "portfolio"
-    cost_model: str = "xgboost"
-    sampler: str = "topk"
-    stopping: str = "racing"
-    policy: str = "dynatune"
-    families: str = "operator"
-    measurer: str = "tvm"
-    #: candidates a round; None: 16 to 64, as the planner finds right
-    round_size: Annotated[int, Field(ge=1, le=64)] | None = None
-    #: the budget of every task alone; None: as much as the job's allows
-    task_trials: Annotated[int, Field(ge=1)] | None = None
-    #: tune only the tasks whose names match one of these patterns, as conv2d*; the others keep what is known
-    only: list[Annotated[str, Field(min_length=1)]] = []
-    build_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 30.0
-    run_timeout_sec: Annotated[float, Field(gt=0, le=600)] = 10.0
-    evaluator: EvaluatorOptions = EvaluatorOptions()
-    input_shapes: dict[str, list[Annotated[int, Field(ge=1)]]] = {}
+    recipe: Annotated[
+        str, Field(description="Graph passes before tuning; plain is that of stock compile_relax.")
+    ] = "tuned"
+    search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
+    cost_model: Annotated[str, Field(description="Predicts which candidates are fast.")] = "xgboost"
+    sampler: Annotated[str, Field(description="Picks a round's batch out of the scored pool.")] = "topk"
+    stopping: Annotated[str, Field(description="Decides when one timing is good enough.")] = "racing"
+    policy: Annotated[str, Field(description="Decides which task is next.")] = "dynatune"
+    families: Annotated[
+        str, Field(description="Decides which tasks share measurements and a cost model.")
+    ] = "operator"
+    measurer: Annotated[
+        str, Field(description="Builds and times: tvm on a device, replay from recordings.")
+    ] = "tvm"
+    round_size: Annotated[
+        Annotated[int, Field(ge=1, le=64)] | None,
+        Field(description="Candidates a round; without it as many as the planner finds right."),
+    ] = None
+    task_trials: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Field(description="The budget of every task alone; without it as much as the job's allows."),
+    ] = None
+    only: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(
+            description="Tune only tasks whose names match one of these patterns, as conv2d*; "
+            "the others keep what is known."
+        ),
+    ] = []
+    build_timeout_sec: Annotated[
+        float, Field(gt=0, le=600, description="Seconds until a build is given up.")
+    ] = 30.0
+    run_timeout_sec: Annotated[
+        float, Field(gt=0, le=600, description="Seconds until a run on the device is given up.")
+    ] = 10.0
+    evaluator: Annotated[
+        EvaluatorOptions, Field(description="How one timing is taken: number, repeat, min_repeat_ms.")
+    ] = EvaluatorOptions()
+    input_shapes: Annotated[
+        dict[str, list[Annotated[int, Field(ge=1)]]],
+        Field(description="Binds the free dimensions of the model's inputs."),
+    ] = {}
 
     def timing(self) -> dict[str, Any]:
         """What of the options must be equal for two times to compare: part of the measuring context."""

@@ -36,6 +36,14 @@ class RoundState(StrEnum):
         return self in (RoundState.QUEUED, RoundState.LEASED)
 
 
+class StageKind(StrEnum):
+    """What a worker does for a job besides its rounds."""
+
+    IMPORT = "import"
+    TRAIN = "train"
+    FINISH = "finish"
+
+
 class MeasurementKind(StrEnum):
     """Why a candidate was measured; only `trial` rows are spent from a budget."""
 

@@ -25,7 +25,7 @@ def versions(rows: OwnedRows) -> list[int]:
     """Ids of two versions; the second one went on from the first."""
 
     def add(session: Session, parent_id: int | None, trained: int) -> int:
-        fields = {"metrics": {"pairwise": 0.75}, "blob": b"model", "parent_id": parent_id}
+        fields = {"metrics": {"pairwise": 0.75, "split": "by-task"}, "blob": b"model", "parent_id": parent_id}
         new = NewCostModel(FAMILY, rows.target_id, "xgboost", trained, trained, **fields)
         return CostModels(session).add(new).id
 
@@ -48,7 +48,7 @@ def test_versions_are_shown_with_rows_measures_and_parents(
     table = page.get_by_role("group", name="Versions")
     table.wait_for()
     newest = table.locator("tbody tr").first.inner_text()
-    assert all(words in newest for words in ("in use", "200", "75 %", "its family up to #200"))
+    assert all(words in newest for words in ("in use", "200", "75 %", "by-task", "its family up to #200"))
     assert "Pairs in order" in table.locator("thead").inner_text()
 
 

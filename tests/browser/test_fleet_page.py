@@ -6,9 +6,10 @@ import pytest
 
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
+from db.repositories.stage_runs import StageRuns
 from db.repositories.workers import Workers
 from db.session import Database
-from mallorn.core.states import RoundState
+from mallorn.core.states import RoundState, StageKind
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
@@ -45,9 +46,22 @@ def test_the_rounds_are_there_as_a_table_for_those_who_cannot_see_the_lanes(
 ) -> None:
     run_round(rows)
     page = open_page(f"{serve()}#/fleet")
-    page.get_by_text("1 round as a table").click()
+    page.get_by_text("All of it as a table").click()
     page.get_by_role("group", name="Rounds").get_by_role("link", name="w0").click()
     page.get_by_role("heading", name="w0").wait_for()
+
+
+def test_imports_trainings_and_finishes_are_thin_bars_that_lead_to_their_job(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    run_round(rows)
+    run_id = rows.write(lambda session: StageRuns(session).begin(rows.job_id, StageKind.IMPORT, "w"))
+    rows.write(lambda session: StageRuns(session).end(run_id))
+    page = open_page(f"{serve()}#/fleet")
+    page.get_by_role("img", name="w: 1 round and 1 other stretch since").wait_for()
+    page.get_by_text("All of it as a table").click()
+    page.get_by_role("group", name="Rounds").get_by_role("link", name="import").click()
+    page.get_by_role("heading", name="mlp").wait_for()
 
 
 def test_a_worker_on_which_nothing_ran_has_an_empty_lane(

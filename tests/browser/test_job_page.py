@@ -81,6 +81,23 @@ def test_without_a_stream_the_page_asks_again_by_itself(
     page.get_by_role("group", name="Decisions").get_by_text("20 µs").wait_for()
 
 
+def test_a_job_is_paused_resumed_and_given_more_trials(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_role("button", name="Pause").click()
+    page.locator("h1 .mark-paused").wait_for()
+    page.get_by_text("paused by its owner").wait_for()
+    page.get_by_role("button", name="Add trials …").click()
+    page.get_by_label("Trials on top of 64").fill("36")
+    page.get_by_role("button", name="Go on").click()
+    page.locator("h1 .mark-tuning").wait_for()
+    page.get_by_text("of 100").first.wait_for()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").click()
+    page.locator("h1 .mark-tuning").wait_for()
+
+
 def test_failures_are_told_with_their_texts(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
     run_round(rows, "w0", 20.0, failures=3)
     page = open_page(f"{serve()}#/jobs/{rows.job_id}")
@@ -96,12 +113,6 @@ def test_a_task_shows_each_of_its_measurements(serve: Serve, open_page: Open, ro
     rows_shown = page.get_by_role("group", name="Measurements").locator("tbody tr")
     rows_shown.first.wait_for()
     assert rows_shown.count() == 3
-
-
-def test_a_job_that_is_not_there_is_told_with_what_to_do(serve: Serve, open_page: Open) -> None:
-    page = open_page(f"{serve()}#/jobs/none")
-    page.get_by_role("alert").wait_for()
-    assert page.get_by_role("button", name="Try again").is_visible()
 
 
 def test_ten_thousand_tasks_are_scrolled_with_few_rows_drawn(

@@ -42,6 +42,7 @@ def test_jobs_are_shown_with_state_and_target(serve: Serve, open_page: Open, row
     assert "tuning" in text
     assert "queued" in text
     assert "llvm · 2 cores" in text
+    assert "local" in text
 
 
 def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
@@ -88,14 +89,6 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(serve: Serve, open_page: Open, r
     page.reload()
     page.get_by_role("link", name="mlp").wait_for()
     assert page.evaluate("localStorage.length") == 0
-
-
-def test_below_a_prefix_everything_is_found(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
-    page = open_page(serve(prefix="/tools/mallorn"))
-    page.get_by_role("link", name="mlp").click()
-    page.get_by_role("heading", name="mlp").wait_for()
-    page.get_by_text("live", exact=True).wait_for()
-    assert "/tools/mallorn/#/jobs/" in page.url
 
 
 def test_colours_follow_the_system(serve: Serve, open_page: Open) -> None:

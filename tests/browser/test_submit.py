@@ -49,6 +49,17 @@ def test_every_choice_of_the_server_is_offered_with_its_default(
     assert search.input_value() == JobOptions().search
 
 
+def test_every_field_says_what_the_schema_says_of_its_option(
+    serve: Serve, open_page: Open, model: Path
+) -> None:
+    dialog = open_dialog(open_page(serve()), model)
+    dialog.get_by_label("Search").wait_for()
+    said = dialog.locator(".fields small").all_inner_texts()
+    words = {str(field.description) for field in JobOptions.model_fields.values()}
+    assert len(said) == len(set(said))
+    assert set(said) <= words
+
+
 def test_chosen_options_reach_the_job_and_the_others_keep_their_defaults(
     serve: Serve, open_page: Open, model: Path, quiet_database: Database
 ) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Open
-from tests.fixtures.command_line import ROOT
+from tests.browser.looks import keep_picture
 from tests.fixtures.service import JOB_SEC, Service, start_service, stop_service
 
-SCREENSHOTS = ROOT / "build" / "screenshots"
 TUNED_MS = JOB_SEC * 1000
 
 
@@ -22,11 +21,6 @@ def whole_service(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> It
     started = start_service(tmp_path_factory.mktemp("service"))
     yield started
     stop_service(started)
-
-
-def keep_picture(page: Any, name: str) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
 @pytest.mark.slow
@@ -44,10 +38,10 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
     page.get_by_role("heading", name="tiny.onnx").wait_for()
     page.get_by_text("live", exact=True).wait_for()
     page.get_by_role("group", name="Decisions").wait_for(timeout=TUNED_MS)
-    keep_picture(page, "job-tuning")
+    keep_picture(page, "real-job-tuning")
     page.locator("h1 .mark-done").wait_for(timeout=TUNED_MS)
     page.get_by_text(re.compile("(faster|slower) now")).first.wait_for()  # a tiny model, and a noisy machine
-    keep_picture(page, "job-done")
+    keep_picture(page, "real-job-done")
 
     with page.expect_download() as logs:
         page.get_by_role("button", name="Download logs").click()
@@ -58,15 +52,15 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
     page.get_by_role("group", name="Tasks").get_by_role("link").first.click()
     page.get_by_role("heading", name="Measurements over time").wait_for()
     page.get_by_role("group", name="Unscheduled beside").wait_for()
-    keep_picture(page, "task")
+    keep_picture(page, "real-task")
     page.get_by_role("link", name="Fleet").click()
     page.get_by_role("group", name="Devices").wait_for()
     page.get_by_role("img", name="rounds since").first.wait_for()
-    keep_picture(page, "fleet")
+    keep_picture(page, "real-fleet")
     page.get_by_role("link", name="Dataset").click()
     page.get_by_role("group", name="Schedules").wait_for()
-    keep_picture(page, "dataset")
+    keep_picture(page, "real-dataset")
     page.get_by_role("link", name="Cost models").click()
     # So few trials give a model only to a family that was lucky.
     page.get_by_role("heading", name="Cost models").wait_for()
-    keep_picture(page, "costmodels")
+    keep_picture(page, "real-costmodels")

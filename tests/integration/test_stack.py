@@ -40,7 +40,7 @@ class Up:
         return found
 
     def wait_until_ready(self) -> None:
-        said = "Mallorn is ready at"
+        said = "everything is ready"
         wait_for(lambda: said in self.words or self.process.poll() is not None, said, START_SEC)
         assert self.process.poll() is None, self.words
 
@@ -80,10 +80,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         running.end()
 
 
-def test_every_part_is_named_as_it_becomes_ready_and_then_the_url(stack: Up) -> None:
-    ready = {line.split()[0] for line in stack.words.splitlines() if line.endswith(" is ready")}
-    assert ready >= PARTS
-    assert f"Mallorn is ready at {stack.info().url}" in stack.words
+def test_the_url_is_named_as_soon_as_it_answers_and_every_part_as_it_becomes_ready(stack: Up) -> None:
+    lines = stack.words.splitlines()
+    ready = [line.split()[0] for line in lines if line.endswith(" is ready")]
+    assert set(ready) >= PARTS
+    up = next(at for at, line in enumerate(lines) if f"Mallorn is up at {stack.info().url}" in line)
+    assert up < lines.index("  device is ready")
+    assert "everything is ready" in stack.words
     assert ask(stack, "readyz").status_code == 200
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, StageKind
 from workers.children.child import Child
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import upload, write_export
@@ -24,12 +24,10 @@ from workers.stage import Stage, stage
 
 def finish(runtime: Runtime, job_id: str) -> None:
     """Take a job from its last round to verified schedules and a report."""
-    with (
-        stage(runtime, job_id, JobState.FINISHING) as claimed,
-        runtime.working_on(f"finishing job {job_id}"),
-    ):
+    with stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
-            _finish(claimed)
+            with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
+                _finish(claimed)
 
 
 def _finish(claimed: Stage) -> None:

@@ -21,5 +21,5 @@ def fleet_activity(
         float, Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="How far back.")
     ] = 60,
 ) -> ActivityOut:
-    """Show which rounds ran lately, on which worker and device, and what waits."""
+    """Show what ran lately, on which worker and device, and what waits."""
     return service.activity(parts, owner, minutes)

@@ -5,7 +5,8 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field
 
 from db.repositories.activity import Stint
-from mallorn.core.states import RoundState
+from db.repositories.stage_runs import StageStint
+from mallorn.core.states import RoundState, StageKind
 
 PRIVATE = "Null: another owner's."
 
@@ -47,12 +48,39 @@ class StintOut(BaseModel):
         )
 
 
+class StageOut(BaseModel):
+    """An import, a training or a finish on a worker."""
+
+    id: int
+    job_id: Annotated[str | None, Field(description=PRIVATE)]
+    job_name: Annotated[str | None, Field(description=PRIVATE)]
+    kind: StageKind
+    worker: str
+    started_at: float
+    finished_at: Annotated[
+        float | None, Field(description="Null: it goes on. Of a dead worker when it was last seen.")
+    ]
+
+    @classmethod
+    def of(cls, found: StageStint) -> Self:
+        return cls(
+            id=found.id,
+            job_id=found.job_id if found.mine else None,
+            job_name=found.job_name if found.mine else None,
+            kind=StageKind(found.kind),
+            worker=found.worker,
+            started_at=found.started_at,
+            finished_at=found.finished_at,
+        )
+
+
 class ActivityOut(BaseModel):
     """What ran within a window that ends now, and what waits."""
 
     now: Annotated[float, Field(description="By the database's clock.")]
     since: float
-    stints: Annotated[list[StintOut], Field(description="By start; imports and finishes are no rounds.")]
-    complete: Annotated[bool, Field(description="False: older rounds of the window were left out.")]
+    stints: Annotated[list[StintOut], Field(description="Rounds, by start.")]
+    stages: Annotated[list[StageOut], Field(description="What workers did besides, by start.")]
+    complete: Annotated[bool, Field(description="False: older rounds or stages of the window were left out.")]
     queued_rounds: Annotated[int, Field(description="Planned rounds that no worker has begun.")]
     jobs: Annotated[dict[str, int], Field(description="Jobs of all owners that have not ended, by state.")]

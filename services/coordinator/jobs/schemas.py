@@ -68,6 +68,7 @@ class JobOut(BaseModel):
     """One job."""
 
     id: str
+    owner: Annotated[str, Field(description="The name of the key that submitted it.")]
     name: str
     model_id: str
     target: Annotated[str, Field(description="Canonical JSON.")]

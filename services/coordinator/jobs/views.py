@@ -18,6 +18,7 @@ def job_out(session: Session, job: Job) -> JobOut:
     progress = progress_out(Jobs(session).progress(job.id), Tasks(session).weights(job.id))
     return JobOut(
         id=job.id,
+        owner=job.owner,
         name=job.name,
         model_id=job.model_id,
         target=Targets(session).get(job.target_id).text,

@@ -1,12 +1,14 @@
 """What an import leaves in the database. The process that reads the model is made up."""
 
 import pytest
+from sqlalchemy import select
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
+from db.tables import StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, StageKind
 from workers.importing import import_job
 from workers.stopping import Stopping
 
@@ -54,6 +56,15 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
     assert (stored.state, stored.reason) == (JobState.TUNING, "")
     assert stored.graph["recipe"]["name"] == "tuned"
     assert "tasks" not in stored.graph
+
+
+@pytest.mark.parametrize("answer", [found("w0"), InvalidModel("torn"), Stopping(), Unavailable("no disk")])
+def test_an_import_is_kept_for_the_timeline_however_it_ended(workshop, job, answer):
+    workshop.graph_answers["extract"] = answer
+    import_job(workshop, job)
+    (run,) = workshop.read(lambda session: session.scalars(select(StageRun)).all())
+    assert (run.job_id, run.kind, run.worker) == (job, StageKind.IMPORT, workshop.name)
+    assert run.started_at <= run.finished_at
 
 
 def test_a_second_import_of_a_job_adds_nothing_twice(workshop, job):

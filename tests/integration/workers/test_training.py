@@ -4,11 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels
 from db.repositories.trials import Trials
+from db.tables import StageRun
 from mallorn.core.outcomes import Outcome
+from mallorn.core.states import StageKind
 from workers import training
 from workers.proposing import propose
 from workers.round_context import load_round
@@ -49,6 +52,8 @@ def test_a_model_is_refit_only_when_its_data_has_grown(workshop):
     train(workshop, job, task)
     train(workshop, job, task)
     assert versions(workshop) == 1
+    runs = workshop.read(lambda session: session.scalars(select(StageRun)).all())
+    assert [(run.job_id, run.kind) for run in runs] == [(job, StageKind.TRAIN)], "one was not due"
     history = []
     for _ in range(8):
         a_round(workshop, job)

@@ -107,7 +107,8 @@ class FakeJob:
 
     def __init__(self, last: JobState) -> None:
         self.id, self.cancelled, self.last, self.looks = "j1", False, last, 0
-        self.body = {"state": str(last), "reason": "why"}
+        progress = {"trials": 0, "tasks": 0}
+        self.body = {"state": str(last), "reason": "why", "progress": progress, "options": {}}
 
     @property
     def state(self) -> JobState:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.tables import Round
-from mallorn.core.states import RoundState
+from db.repositories.stage_runs import StageRuns
+from db.repositories.workers import Workers
+from db.tables import Round, StageRun, Worker
+from mallorn.core.states import RoundState, StageKind
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -62,6 +64,45 @@ def test_what_ended_before_the_window_is_left_out(coordinator: Coordinator, owne
     owned.write(lambda session: session.execute(update(Round).where(Round.id == old).values(past)))
     assert [stint["round_id"] for stint in activity(coordinator)["stints"]] == [new]
     assert len(activity(coordinator, minutes=180)["stints"]) == 2
+
+
+def begin(rows: OwnedRows, kind: StageKind = StageKind.IMPORT, worker: str = "w") -> int:
+    rows.write(lambda session: Workers(session).seen(worker, "host", {}))
+    return rows.write(lambda session: StageRuns(session).begin(rows.job_id, kind, worker))
+
+
+def test_what_is_no_round_is_shown_with_who_did_it(coordinator: Coordinator, owned: OwnedRows) -> None:
+    run_id = begin(owned, StageKind.FINISH)
+    (running,) = activity(coordinator)["stages"]
+    assert (running["kind"], running["worker"], running["finished_at"]) == ("finish", "w", None)
+    assert (running["job_id"], running["job_name"]) == (owned.job_id, "mlp")
+    owned.write(lambda session: StageRuns(session).end(run_id))
+    (ended,) = activity(coordinator)["stages"]
+    assert ended["started_at"] <= ended["finished_at"]
+
+
+def test_what_a_dead_worker_left_open_ended_when_it_was_last_seen(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    begin(owned, worker="dead")
+    silent = update(Worker).values(last_seen=Worker.last_seen - 600)
+    owned.write(lambda session: session.execute(silent))
+    (found,) = activity(coordinator)["stages"]
+    seen_sec = owned.read(lambda session: session.scalars(select(Worker.last_seen)).one())
+    assert found["finished_at"] == seen_sec
+
+
+def test_other_owners_stages_and_old_ones_keep_to_themselves(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    old = begin(owned)
+    owned.write(lambda session: StageRuns(session).end(old))
+    past = {"started_at": StageRun.started_at - 7200, "finished_at": StageRun.finished_at - 7200}
+    owned.write(lambda session: session.execute(update(StageRun).values(past)))
+    begin(OwnedRows(coordinator.database, owner="eve"))
+    (stage,) = activity(coordinator)["stages"]
+    assert (stage["job_id"], stage["job_name"]) == (None, None)
+    assert len(activity(coordinator, minutes=180)["stages"]) == 2
 
 
 def test_an_endless_window_is_refused(coordinator: Coordinator) -> None:

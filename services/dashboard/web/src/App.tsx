@@ -10,6 +10,7 @@ import { JobsPage } from "./jobs/JobsPage";
 import { KeyDialog } from "./KeyDialog";
 import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
+import { Boundary } from "./ui/Boundary";
 import { Empty } from "./ui/states";
 
 const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset", costmodels: "Cost models" } as const;
@@ -53,7 +54,9 @@ export function App(): ReactNode {
         )}
       </header>
       <main id="main" tabIndex={-1} key={visit}>
-        <Place place={place} rest={rest} />
+        <Boundary key={path.join("/")}>
+          <Place place={place} rest={rest} />
+        </Boundary>
       </main>
       {keyNeeded && asking && <KeyDialog onDone={goOn} onClose={() => setAsking(false)} />}
     </>
@@ -72,9 +75,12 @@ function Place({ place, rest }: { place: string; rest: string[] }): ReactNode {
   if (place === "costmodels") return <CostModelsPage />;
   if (place === "compare") return <ComparePage />;
   return (
-    <Empty title="There is no such page">
-      <a href={formatRoute(["jobs"])}>To the jobs</a>
-    </Empty>
+    <>
+      <h1>Nothing here</h1>
+      <Empty title="There is no such page">
+        <a href={formatRoute(["jobs"])}>To the jobs</a>
+      </Empty>
+    </>
   );
 }
 

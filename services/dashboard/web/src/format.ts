@@ -10,10 +10,16 @@ export function latency(us: number | null | undefined): string {
 }
 
 /** The same without zeros at the end, for an axis. */
-export function shortLatency(us: number): string {
-  const short = (value: number): string => value.toLocaleString(undefined, { maximumSignificantDigits: 4 });
+export function shortLatency(us: number, places = 4): string {
+  const short = (value: number): string => value.toLocaleString(undefined, { maximumSignificantDigits: places });
   if (us < 1000) return `${short(us)} µs`;
   return us < 1e6 ? `${short(us / 1e3)} ms` : `${short(us / 1e6)} s`;
+}
+
+/** Latencies along an axis, with as many digits as tell them apart. */
+export function apart(ticks: readonly number[]): string[] {
+  const named = [4, 5, 6, 7].map((places) => ticks.map((us) => shortLatency(us, places)));
+  return named.find((words) => new Set(words).size === words.length) ?? named[0] ?? [];
 }
 
 export function digits(value: number): string {
@@ -28,8 +34,8 @@ export function count(value: number): string {
 }
 
 /** "1 task", "3 tasks". */
-export function plural(value: number, noun: string): string {
-  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+export function plural(value: number, noun: string, nouns = `${noun}s`): string {
+  return `${count(value)} ${value === 1 ? noun : nouns}`;
 }
 
 export function flops(value: number): string {
@@ -83,8 +89,15 @@ export function duration(sec: number | null): string {
 export function clock(sec: number | null): string {
   if (sec === null) return DASH;
   const date = new Date(sec * 1000);
-  const sameDay = date.toDateString() === new Date().toDateString();
-  return date.toLocaleString(undefined, sameDay ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
+  const today = new Date();
+  if (date.toDateString() === today.toDateString()) return date.toLocaleString(undefined, { timeStyle: "short" });
+  const year = date.getFullYear() === today.getFullYear() ? {} : { year: "numeric" as const };
+  return date.toLocaleString(undefined, { ...year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+}
+
+/** A number that is far below one, as the error of a computation. */
+export function tiny(value: number): string {
+  return value === 0 ? "0" : value.toExponential(1);
 }
 
 /** A target in few words: its kind or tag, its processor and its cores. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Stint } from "../src/api/types";
-import { colourOf, errorRate, lanes, marks } from "../src/fleet/lanes";
+import type { StageRun, Stint } from "../src/api/types";
+import { colourOf, errorRate, lanes, marks, stretch } from "../src/fleet/lanes";
 
 const WINDOW = { since: 1000, now: 2000 };
 
@@ -25,6 +25,22 @@ describe("a lane", () => {
   it("is there for a device on which nothing ran, and for no nameless one", () => {
     const found = lanes([stint(1, 1100, 1200, { device: null })], ({ device }) => device, ["d10", "d9"], WINDOW);
     expect(found.map(({ name, busy }) => [name, busy])).toEqual([["d9", 0], ["d10", 0]]);
+  });
+});
+
+describe("an import, a training or a finish", () => {
+  const run: StageRun = { id: 7, job_id: "j", job_name: "mlp", kind: "finish", worker: "w1", started_at: 1500, finished_at: null };
+
+  it("fills its worker's lane, and no device's", () => {
+    const [lane] = lanes([stint(1, 1100, 1300), stretch(run)], ({ worker }) => worker, [], WINDOW);
+    expect(lane?.busy).toBeCloseTo(0.7);
+    expect(lane?.spans.map(({ stint: { stage } }) => stage)).toEqual([undefined, "finish"]);
+    expect(lanes([stretch(run)], ({ device }) => device, [], WINDOW)).toEqual([]);
+  });
+
+  it("is taken for no round, and counts no trials", () => {
+    expect(stretch(run).round_id).toBe(-7);
+    expect(errorRate([stretch(run)])).toBeNull();
   });
 });
 

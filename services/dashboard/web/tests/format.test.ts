@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, comparison, duration, flops, latency, percent, plural, target, times } from "../src/format";
+import { apart, bytes, comparison, duration, flops, latency, percent, plural, target, times, tiny } from "../src/format";
 import { formatRoute, parseRoute } from "../src/route";
 
 describe("numbers with their units", () => {
@@ -30,6 +30,15 @@ describe("numbers with their units", () => {
       "2 h 5 min",
       "1 d 1 h",
     ]);
+  });
+
+  it("have as many digits along an axis as tell its marks apart", () => {
+    expect(apart([145.3, 145.35, 145.4])).toEqual(["145.3 µs", "145.35 µs", "145.4 µs"]);
+    expect(apart([1000, 2000])).toEqual(["1 ms", "2 ms"]);
+  });
+
+  it("are short where they are tiny, and nought where there is none", () => {
+    expect([tiny(8.12e-7), tiny(0)]).toEqual(["8.1e-7", "0"]);
   });
 
   it("tell a target in few words, and any other text as it is", () => {

@@ -4,6 +4,7 @@ import type { Job, MeasuredRecord, Round, Task } from "../src/api/types";
 export function job(changes: Partial<Job> = {}): Job {
   return {
     id: "j1",
+    owner: "local",
     name: "mlp.onnx",
     model_id: "m",
     target: '{"kind":"llvm","num-cores":2}',

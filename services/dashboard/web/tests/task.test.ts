@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import * as client from "../src/api/client";
-import { byTarget, fitting } from "../src/dataset/counts";
+import { byTarget, fitting, growth } from "../src/dataset/counts";
 import { workerHealth } from "../src/fleet/health";
-import { expected, found, gain, verdict } from "../src/job/words";
+import { expected, found, gain, verdict, why } from "../src/job/words";
 import { loadRecords, pairs, pairsInOrder, scatter } from "../src/task/measurements";
 import { record, round } from "./samples";
 
@@ -99,5 +99,33 @@ describe("sums", () => {
   it("call a worker silent that has not been seen, whatever it last said", () => {
     const worker = { id: "w", host_id: "h", info: {}, busy_with: "round 1", started_at: 0, last_seen: 0, uptime_sec: 1, seen_sec: 1 };
     expect([workerHealth(worker), workerHealth({ ...worker, busy_with: "" }), workerHealth({ ...worker, seen_sec: 99 })]).toEqual(["busy", "idle", "silent"]);
+  });
+});
+
+describe("the growth of the dataset", () => {
+  it("gives every day its whole length", () => {
+    const days = [
+      { day: "1970-01-02", count: 5, total: 5 },
+      { day: "1970-01-04", count: 3, total: 8 },
+    ];
+    expect(growth(days)).toEqual([
+      [86_400, 259_200, 345_600],
+      [5, 8, 8],
+    ]);
+    expect(growth([])).toEqual([[], []]);
+  });
+});
+
+describe("whose idea a trial was", () => {
+  it("is told by searcher and move, or by searcher alone where there are more than colours", () => {
+    const trials = (origins: readonly string[]) => scatter(origins.map((origin, id) => record(id, { origin })), 0).origins.map(({ name }) => name);
+    expect(trials(["ga:mutation", "ga:random"])).toEqual(["ga:mutation", "ga:random"]);
+    expect(trials(["ga:a", "ga:b", "ga:c", "sa:a", "sa:b", "sa:c", "random"])).toEqual(["ga", "random", "sa"]);
+  });
+});
+
+describe("why a round was made", () => {
+  it("is told with the signs of the page", () => {
+    expect(why(round(0, { why: "expects 8.6 us off 469 us x 2 in 3.7 s" }))).toBe("expects 8.6 µs off 469 µs × 2 in 3.7 s");
   });
 });

@@ -12,6 +12,7 @@ export type WholeSchedule = Schemas["WholeScheduleOut"];
 export type CostModel = Schemas["CostModelOut"];
 export type Activity = Schemas["ActivityOut"];
 export type Stint = Schemas["StintOut"];
+export type StageRun = Schemas["StageOut"];
 export type JobOption = Schemas["OptionOut"];
 export type Statistics = Schemas["StatisticsOut"];
 export type Worker = Schemas["WorkerOut"];

@@ -4,6 +4,7 @@ import { useResource } from "../api/resource";
 import { isFinal } from "../jobs/standing";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { Empty, Failed, Shown } from "../ui/states";
+import { useTitle } from "../ui/title";
 import { selection } from "../jobs/choose";
 import { CompareChart } from "./CompareChart";
 import { JobColumns } from "./JobColumns";
@@ -15,6 +16,7 @@ const REFRESH_SEC = 5;
 const MOST = 6;
 
 export function ComparePage(): ReactNode {
+  useTitle("Compare");
   const { choices } = useRoute();
   const ids = [...selection(choices["jobs"])];
   return (

@@ -1,6 +1,6 @@
 /** The same task in every job: the latency it came to and the trials it took; the fastest is marked. */
 import { useMemo, type ReactNode } from "react";
-import { count, latency } from "../format";
+import { latency, plural } from "../format";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Empty } from "../ui/states";
@@ -57,7 +57,7 @@ function Cell({ row, column, jobId }: { row: TaskRow; column: number; jobId: str
   return (
     <a href={formatRoute(["jobs", jobId, "tasks", String(task.index)])} className={best ? "good" : "plain"}>
       {latency(us)}
-      {best && " ✓"} <small>{count(task.trials)}</small>
+      {best && " ✓"} <small>{plural(task.trials, "trial")}</small>
     </a>
   );
 }

@@ -8,6 +8,7 @@ import { useChoose, useRoute } from "../route";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
+import { useTitle } from "../ui/title";
 import { ActivateDialog } from "./ActivateDialog";
 import { lines, newestRows, type Line } from "./lines";
 import { Versions } from "./Versions";
@@ -15,6 +16,7 @@ import { Versions } from "./Versions";
 const REFRESH_SEC = 15;
 
 export function CostModelsPage(): ReactNode {
+  useTitle("Cost models");
   const models = useResource<CostModel[]>("costmodels", (signal) => all("costmodels", {}, signal), REFRESH_SEC);
   const [asked, setAsked] = useState<{ model: CostModel; line: Line } | null>(null);
   return (

@@ -44,18 +44,28 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
       key: "data",
       title: "Data",
       help: "A frozen snapshot, or the family's rows up to a measurement",
-      width: 20,
+      width: 18,
       cell: (model) => (model.snapshot === null ? `its family up to #${model.seen_upto}` : <span title={model.snapshot}>snapshot {model.snapshot}</span>),
     },
+    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of that", width: 11, cell: splitWords }] : []),
     ...measures(line.versions).map((name) => ({
       key: `metric:${name}`,
       title: measureTitle(name),
-      width: 11,
+      width: 13,
       numeric,
       cell: (model: CostModel) => measureWords(name, model.metrics[name]),
     })),
-    { key: "when", title: "Trained", width: 14, numeric, cell: (model) => clock(model.created_at) },
+    { key: "when", title: "Trained", width: 18, numeric, cell: (model) => clock(model.created_at) },
   ];
+}
+
+function judged(line: Line): boolean {
+  return line.versions.some(({ metrics }) => typeof metrics["split"] === "string");
+}
+
+function splitWords({ metrics }: CostModel): string {
+  const { split } = metrics;
+  return typeof split === "string" ? split : "–";
 }
 
 function parentWords(model: CostModel): ReactNode {

@@ -3,18 +3,20 @@ import { useMemo, type ReactNode } from "react";
 import { all, get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { List, Model, Schedule } from "../api/types";
-import { bytes, clock, count, latency, target } from "../format";
+import { bytes, clock, count, latency, target, tiny } from "../format";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { Fact, Facts } from "../ui/parts";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
+import { useTitle } from "../ui/title";
 import { byTarget, fitting } from "./counts";
 import { Numbers } from "./Numbers";
 
 const REFRESH_SEC = 10;
 
 export function DatasetPage(): ReactNode {
+  useTitle("Dataset");
   const schedules = useResource<List<Schedule>>("schedules", (signal) => get("schedules", {}, signal), REFRESH_SEC);
   const models = useResource<Model[]>("models", (signal) => all("models", {}, signal), REFRESH_SEC);
   return (
@@ -108,13 +110,13 @@ const SCHEDULES: readonly Column<Schedule>[] = [
   { key: "target", title: "Target", width: 18, value: (row) => target(row.target), cell: (row) => <span title={row.target}>{target(row.target)}</span> },
   { key: "latency", title: "Latency", width: 10, numeric: true, value: (row) => row.latency_us, cell: (row) => latency(row.latency_us) },
   { key: "interval", title: "Confidence interval", width: 18, numeric: true, cell: (row) => `${latency(row.low_us)} … ${latency(row.high_us)}` },
-  { key: "error", title: "Error", help: "Largest relative error against the unscheduled program", width: 10, numeric: true, value: (row) => row.max_error, cell: (row) => row.max_error.toExponential(1) },
+  { key: "error", title: "Error", help: "Largest relative error against the unscheduled program", width: 10, numeric: true, value: (row) => row.max_error, cell: (row) => tiny(row.max_error) },
   { key: "job", title: "Job", width: 17, cell: (row) => (row.job_id === null ? "–" : <a href={formatRoute(["jobs", row.job_id])}>{row.job_id}</a>) },
-  { key: "when", title: "Promoted", width: 14, numeric: true, value: (row) => row.created_at, cell: (row) => clock(row.created_at) },
+  { key: "when", title: "Promoted", width: 17, numeric: true, value: (row) => row.created_at, cell: (row) => clock(row.created_at) },
 ];
 
 const MODELS: readonly Column<Model>[] = [
-  { key: "name", title: "Model", width: 30, cell: (model) => model.name },
+  { key: "name", title: "Model", width: 30, cell: (model) => <span title={model.name}>{model.name}</span> },
   { key: "id", title: "SHA-256", width: 40, cell: (model) => <code title={model.id}>{model.id}</code> },
   { key: "size", title: "Size", width: 12, numeric: true, cell: (model) => bytes(model.size_bytes) },
   { key: "when", title: "Uploaded", width: 16, numeric: true, cell: (model) => clock(model.created_at) },

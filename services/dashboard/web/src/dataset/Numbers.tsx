@@ -1,16 +1,17 @@
 /** The dataset in numbers: how much there is, of what, and how it grew. */
 import { useMemo, type ReactNode } from "react";
-import type uPlot from "uplot";
+import uPlot from "uplot";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Statistics } from "../api/types";
 import { count, percent, plural, target } from "../format";
 import { outcomeWords } from "../job/words";
-import { plainAxis } from "../ui/axes";
+import { dayAxis, plainAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { stepped } from "../ui/steps";
+import { growth } from "./counts";
 
 const REFRESH_SEC = 30;
 const LONGEST = 12;
@@ -77,7 +78,7 @@ function Counts({ title, counts, words }: { title: string; counts: readonly Coun
 }
 
 function Growth({ days }: { days: Statistics["days"] }): ReactNode {
-  const data = useMemo<uPlot.AlignedData>(() => [days.map(({ day }) => Date.parse(day) / 1000), days.map(({ total }) => total)], [days]);
+  const data = useMemo<uPlot.AlignedData>(() => growth(days), [days]);
   const [first, last] = [days[0], days.at(-1)];
   const label = `From ${first?.day} to ${last?.day} it grew to ${count(last?.total ?? 0)} measurements.`;
   return (
@@ -89,8 +90,9 @@ function Growth({ days }: { days: Statistics["days"] }): ReactNode {
 }
 
 const growthPlan: Plan = (colours) => ({
+  tzDate: (sec) => uPlot.tzDate(new Date(sec * 1000), "Etc/UTC"),
   scales: { x: { time: true }, y: { range: (_u, _low, high) => [0, high * 1.05] } },
-  axes: [plainAxis(colours, "day"), { ...plainAxis(colours, "measurements"), size: 74, values: (_u, ticks) => ticks.map((tick) => count(tick)) }],
+  axes: [dayAxis(colours, "day"), { ...plainAxis(colours, "measurements"), size: 74, values: (_u, ticks) => ticks.map((tick) => count(tick)) }],
   series: [
     { label: "day", value: (_u, sec) => (sec === null ? "–" : new Date(sec * 1000).toISOString().slice(0, 10)) },
     { label: "measurements", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: (_u, total) => (total === null ? "–" : count(total)) },

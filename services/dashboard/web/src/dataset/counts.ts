@@ -1,5 +1,7 @@
-/** Sums over schedules. */
-import type { Schedule } from "../api/types";
+/** Sums over schedules, and over days. */
+import type { Schedule, Statistics } from "../api/types";
+
+const DAY_SEC = 86_400;
 
 export type TargetCount = { target: string; schedules: number; workloads: number };
 
@@ -19,4 +21,12 @@ export function fitting(schedules: readonly Schedule[], target: string, text: st
   return schedules.filter(
     (row) => (target === "" || row.target === target) && `${row.workload_name} ${row.workload}`.toLowerCase().includes(word),
   );
+}
+
+/** Moments and totals: a day stands for its whole length, the last one too. */
+export function growth(days: Statistics["days"]): [number[], number[]] {
+  const begins = days.map(({ day }) => Date.parse(day) / 1000);
+  const totals = days.map(({ total }) => total);
+  const end = begins.at(-1);
+  return end === undefined ? [[], []] : [[...begins, end + DAY_SEC], [...totals, totals.at(-1) ?? 0]];
 }

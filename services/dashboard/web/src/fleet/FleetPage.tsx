@@ -7,6 +7,7 @@ import { duration, plural, target } from "../format";
 import { useChoose, useRoute } from "../route";
 import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
+import { useTitle } from "../ui/title";
 import { healthOf, workerHealth } from "./health";
 import { Timeline } from "./Timeline";
 
@@ -16,6 +17,7 @@ const STANDARD_MINUTES = 60;
 const MINUTES: { readonly [name: string]: number } = { "10 minutes": 10, "6 hours": 360, day: 1440 };
 
 export function FleetPage(): ReactNode {
+  useTitle("Fleet");
   const workers = useResource<List<Worker>>("workers", (signal) => get("workers", {}, signal), REFRESH_SEC);
   const devices = useResource<List<Device>>("devices", (signal) => get("devices", {}, signal), REFRESH_SEC);
   return (

@@ -1,10 +1,10 @@
-/** What every worker and device did, round by round: the gaps are idle time. */
+/** What every worker and device did, stretch by stretch: the gaps are idle time. */
 import { useMemo, type ReactNode } from "react";
-import type { Activity, Stint } from "../api/types";
+import type { Activity } from "../api/types";
 import { clock, count, duration, percent, plural } from "../format";
 import { go } from "../route";
 import { Fact, Facts } from "../ui/parts";
-import { colourOf, errorRate, lanes, marks, type Lane, type Span, type Window } from "./lanes";
+import { colourOf, errorRate, lanes, marks, stretch, type Lane, type Span, type Stretch, type Window } from "./lanes";
 import { StintTable } from "./StintTable";
 
 const COLOURS = 6;
@@ -17,32 +17,33 @@ type Props = { activity: Activity; workers: readonly string[]; devices: readonly
 export function Timeline({ activity, workers, devices }: Props): ReactNode {
   const { stints, since, now } = activity;
   const window = { since, now };
-  const byWorker = useMemo(() => lanes(once(stints), (stint) => stint.worker, workers, window), [activity, workers.join()]);
+  const all = useMemo<Stretch[]>(() => [...stints, ...activity.stages.map(stretch)], [activity]);
+  const byWorker = useMemo(() => lanes(once(all), (stint) => stint.worker, workers, window), [all, workers.join()]);
   const byDevice = useMemo(() => lanes(stints, (stint) => stint.device, devices, window), [activity, devices.join()]);
   return (
     <>
       <Load activity={activity} devices={byDevice} />
-      {!activity.complete && <p className="stale">More rounds ran than are drawn: the newest are shown.</p>}
+      {!activity.complete && <p className="stale">More ran than is drawn: the newest is shown.</p>}
       <div className="timeline">
         <Lanes title="Worker slots" lanes={byWorker} window={window} share={({ busy }) => `${percent(busy)} busy`} />
         <Lanes title="Devices" lanes={byDevice} window={window} share={({ measuring }) => `${percent(measuring)} measuring`} />
         <Axis window={window} />
       </div>
       <p className="note">
-        A bar is a round, a colour a job, the red part of it the share that failed; another owner's rounds are grey. Imports and finishes are
-        no rounds and are not drawn; of a round that was tried again the last attempt is.
+        A bar is a round, a colour a job, the red part of it the share that failed; a thin bar is an import, a training or a finish. What is
+        another owner's is grey. Of a round that was tried again the last attempt is drawn.
       </p>
       <details>
-        <summary>{plural(stints.length, "round")} as a table</summary>
-        <StintTable stints={stints} />
+        <summary>All of it as a table</summary>
+        <StintTable stints={all} />
       </details>
     </>
   );
 }
 
 /** A round that measured on two devices is one stretch of its worker's time. */
-function once(stints: readonly Stint[]): Stint[] {
-  const rounds = new Map<number, Stint>();
+function once(stints: readonly Stretch[]): Stretch[] {
+  const rounds = new Map<number, Stretch>();
   for (const stint of stints) {
     const known = rounds.get(stint.round_id);
     const sums = known && { trials: known.trials + stint.trials, failures: known.failures + stint.failures };
@@ -95,7 +96,7 @@ function Lanes({ title, lanes: all, window, share }: LanesProps): ReactNode {
             viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
             preserveAspectRatio="none"
             role="img"
-            aria-label={`${lane.name}: ${plural(lane.spans.length, "round")} since ${clock(window.since)}, ${share(lane)}`}
+            aria-label={`${lane.name}: ${laneWords(lane)} since ${clock(window.since)}, ${share(lane)}`}
           >
             {lane.spans.map((span) => (
               <Bar key={span.stint.round_id} span={span} />
@@ -107,26 +108,35 @@ function Lanes({ title, lanes: all, window, share }: LanesProps): ReactNode {
   );
 }
 
-/** Pressed, a bar leads to its task; from the keyboard the table below does. */
+function laneWords({ spans }: Lane): string {
+  const stages = spans.filter(({ stint }) => stint.stage !== undefined).length;
+  const others = stages > 0 ? ` and ${plural(stages, "other stretch", "other stretches")}` : "";
+  return `${plural(spans.length - stages, "round")}${others}`;
+}
+
+/** Pressed, a bar leads to its task or job; from the keyboard the table below does. */
 function Bar({ span: { stint, from, to } }: { span: Span }): ReactNode {
   const { job_id: job, task_index: task } = stint;
-  const known = job !== null && task !== null;
+  const known = job !== null;
   const marks = [`bar-${colourOf(job, COLOURS)}`, stint.finished_at === null && "bar-open", known && "bar-known"];
   const across = { x: from * WIDTH, width: Math.max(6, (to - from) * WIDTH - 6) };
+  const down = stint.stage === undefined ? { y: 0, height: HEIGHT } : { y: HEIGHT * 0.35, height: HEIGHT * 0.3 };
   const failed = stint.trials > 0 ? (stint.failures / stint.trials) * HEIGHT : 0;
   return (
-    <g onClick={known ? () => go(["jobs", job, "tasks", String(task)]) : undefined}>
+    <g onClick={known ? () => go(["jobs", job, ...(task === null ? [] : ["tasks", String(task)])]) : undefined}>
       <title>{barWords(stint)}</title>
-      <rect className={["bar", ...marks].filter(Boolean).join(" ")} {...across} y="0" height={HEIGHT} />
+      <rect className={["bar", ...marks].filter(Boolean).join(" ")} {...across} {...down} />
       {failed > 0 && <rect className="bar-failed" {...across} y={HEIGHT - failed} height={failed} />}
     </g>
   );
 }
 
-function barWords(stint: Stint): string {
-  const what = stint.job_id === null ? "a round of another owner" : `${stint.job_name}: ${stint.task_name}`;
+function barWords(stint: Stretch): string {
+  const does = stint.stage ?? stint.task_name ?? "a round";
+  const what = stint.job_id === null ? `${does} of another owner` : `${stint.job_name}: ${does}`;
   const took = stint.finished_at === null ? "running" : duration(stint.finished_at - stint.started_at);
-  return `${what}\n${clock(stint.started_at)}, ${took}\n${plural(stint.trials, "trial")}, ${stint.failures} failed`;
+  const came = stint.stage === undefined ? `\n${plural(stint.trials, "trial")}, ${stint.failures} failed` : "";
+  return `${what}\n${clock(stint.started_at)}, ${took}${came}`;
 }
 
 function Axis({ window }: { window: Window }): ReactNode {

@@ -1,15 +1,18 @@
 /** What ran when, as lanes of spans; empty stretches of a lane are idle time. */
-import type { Stint } from "../api/types";
+import type { StageRun, Stint } from "../api/types";
+
+/** A round, or what a worker did besides: then `stage` says what. */
+export type Stretch = Stint & { stage?: StageRun["kind"] };
 
 /** `from` and `to` are shares of the window. */
-export type Span = { stint: Stint; from: number; to: number };
+export type Span = { stint: Stretch; from: number; to: number };
 export type Lane = { name: string; spans: Span[]; busy: number; measuring: number; trials: number; failures: number };
 
 export type Window = { since: number; now: number };
 
 /** One lane a name, the known ones also where nothing ran on them; a stint without a name is in none. */
-export function lanes(stints: readonly Stint[], nameOf: (stint: Stint) => string | null, known: readonly string[], window: Window): Lane[] {
-  const groups = new Map<string, Stint[]>(known.map((name) => [name, []]));
+export function lanes(stints: readonly Stretch[], nameOf: (stint: Stretch) => string | null, known: readonly string[], window: Window): Lane[] {
+  const groups = new Map<string, Stretch[]>(known.map((name) => [name, []]));
   for (const stint of stints) {
     const name = nameOf(stint);
     if (name !== null) groups.set(name, [...(groups.get(name) ?? []), stint]);
@@ -17,9 +20,15 @@ export function lanes(stints: readonly Stint[], nameOf: (stint: Stint) => string
   return [...groups].map(([name, own]) => lane(name, own, window)).sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }));
 }
 
-function lane(name: string, stints: readonly Stint[], window: Window): Lane {
+/** An import, a training or a finish among the rounds. */
+export function stretch({ id, kind, finished_at, ...run }: StageRun): Stretch {
+  const nothing = { task_index: null, task_name: null, device: null, trials: 0, failures: 0, measuring_sec: 0 };
+  return { ...run, ...nothing, round_id: -id, stage: kind, finished_at, state: finished_at === null ? "leased" : "done" };
+}
+
+function lane(name: string, stints: readonly Stretch[], window: Window): Lane {
   const spans = stints.map((stint) => span(stint, window)).filter(({ from, to }) => to > from);
-  const sum = (of: (stint: Stint) => number): number => spans.reduce((total, { stint }) => total + of(stint), 0);
+  const sum = (of: (stint: Stretch) => number): number => spans.reduce((total, { stint }) => total + of(stint), 0);
   const measuredSec = spans.reduce((total, part) => total + part.stint.measuring_sec * inside(part, window), 0);
   return {
     name,
@@ -31,7 +40,7 @@ function lane(name: string, stints: readonly Stint[], window: Window): Lane {
   };
 }
 
-function span(stint: Stint, { since, now }: Window): Span {
+function span(stint: Stretch, { since, now }: Window): Span {
   const share = (sec: number): number => Math.min(1, Math.max(0, (sec - since) / (now - since)));
   return { stint, from: share(stint.started_at), to: share(stint.finished_at ?? now) };
 }

@@ -10,10 +10,11 @@ import { Chart, type Plan } from "../ui/Chart";
 import { AxisSwitch } from "../ui/parts";
 import { Empty } from "../ui/states";
 import { stepped } from "../ui/steps";
-import { curve } from "./history";
+import { curve, type Point } from "./history";
 
-/** A line farther away than this would press the curve flat; it is told in words. */
-const FARTHEST = 4;
+/** A line farther away than so many times the curve's fall would press it flat; it is told in words. */
+const FARTHEST = 3;
+const LEAST_FALL = 0.05;
 
 export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round[]; tasks: readonly Task[] }): ReactNode {
   const bySeconds = useRoute().choices["x"] === "seconds";
@@ -22,8 +23,7 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
   const { untuned, onnxruntime, tuned } = engines(job);
   const first = points[0];
   const last = points.at(-1);
-  const near = (us: number | undefined): us is number =>
-    us !== undefined && first !== undefined && last !== undefined && us < first.totalUs * FARTHEST && us > last.totalUs / FARTHEST;
+  const near = (us: number | undefined): us is number => us !== undefined && first !== undefined && last !== undefined && isNear(us, first, last);
   const levels = { onnxruntime, "tuned, whole model": tuned, untuned };
   const lines = Object.entries(levels).filter((entry): entry is [string, number] => near(entry[1]));
   const far = Object.entries(levels).filter(([, us]) => us !== undefined && !near(us));
@@ -38,16 +38,24 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
   }
   const way = first.totalUs > last.totalUs ? `fell from ${latency(first.totalUs)} to ${latency(last.totalUs)}` : `stayed at ${latency(last.totalUs)}`;
   const label = `Latency ${way} in ${plural(last.trials, "trial")} and ${duration(last.sec)}.`;
+  const warm = first.trials === 0 ? "It begins with what the dataset knew of every task. " : "";
   const names = lines.map(([name]) => name);
   return (
     <figure>
       <AxisSwitch bySeconds={bySeconds} onChange={(seconds) => choose({ x: seconds ? "seconds" : "" })} />
       <Chart label={label} planKey={`${bySeconds}/${names.join()}`} plan={curvePlan(bySeconds, names)} data={data} />
       <figcaption>
-        {label} {far.map(([name, us]) => `Off the picture: ${name}, ${latency(us)}.`).join(" ")} Drag to zoom, double-click to see all.
+        {label} {warm}
+        {far.length > 0 && `Off the picture: ${far.map(([name, us]) => `${name} at ${latency(us)}`).join(", ")}. `}
+        Drag to zoom, double-click to see all.
       </figcaption>
     </figure>
   );
+}
+
+function isNear(us: number, first: Point, last: Point): boolean {
+  const room = FARTHEST * Math.max(first.totalUs - last.totalUs, LEAST_FALL * first.totalUs);
+  return us < first.totalUs + room && us > last.totalUs - room;
 }
 
 function curvePlan(bySeconds: boolean, levels: readonly string[]): Plan {

@@ -5,7 +5,7 @@ import { duration, percent, plural } from "../format";
 import { formatRoute } from "../route";
 import { Empty } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
-import { calibration, expected, found, gain, verdict } from "./words";
+import { calibration, expected, found, gain, verdict, why } from "./words";
 
 export function DecisionLog({ job, rounds }: { job: Job; rounds: readonly Round[] }): ReactNode {
   const newest = useMemo(() => [...rounds].reverse(), [rounds]);
@@ -44,14 +44,14 @@ function columns(jobId: string): Column<Round>[] {
     {
       key: "why",
       title: "Why",
-      width: 34,
+      width: 31,
       cell: (round) => (
-        <span className="clamp" title={`${round.why} (${round.policy})`}>
-          {round.why || "–"}
+        <span className="clamp" title={`${why(round)} (${round.policy})`}>
+          {why(round) || "–"}
         </span>
       ),
     },
-    { key: "expected", title: "Expected", help: "The interval that holds four in five", width: 15, numeric: true, cell: (round) => expected(round) || "–" },
+    { key: "expected", title: "Expected", help: "The interval that holds four in five", width: 18, numeric: true, cell: (round) => expected(round) || "–" },
     {
       key: "found",
       title: "Found",

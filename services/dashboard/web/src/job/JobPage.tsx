@@ -2,17 +2,19 @@
 import { useMemo, type ReactNode } from "react";
 import { get } from "../api/client";
 import { useLive, type Liveness } from "../api/live";
-import { useResource } from "../api/resource";
+import { useResource, type Resource } from "../api/resource";
 import type { Job, List, Task } from "../api/types";
 import { formatRoute } from "../route";
 import { isFinal } from "../jobs/standing";
 import { StateMark } from "../ui/parts";
-import { Empty, Loading, Shown } from "../ui/states";
+import { Empty, Shown } from "../ui/states";
+import { useTitle } from "../ui/title";
 import { Actions } from "./Actions";
 import { Curve } from "./Curve";
 import { DecisionLog } from "./DecisionLog";
 import { Failures } from "./Failures";
 import { Graph } from "./Graph";
+import { NoJob } from "./NoJob";
 import { loadRounds, roundsOf, type Leaf } from "./log";
 import { Summary } from "./Summary";
 import { TaskTable } from "./TaskTable";
@@ -28,6 +30,9 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
   const refresh = (): void => [job, tasks, log].forEach((resource) => resource.refresh());
   const liveness = useLive(jobId, moving, refresh);
   const rounds = useMemo(() => roundsOf(log.data), [log.data]);
+  useTitle(job.data?.name ?? "Job");
+  if (job.data === undefined) return <NoJob jobId={jobId} of={job} />;
+  const missing: Resource<unknown> | undefined = [log, tasks].find(({ data }) => data === undefined);
 
   return (
     <Shown of={job} what="the job">
@@ -46,10 +51,12 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
           <Summary job={known} />
           <section aria-labelledby="curve">
             <h2 id="curve">Latency so far</h2>
-            {log.data === undefined || tasks.data === undefined ? (
-              <Loading what="the curve" />
+            {missing ? (
+              <Shown of={missing} what="the curve">
+                {() => null}
+              </Shown>
             ) : (
-              <Curve job={known} rounds={rounds} tasks={tasks.data.items} />
+              <Curve job={known} rounds={rounds} tasks={tasks.data?.items ?? []} />
             )}
           </section>
           <section aria-labelledby="tasks">

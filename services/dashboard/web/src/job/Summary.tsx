@@ -36,7 +36,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
       <Fact name={isFinal(job) ? "Took" : "Time left"} note={isFinal(job) ? `since ${clock(job.created_at)}` : `running for ${duration(endSec - job.created_at)}`}>
         {duration(isFinal(job) ? endSec - job.created_at : secondsLeft(job, endSec))}
       </Fact>
-      <Fact name="Target" note={`search ${String(job.options["search"])}, policy ${String(job.options["policy"])}`}>
+      <Fact name="Target" note={`search ${option(job, "search")}, policy ${option(job, "policy")}`}>
         <span className="target" title={job.target}>
           {target(job.target)}
         </span>
@@ -44,3 +44,5 @@ export function Summary({ job }: { job: Job }): ReactNode {
     </Facts>
   );
 }
+
+const option = (job: Job, name: string): string => String(job.options[name] ?? "–");

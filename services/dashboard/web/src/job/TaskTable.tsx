@@ -33,7 +33,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     task.weighted_latency_us === null || totalUs === 0 ? null : task.weighted_latency_us / totalUs;
   const numeric = true;
   return [
-    { key: "index", title: "ID", width: 6, numeric, value: (task) => task.index, cell: (task) => task.index },
+    { key: "index", title: "ID", width: 5, numeric, value: (task) => task.index, cell: (task) => task.index },
     {
       key: "name",
       title: "Task",
@@ -46,17 +46,17 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
       ),
     },
     { key: "family", title: "Family", help: "With whom it shares a cost model", width: 11, value: (task) => task.family, cell: (task) => <span title={`${task.family}: ${task.family_why}`}>{shortFamily(task.family)}</span> },
-    { key: "flops", title: "Work", width: 11, numeric, value: (task) => task.flops, cell: (task) => flops(task.flops) },
-    { key: "weight", title: "Weight", help: "How often the model calls it", width: 7, numeric, value: (task) => task.weight, cell: (task) => task.weight },
+    { key: "flops", title: "Work", width: 12, numeric, value: (task) => task.flops, cell: (task) => flops(task.flops) },
+    { key: "weight", title: "Weight", help: "How often the model calls it", width: 8, numeric, value: (task) => task.weight, cell: (task) => task.weight },
     { key: "gflops", title: "GFLOPS", width: 8, numeric, value: (task) => task.gflops, cell: (task) => (task.gflops === null ? "–" : digits(task.gflops)) },
     { key: "latency", title: "Latency", width: 9, numeric, value: (task) => task.latency_us, cell: (task) => latency(task.latency_us) },
-    { key: "share", title: "Share", help: "Of the sum over tasks, weighted", width: 7, numeric, value: share, cell: (task) => percent(share(task)) },
-    { key: "way", title: "Best so far", width: 9, cell: (task) => <Sparkline values={waysDown.get(task.index)?.best ?? []} label={`Best of ${task.name}, round by round`} /> },
+    { key: "share", title: "Share", help: "Of the sum over tasks, weighted", width: 8, numeric, value: share, cell: (task) => percent(share(task)) },
+    { key: "way", title: "Best", help: "The best so far, round by round", width: 9, cell: (task) => <Sparkline values={waysDown.get(task.index)?.best ?? []} label={`Best of ${task.name}, round by round`} /> },
     {
       key: "next",
       title: "Next gain",
       help: "What the newest forecast expected of a round, times the weight",
-      width: 9,
+      width: 10,
       numeric,
       value: (task) => waysDown.get(task.index)?.expectedGainUs,
       cell: (task) => latency(waysDown.get(task.index)?.expectedGainUs),
@@ -64,7 +64,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     {
       key: "trials",
       title: "Trials",
-      width: 8,
+      width: 9,
       numeric,
       value: (task) => task.trials,
       cell: (task) => (

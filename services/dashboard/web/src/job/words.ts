@@ -7,6 +7,11 @@ export function expected(round: Round): string {
   return forecast ? `${latency(forecast.low_us)} to ${latency(forecast.high_us)}` : "";
 }
 
+/** Why it was made, in the signs of this page: the planner writes plain letters. */
+export function why(round: Round): string {
+  return round.why.replace(/\bus\b/g, "µs").replace(/ x (?=\d)/g, " × ");
+}
+
 /** What became of a round. */
 export function found(round: Round): string {
   switch (round.state) {

@@ -8,6 +8,7 @@ import { go, useChoose, useRoute } from "../route";
 import { Empty, Failed, Shown } from "../ui/states";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Table } from "../ui/Table";
+import { useTitle } from "../ui/title";
 import { CancelDialog } from "./CancelDialog";
 import { chosen, formatSelection, merged, selection } from "./choose";
 import { jobColumns } from "./columns";
@@ -22,6 +23,7 @@ const PAGE_JOBS = 100;
 const STATES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL];
 
 export function JobsPage(): ReactNode {
+  useTitle("Jobs");
   const { choices } = useRoute();
   const choose = useChoose();
   const newest = useResource<Page<Job>>("jobs", loadNewest, REFRESH_SEC);

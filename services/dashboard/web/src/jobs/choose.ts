@@ -7,7 +7,7 @@ export function chosen(jobs: readonly Job[], state: string, text: string): Job[]
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return jobs.filter((job) => {
     const fits = state === "" || (state === "active" ? !isFinal(job) : job.state === state);
-    const about = `${job.name} ${job.id} ${job.target} ${job.reason}`.toLowerCase();
+    const about = `${job.name} ${job.id} ${job.owner} ${job.target} ${job.reason}`.toLowerCase();
     return fits && words.every((word) => about.includes(word));
   });
 }

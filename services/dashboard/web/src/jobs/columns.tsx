@@ -26,7 +26,9 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       value: (job) => job.name,
       cell: (job) => (
         <>
-          <a href={formatRoute(["jobs", job.id])}>{job.name}</a>
+          <a href={formatRoute(["jobs", job.id])} title={job.name}>
+            {job.name}
+          </a>
           <small className="id">{job.id}</small>
         </>
       ),
@@ -78,12 +80,13 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
     {
       key: "left",
       title: "Time left",
-      width: 10,
+      width: 13,
       numeric: true,
       value: (job) => secondsLeft(job, nowSec),
       cell: (job) => (isFinal(job) ? "" : duration(secondsLeft(job, nowSec))),
     },
-    { key: "created", title: "Submitted", width: 13, numeric: true, value: (job) => job.created_at, cell: (job) => clock(job.created_at) },
+    { key: "owner", title: "Owner", help: "The name of the key that submitted it", width: 9, value: (job) => job.owner, cell: (job) => <span title={job.owner}>{job.owner}</span> },
+    { key: "created", title: "Submitted", width: 18, numeric: true, value: (job) => job.created_at, cell: (job) => clock(job.created_at) },
   ];
 }
 

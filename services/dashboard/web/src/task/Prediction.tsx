@@ -27,7 +27,7 @@ const plan: Plan = (colours) => {
   return {
     scales: { x: { ...LOGARITHMIC, time: false }, y: LOGARITHMIC },
     hooks: { drawClear: [(u) => drawSame(u, colours.grid)] },
-    axes: [latencyAxisBelow(colours, "predicted"), latencyAxis(colours)],
+    axes: [latencyAxisBelow(colours, "predicted"), latencyAxis(colours, "measured")],
     series: [
       { label: "predicted", value: (_u, us) => latency(us) },
       {

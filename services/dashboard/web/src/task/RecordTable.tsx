@@ -30,17 +30,17 @@ const COLUMNS: readonly Column<MeasuredRecord>[] = [
   {
     key: "outcome",
     title: "Outcome",
-    width: 16,
+    width: 13,
     value: (record) => record.outcome,
     cell: (record) => (record.outcome === "ok" ? "ok" : <span className="bad" title={record.error ?? ""}>{outcomeWords(record.outcome)}</span>),
   },
-  { key: "origin", title: "Idea of", width: 12, value: (record) => record.origin, cell: (record) => record.origin },
+  { key: "origin", title: "Idea of", width: 12, value: (record) => record.origin, cell: (record) => <span title={record.origin}>{record.origin}</span> },
   { key: "kind", title: "Kind", width: 8, value: (record) => record.kind, cell: (record) => record.kind },
   { key: "predicted", title: "Predicted", width: 9, numeric: true, value: (record) => record.predicted, cell: (record) => (record.predicted === null ? "–" : digits(record.predicted)) },
-  { key: "build", title: "Build", width: 8, numeric: true, value: (record) => record.build_ms, cell: (record) => milliseconds(record.build_ms) },
-  { key: "run", title: "On device", width: 8, numeric: true, value: (record) => record.run_ms, cell: (record) => milliseconds(record.run_ms) },
-  { key: "device", title: "Device", width: 12, value: (record) => record.device, cell: (record) => record.device ?? "–" },
-  { key: "when", title: "When", width: 12, numeric: true, value: (record) => record.created_at, cell: (record) => clock(record.created_at) },
+  { key: "build", title: "Build", width: 9, numeric: true, value: (record) => record.build_ms, cell: (record) => milliseconds(record.build_ms) },
+  { key: "run", title: "On device", width: 10, numeric: true, value: (record) => record.run_ms, cell: (record) => milliseconds(record.run_ms) },
+  { key: "device", title: "Device", width: 12, value: (record) => record.device, cell: (record) => <span title={record.device ?? ""}>{record.device ?? "–"}</span> },
+  { key: "when", title: "When", width: 16, numeric: true, value: (record) => record.created_at, cell: (record) => clock(record.created_at) },
 ];
 
 function spreadWords(record: MeasuredRecord): string {

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, List, Schedule, Task, WholeSchedule } from "../api/types";
-import { clock, latency } from "../format";
+import { clock, latency, tiny } from "../format";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { Empty, Shown } from "../ui/states";
 import { CodeView, DiffView } from "./DiffView";
@@ -78,7 +78,7 @@ function Facts({ shown, other }: { shown: Schedule; other: Schedule | null }): R
   return (
     <p className="note">
       {latency(shown.latency_us)}, confidence interval {latency(shown.low_us)} to {latency(shown.high_us)}, relative error{" "}
-      {shown.max_error.toExponential(1)}
+      {tiny(shown.max_error)}
       {shown.job_id && (
         <>
           , promoted by job <a href={formatRoute(["jobs", shown.job_id])}>{shown.job_id}</a>

@@ -2,13 +2,15 @@
 import { useEffect, useMemo, type ReactNode } from "react";
 import { all, get } from "../api/client";
 import { useLive } from "../api/live";
-import { useResource } from "../api/resource";
+import { useResource, type Resource } from "../api/resource";
 import type { Job, List, MeasuredRecord, Round, Task } from "../api/types";
 import { count, digits, flops, latency } from "../format";
+import { NoJob } from "../job/NoJob";
 import { isFinal } from "../jobs/standing";
 import { formatRoute } from "../route";
 import { Fact, Facts, StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
+import { useTitle } from "../ui/title";
 import { loadRecords } from "./measurements";
 import { Prediction } from "./Prediction";
 import { RecordTable } from "./RecordTable";
@@ -20,22 +22,37 @@ export function TaskPage({ jobId, index }: { jobId: string; index: number }): Re
   const tasks = useResource<List<Task>>(`tasks/${jobId}`, (signal) => get(`jobs/${jobId}/tasks`, {}, signal), null);
   const task = tasks.data?.items.find((known) => known.index === index);
   useLive(jobId, job.data !== undefined && !isFinal(job.data), () => [job, tasks].forEach((resource) => resource.refresh()));
+  useTitle(task?.name ?? "Task");
+  if (job.data === undefined) return <NoJob jobId={jobId} of={job} />;
+  if (task === undefined) return <NoTask job={job.data} of={tasks} />;
   return (
     <Shown of={job} what="the job">
-      {(knownJob) => (
-        <Shown of={tasks} what="the task">
-          {() =>
-            task === undefined ? (
-              <Empty title={`This job has no task ${index}`}>
-                <a href={formatRoute(["jobs", jobId])}>To the job</a>
-              </Empty>
-            ) : (
-              <TaskView job={knownJob} task={task} />
-            )
-          }
-        </Shown>
-      )}
+      {(known) => <TaskView job={known} task={task} />}
     </Shown>
+  );
+}
+
+function NoTask({ job, of }: { job: Job; of: Resource<List<Task>> }): ReactNode {
+  return (
+    <>
+      <Crumbs job={job} />
+      <h1>Task</h1>
+      <Shown of={of} what="the task">
+        {() => (
+          <Empty title="This job has no such task">
+            <a href={formatRoute(["jobs", job.id])}>To the job</a>
+          </Empty>
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function Crumbs({ job }: { job: Job }): ReactNode {
+  return (
+    <p className="crumbs">
+      <a href={formatRoute(["jobs"])}>Jobs</a> / <a href={formatRoute(["jobs", job.id])}>{job.name}</a>
+    </p>
   );
 }
 
@@ -43,9 +60,7 @@ function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
   const seen = `${task.trials}/${task.state}`;
   return (
     <>
-      <p className="crumbs">
-        <a href={formatRoute(["jobs"])}>Jobs</a> / <a href={formatRoute(["jobs", job.id])}>{job.name}</a>
-      </p>
+      <Crumbs job={job} />
       <h1 className="long">
         {task.name} <StateMark state={task.state} />
       </h1>

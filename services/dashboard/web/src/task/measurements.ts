@@ -3,6 +3,7 @@ import { get } from "../api/client";
 import type { MeasuredRecord, Page, Round } from "../api/types";
 
 const PAGE_RECORDS = 1000;
+const COLOURS = 6;
 
 /** Rows never change and come newest first: only those behind the last known one are asked for. */
 export async function loadRecords(
@@ -36,11 +37,12 @@ export function scatter(records: readonly MeasuredRecord[], createdAt: number): 
   const trials = records.filter((record) => record.kind === "trial").sort((one, other) => one.created_at - other.created_at);
   const times = trials.flatMap((record) => record.latency_us ?? []);
   const top = times.length > 0 ? Math.max(...times) * 1.15 : 1;
-  const names = [...new Set(trials.map((record) => record.origin))].sort();
+  const ideaOf = ideas(trials);
+  const names = [...new Set(trials.map(ideaOf))].sort();
   let least: number | null = null;
   return {
     x: trials.map((record) => record.created_at - createdAt),
-    origins: names.map((name) => ({ name, us: trials.map((record) => (record.origin === name ? record.latency_us : null)) })),
+    origins: names.map((name) => ({ name, us: trials.map((record) => (ideaOf(record) === name ? record.latency_us : null)) })),
     failures: trials.map((record) => (record.outcome === "ok" ? null : top)),
     best: trials.map((record) => {
       if (record.latency_us !== null && (least === null || record.latency_us < least)) least = record.latency_us;
@@ -48,6 +50,12 @@ export function scatter(records: readonly MeasuredRecord[], createdAt: number): 
     }),
     spread: trials.map((record) => (record.run_us.length < 2 ? null : [Math.min(...record.run_us), Math.max(...record.run_us)])),
   };
+}
+
+/** Whose idea a trial was: the searcher and its move, or where those are more than colours the searcher. */
+function ideas(trials: readonly MeasuredRecord[]): (record: MeasuredRecord) => string {
+  const many = new Set(trials.map((record) => record.origin)).size > COLOURS;
+  return ({ origin }) => (many ? (origin.split(":", 1)[0] ?? origin) : origin);
 }
 
 export type Pair = { predictedUs: number; us: number };

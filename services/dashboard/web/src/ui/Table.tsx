@@ -107,7 +107,8 @@ type HeadingProps<Row> = {
 };
 
 function Heading<Row>({ column, order, onOrder }: HeadingProps<Row>): ReactNode {
-  const { key, title, help, value, numeric } = column;
+  const { key, title, value, numeric } = column;
+  const help = column.help ?? (typeof title === "string" ? title : undefined);
   const side = numeric ? "numeric" : undefined;
   if (value === undefined || order === undefined || onOrder === undefined) {
     return (

@@ -1,9 +1,11 @@
 /** The axes that charts share. */
 import type uPlot from "uplot";
-import { duration, shortLatency } from "../format";
+import { apart, duration, shortLatency } from "../format";
 import type { Palette } from "./palette";
 
 const LABEL_PX = 90;
+const DAY_SEC = 86_400;
+const STEPS_DAYS = [1, 2, 7, 14, 28, 91, 182, 364];
 const STEPS_SEC = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 604_800];
 
 export function plainAxis(colours: Palette, label: string): uPlot.Axis {
@@ -21,6 +23,12 @@ export function timeAxis(colours: Palette, label: string): uPlot.Axis {
   return { ...plainAxis(colours, label), space: LABEL_PX, incrs: STEPS_SEC, values: (_u, ticks) => ticks.map(duration) };
 }
 
+/** Days, named by their dates; a chart of them keeps UTC. */
+export function dayAxis(colours: Palette, label: string): uPlot.Axis {
+  const name = (sec: number): string => new Date(sec * 1000).toLocaleDateString(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
+  return { ...plainAxis(colours, label), space: LABEL_PX, incrs: STEPS_DAYS.map((days) => days * DAY_SEC), values: (_u, ticks) => ticks.map(name) };
+}
+
 /** Latencies along the bottom, on a logarithmic scale: named at 1, 2 and 5 of every decade. */
 export function latencyAxisBelow(colours: Palette, label: string): uPlot.Axis {
   const round = (tick: number): boolean => ["1", "2", "5"].includes(tick.toExponential(0).charAt(0));
@@ -31,10 +39,16 @@ export function latencyAxisBelow(colours: Palette, label: string): uPlot.Axis {
   };
 }
 
-export function latencyAxis(colours: Palette): uPlot.Axis {
-  const axis = plainAxis(colours, "");
-  delete axis.label;
-  return { ...axis, size: 74, values: (_u, ticks) => ticks.map((tick) => (tick === null ? "" : shortLatency(tick))) };
+export function latencyAxis(colours: Palette, label = ""): uPlot.Axis {
+  const axis = plainAxis(colours, label);
+  if (label === "") delete axis.label;
+  return { ...axis, size: 74, values: (_u, ticks) => named(ticks) };
+}
+
+/** On a logarithmic scale some marks have no name. */
+function named(ticks: readonly (number | null)[]): string[] {
+  const words = apart(ticks.filter((tick) => tick !== null));
+  return ticks.map((tick) => (tick === null ? "" : (words.shift() ?? "")));
 }
 
 /** Some room above and below, also for a line that is flat. */

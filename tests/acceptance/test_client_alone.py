@@ -1,0 +1,101 @@
+"""The base install in an environment of its own: the client, its command line and what they require."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.fixtures.command_line import ROOT, clean_environment
+from tests.fixtures.coordinator import Coordinator
+
+ROOMS: Final = ("mallorn", "services", "workers", "costmodels", "db")
+TARGET: Final = '{"kind":"llvm","num-cores":2}'
+
+
+def required(names: list[str]) -> Iterator[Distribution]:
+    """What these requirements come to, each once, as it is installed here."""
+    seen: set[str] = set()
+    while names:
+        wanted = Requirement(names.pop())
+        if wanted.name in seen or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+            continue
+        seen.add(wanted.name)
+        found = distribution(wanted.name)
+        names += found.requires or []
+        yield found
+
+
+def copy_distribution(found: Distribution, site: Path) -> None:
+    """Its modules and metadata; what lies elsewhere, as scripts do, is left."""
+    for file in found.files or []:
+        if ".." not in file.parts and "__pycache__" not in file.parts:
+            (site / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(found.locate_file(file), site / file)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with `pip install .` and no extras; PyPI is not asked."""
+    folder = tmp_path_factory.mktemp("alone")
+    venv.create(folder / "venv", symlinks=True)
+    site = next((folder / "venv" / "lib").glob("python*/site-packages"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for found in required(list(project["dependencies"])):
+        copy_distribution(found, site)
+    source = folder / "source"
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("web", "__pycache__"))
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / file, source / file)
+    offline = "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        *offline,
+    ]
+    subprocess.run([*command, str(source)], check=True, env=clean_environment())
+    return folder / "venv" / "bin" / "python"
+
+
+def run(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in clean_environment().items() if name != "PYTHONPATH"}
+    command = [str(python), "-P", "-m", "mallorn", *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_it_submits_a_model_to_a_coordinator(python: Path, coordinator: Coordinator, tmp_path: Path) -> None:
+    (tmp_path / "tiny.onnx").write_bytes(b"any bytes: nobody imports them here")
+    words = "submit", "tiny.onnx", "--target", TARGET, "--trials", "8", "--json", "--url", coordinator.url
+    result = run(python, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (job,) = coordinator.http.get("/jobs").json()["items"]
+    assert json.loads(result.stdout)["id"] == job["id"]
+    assert (job["name"], job["trials"]) == ("tiny", 8)
+
+
+@pytest.mark.parametrize("module", ["tvm", "sqlalchemy", "fastapi", "celery", "numpy", "onnx"])
+def test_nothing_heavy_came_with_it(python: Path, module: str, tmp_path: Path) -> None:
+    program = f"import importlib.util as util; print(util.find_spec({module!r}))"
+    found = subprocess.run([python, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert found.stdout == "None\n", found.stderr
+
+
+def test_a_part_that_needs_more_says_what_to_install(python: Path, tmp_path: Path) -> None:
+    result = run(python, "serve", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "pip install 'mallorn[server]'" in result.stderr

@@ -1,0 +1,215 @@
+"""A service in the middle of a working day: recorded tunings, and states that none of them was in.
+
+What is told of the recorded jobs was measured (docs/results/search_real); their clocks are moved, and what
+no recording has (failures, jobs that wait, names that are too long, programs to read) is made up.
+"""
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.jobs import Jobs, NewJob
+from db.repositories.models import Models
+from db.repositories.schedules import NewSchedule, Schedules
+from db.repositories.targets import Targets
+from db.repositories.workers import Workers
+from db.session import Database
+from db.tables import Device, Job, Measurement, Worker
+from mallorn.core.artifacts import scripts_uri
+from mallorn.core.options import JobOptions
+from mallorn.core.states import JobState, StageKind
+from mallorn.core.targets import parse_target
+from tests.browser.played import OWNER, TVM, Player, Stage
+from tests.browser.recorded import Recording, recording
+
+MINUTE: Final = 60.0
+DAY: Final = 86_400.0
+SLOTS: Final = ("rack1-4711-slot1", "rack2-1297-slot1")
+JETSON: Final = {"kind": "cuda", "arch": "sm_87", "max_threads_per_block": 1024}
+SCRIPTS: Final = Path(__file__).with_name("scripts.json")
+UNDER_WAY: Final = 58  # rounds of the job that is being tuned
+LONG_NAME: Final = "detector-int8-dynamic-shapes-export-of-the-perception-team-2026-11-18-final-2.onnx"
+NO_OPERATOR: Final = """the importer does not know the operator NonMaxSuppression, node /model/head/nms_0
+export the model without it, or cut it off with onnx.utils.extract_model"""
+
+
+@dataclass(frozen=True, slots=True)
+class Furnished:
+    """The jobs to look at, by what is to be seen."""
+
+    tuning: str
+    done: str
+    other: str  # the same network by another searcher
+    paused: str
+    failed: str
+    queued: str
+
+
+def furnish(database: Database, artifacts: Path, now_sec: float) -> Furnished:
+    """Fill an empty database with three days of work that end now."""
+    with database.transaction() as session:
+        return House(session, artifacts, now_sec).furnish()
+
+
+class House:
+    """Brings the furniture in."""
+
+    def __init__(self, session: Session, artifacts: Path, now_sec: float) -> None:
+        self.session = session
+        self.artifacts = artifacts
+        self.now_sec = now_sec
+        self.first = recording("mlp")
+        self.devices = [self._device(f"epyc-{number}", number) for number in (1, 2)]
+        self._silent_device()
+
+    def furnish(self) -> Furnished:
+        """Older work first: what is known when a job begins depends on it."""
+        for seed, days in ((0, 3.0), (1, 2.1), (2, 1.2)):
+            self.ended(recording("mlp", seed), days * DAY, room=f"-{seed}")
+        ada = {"room": "-ada", "owner": "ada"}
+        self.ended(recording("resnet18", 1), 36 * MINUTE, slot=1, **ada)
+        done = self.ended(recording("bert-small"), 27 * MINUTE)
+        other = self.ended(recording("bert-small", search="evolutionary"), 19 * MINUTE, slot=1, room="-2")
+        furnished = Furnished(
+            tuning=self.under_way(recording("resnet18")).id,
+            done=done.id,
+            other=other.id,
+            paused=self.paused(recording("mlp", 2)).id,
+            failed=self.unplayed(LONG_NAME, 95 * MINUTE, JobState.FAILED, NO_OPERATOR).id,
+            queued=self.unplayed("vit-tiny.onnx", 0.4 * MINUTE, JobState.QUEUED, "").id,
+        )
+        self.unplayed("mobilenetv2.onnx", 75 * MINUTE, JobState.CANCELLED, "cancelled by its owner")
+        self.unplayed("whisper-tiny-encoder.onnx", 0.8 * MINUTE, JobState.IMPORTING, "")
+        self.workers(furnished)
+        self.bases()
+        return furnished
+
+    def ended(self, cell: Recording, ago_sec: float, slot: int = 0, **stage: Any) -> Job:
+        """A whole tuning, so long ago, with its finish."""
+        player = self._player(cell, ago_sec, slot, **stage)
+        job = player.play()
+        job.state, job.reason = JobState.DONE, f"the budget of {job.trials} trials is spent"
+        job.finished_at = job.created_at + cell.took_sec
+        tuned_sec = cell.rounds[-1]["finished_at"]
+        player.stage_run(StageKind.FINISH, tuned_sec, tuned_sec + cell.report["finish_sec"])
+        job.report, job.export_uri = cell.report, str(self._exported(job))
+        self._promote(player)
+        return job
+
+    def under_way(self, cell: Recording) -> Job:
+        """A tuning whose next round runs: the last one has just ended."""
+        last, following = cell.rounds[UNDER_WAY - 1], cell.rounds[UNDER_WAY]
+        ago_sec = last["finished_at"] - cell.submitted_sec + 3.0
+        player = self._player(cell, ago_sec, 0, rounds=UNDER_WAY)
+        job = player.play()
+        player.leave_open(following, cell.trials[UNDER_WAY][:4], self.now_sec - 2.0)
+        return job
+
+    def paused(self, cell: Recording) -> Job:
+        """Half of a tuning, with failures."""
+        job = self._player(cell, 9 * MINUTE, 1, rounds=7, failures=6, room="-paused").play()
+        job.state, job.resume_state, job.reason = JobState.PAUSED, JobState.TUNING, "paused by its owner"
+        return job
+
+    def unplayed(self, name: str, ago_sec: float, state: JobState, reason: str) -> Job:
+        """A job of which nothing was measured."""
+        model_id = Models(self.session).add(sha256(name.encode()).hexdigest(), OWNER, name, 12_345_678).id
+        target_id = Targets(self.session).ensure(parse_target(self.first.target)).id
+        options = JobOptions().model_dump(mode="json")
+        job, _ = Jobs(self.session).create(NewJob(OWNER, name, model_id, target_id, 500, None, 0, options))
+        job.created_at, job.state, job.reason = self.now_sec - ago_sec, state, reason
+        job.finished_at = job.created_at + 8.0 if state.final else None
+        self.session.flush()
+        return job
+
+    def workers(self, jobs: Furnished) -> None:
+        """Two slots, and one that went silent an hour ago."""
+        busy = (
+            f"round {UNDER_WAY} of job {jobs.tuning}: fused_conv2d3_add3_relu3",
+            "importing the model of a job",
+        )
+        for name, words in zip(SLOTS, busy, strict=True):
+            Workers(self.session).seen(name, name[:5], {"pid": 4711}, words)
+        Workers(self.session).seen("rack1-4100-slot1", "rack1", {"pid": 4100}, "")
+        self.session.flush()
+        for worker in self.session.scalars(select(Worker)):
+            worker.started_at = self.now_sec - 3.2 * DAY
+            # A day ahead: nobody renews these rows while the pictures are taken.
+            worker.last_seen = self.now_sec + (DAY if worker.id in SLOTS else -60 * MINUTE)
+
+    def bases(self) -> None:
+        """What `mallorn pretrain` would have stored."""
+        target_id = Targets(self.session).ensure(parse_target(self.first.target)).id
+        for op, rows, pairwise in (("matmul", 1180, 0.81), ("conv2d", 910, 0.77)):
+            metrics = {
+                "pairwise": pairwise,
+                "peak_1": 0.9,
+                "trained_on": rows,
+                "tasks": rows // 90,
+                "split": "by-task",
+            }
+            new = NewCostModel(
+                f"base:{op}", target_id, "xgboost", 3000, rows, metrics, b"", snapshot="november"
+            )
+            CostModels(self.session).add(new).created_at = self.now_sec - DAY
+
+    def _player(self, cell: Recording, ago_sec: float, slot: int, **stage: Any) -> Player:
+        place = Stage(self.now_sec - ago_sec, SLOTS[slot], self.devices[slot], **stage)
+        return Player(self.session, cell, place)
+
+    def _promote(self, player: Player) -> None:
+        """The times that the recorded finish came to; each schedule can be read."""
+        for task in player.tasks.values():
+            latency_us = player.cell.report["tasks_us"].get(task.name)
+            own = Measurement.job_id == player.job.id, Measurement.workload_id == task.workload_id
+            timed = select(Measurement.id).where(*own, Measurement.latency_us.is_not(None))
+            fastest = self.session.scalar(timed.order_by(Measurement.latency_us).limit(1))
+            if latency_us is None or fastest is None:
+                continue
+            trace = json.dumps([player.job.id])
+            times = latency_us * 0.99, latency_us, latency_us * 1.02
+            new = NewSchedule(
+                *(task.workload_id, player.target_id, player.context_id, fastest, player.job.id),
+                *(latency_us, times[0], times[2], player.cell.report["error_vs_untuned"], trace, times),
+            )
+            Schedules(self.session).promote(new).created_at = player.job.finished_at or 0.0
+            self._keep_scripts(player, task.name, trace)
+
+    def _keep_scripts(self, player: Player, name: str, trace: str) -> None:
+        key = next(task["key"] for task in player.network["tasks"] if task["name"] == name)
+        file = Path(scripts_uri(str(self.artifacts), key, trace))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        variant = json.loads(SCRIPTS.read_text())[player.cell.search == "evolutionary"]
+        file.write_text(json.dumps(variant))
+
+    def _exported(self, job: Job) -> Path:
+        folder = self.artifacts / "exports" / job.id
+        folder.mkdir(parents=True)
+        for name in ("database_workload.json", "database_tuning_record.json"):
+            (folder / name).write_text("[]\n")
+        return folder
+
+    def _device(self, name: str, number: int) -> int:
+        host = self.first.host
+        info = {"cpu_model": host["cpu_model"], "address": f"10.0.0.{10 + number}:9090", "busy": number == 1}
+        target_id = Targets(self.session).ensure(parse_target(self.first.target)).id
+        seen = SeenDevice(name, target_id, f"rack{number}", host["host_class"], 2, TVM, info)
+        return self._seen(seen, self.now_sec + DAY)
+
+    def _silent_device(self) -> None:
+        target_id = Targets(self.session).ensure(parse_target(JETSON)).id
+        info = {"cpu_model": "ARMv8 Processor rev 1 (v8l)", "address": "10.0.0.31:9090"}
+        seen = SeenDevice("jetson-orin", target_id, "jetson", "jetson-orin-8c", 1, TVM, info)
+        self._seen(seen, self.now_sec - 3 * 60 * MINUTE)
+
+    def _seen(self, device: SeenDevice, at_sec: float) -> int:
+        device_id = Devices(self.session).seen(device)
+        self.session.get_one(Device, device_id).last_seen = at_sec
+        return device_id
