@@ -42,10 +42,15 @@ class Arm:
 
 def count_tasks(model: Path, target: Target, recipe: str) -> int:
     """How many tasks a model has after a recipe."""
+    return len(task_keys(model, target, recipe))
+
+
+def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
+    """The workloads of a model's tasks after a recipe, by their keys in any dataset."""
     steps = recipe_json(recipe_for(recipe, target))
     with Child("workers.tvm.graphs") as graphs:
         found = graphs.call("extract", CALL_SEC, model_path=str(model), target=target.text, recipe=steps)
-    return len(found["tasks"])
+    return [task["key"] for task in found["tasks"]]
 
 
 def mallorn_arm(

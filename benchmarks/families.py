@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.arms import count_tasks
+from benchmarks.cells import keep
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.hosts import describe_host
 from mallorn.commands.connect import connected_stack, wait_for_device
@@ -73,10 +74,7 @@ def _measure(args: argparse.Namespace, model: Path, target: Target, trials: int,
             model, target, trials, cell, Path(scratch), {"policy": args.policy} if args.policy else {}
         )
     settings = {"trials_per_task": args.trials_per_task, "budget": trials, "target": target.attrs}
-    content = json.dumps(cell.facts() | settings | found | describe_host())
-    half = _file(args, cell).with_suffix(".part")
-    half.write_text(content + "\n")
-    half.rename(_file(args, cell))
+    keep(_file(args, cell), cell.facts() | settings | found | describe_host())
     print(f"{cell.name}: {len(found['trials'])} trials in {found['tuning_sec']:.0f} s", flush=True)
 
 

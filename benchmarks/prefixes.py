@@ -27,6 +27,17 @@ def stock_prefix(work_dir: Path, trials: int, folder: Path) -> Path:
     return folder
 
 
+def our_prefixes(
+    folder: Path, name: str, target: Target, records: Sequence[Record], shares: Sequence[float]
+) -> dict[str, Path]:
+    """An arm's schedules after each share of its trials, by `NAME@TRIALS`; its dataset is in the folder."""
+    counts = sorted({round(len(records) * share) for share in shares})
+    return {
+        f"{name}@{count}": our_prefix(folder / "data", target, records, count, folder / f"first-{count}")
+        for count in counts
+    }
+
+
 def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: int, folder: Path) -> Path:
     """The fastest of each workload among the first trials, oldest first in `records`; nothing is verified."""
     fastest: dict[str, Record] = {}

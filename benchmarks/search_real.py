@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stock_arm
+from benchmarks.cells import keep
 from benchmarks.hosts import describe_host
-from benchmarks.prefixes import our_prefix, stock_prefix
+from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
@@ -71,9 +72,7 @@ def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -
         "latency_us": latency,
         **describe_host(),
     }
-    half = _file(args, model, seed).with_suffix(".part")
-    half.write_text(json.dumps(content) + "\n")
-    half.rename(_file(args, model, seed))
+    keep(_file(args, model, seed), content)
 
 
 def _ours(model: Path, trials: int, seed: int, folder: Path, search: str) -> Arm:
@@ -93,11 +92,7 @@ def _curve(
         count = round(stock.trials * share)
         engines[f"stock@{count}"] = stock_prefix(stock.schedules, count, folder / f"stock-{count}")
     for name, arm in ours.items():
-        records = arm.details["records"]
-        for share in CHECKPOINTS:
-            count = round(len(records) * share)
-            directory = folder / name / f"first-{count}"
-            engines[f"{name}@{count}"] = our_prefix(folder / name / "data", target, records, count, directory)
+        engines |= our_prefixes(folder / name, name, target, arm.details["records"], CHECKPOINTS)
         engines[name] = arm.schedules
     recipes = {name: stock_recipe for name in engines if name.startswith("stock")}
     return compare_latency(model, target, RECIPE, engines, folder, recipes)

@@ -1,16 +1,14 @@
 """From raw cells to the comparison: trials and seconds until ours is within 1.02 of what stock ends with."""
 
 from collections.abc import Mapping, Sequence
-from math import exp, log
-from statistics import fmean
 from typing import Any, Final
+
+from benchmarks.checkpoints import Raw, curve, first_within, geometric_mean, latency_us
 
 WITHIN: Final = 1.02
 # A run that never comes so near counts as twice what it spent.
 PENALTY: Final = 2.0
 SHARES: Final = ("trials_share", "seconds_share", "final_ratio")
-
-Raw = Mapping[str, Any]
 
 
 def report(cells: Sequence[Raw]) -> dict[str, Any]:
@@ -39,17 +37,17 @@ def _means(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
         model: [run for run in runs if run["model"] == model] for model in {run["model"] for run in runs}
     }
     return {
-        model: {name: _mean([run[name] for run in chosen]) for name in SHARES}
+        model: {name: geometric_mean([run[name] for run in chosen]) for name in SHARES}
         for model, chosen in [*sorted(models.items()), ("all", runs)]
     }
 
 
 def _run(cell: Raw, search: str) -> dict[str, Any]:
     stock, ours = cell["stock"], cell["mallorn"][search]
-    stock_us = _latency(cell, f"stock@{stock['trials']}")
+    stock_us = latency_us(cell, f"stock@{stock['trials']}")
     records = ours["details"]["records"]
     finish_sec = ours["total_sec"] - ours["tuning_sec"]
-    reached = _first(_curve(cell, search), WITHIN * stock_us)
+    reached = first_within(curve(cell, search), WITHIN * stock_us)
     trials = reached or PENALTY * len(records)
     tuning_sec = records[reached - 1]["at_sec"] if reached else PENALTY * ours["tuning_sec"]
     return {
@@ -59,28 +57,14 @@ def _run(cell: Raw, search: str) -> dict[str, Any]:
         "reached": reached,
         "trials_share": trials / stock["trials"],
         "seconds_share": (tuning_sec + finish_sec) / stock["total_sec"],
-        "final_ratio": _latency(cell, search) / stock_us,
+        "final_ratio": latency_us(cell, search) / stock_us,
         "stock_us": stock_us,
-        "mallorn_us": _latency(cell, search),
-        "onnxruntime_us": _latency(cell, "onnxruntime"),
+        "mallorn_us": latency_us(cell, search),
+        "onnxruntime_us": latency_us(cell, "onnxruntime"),
         "failures": {"stock": stock["failures"] / stock["trials"], "mallorn": _failed(records)},
         "busy": {"stock": _stock_busy(stock), "mallorn": _busy(records)},
         "seconds": {"stock": stock["total_sec"], "mallorn": ours["total_sec"]},
     }
-
-
-def _curve(cell: Raw, search: str) -> list[tuple[int, float]]:
-    """Trials and latency at our checkpoints, in order."""
-    points = [name.partition("@") for name in cell["latency_us"] if name.startswith(f"{search}@")]
-    return sorted((int(count), _latency(cell, f"{search}@{count}")) for _, _, count in points)
-
-
-def _first(curve: Sequence[tuple[int, float]], goal_us: float) -> int | None:
-    return next((trials for trials, latency_us in curve if latency_us <= goal_us), None)
-
-
-def _latency(cell: Raw, name: str) -> float:
-    return float(cell["latency_us"][name]["median"])
 
 
 def _failed(records: Sequence[Raw]) -> float:
@@ -98,10 +82,6 @@ def _stock_busy(stock: Raw) -> float:
     profile = stock["details"]["profile_sec"]
     running_sec = profile.get("SendToRunner", 0.0) + profile.get("JoinRunnerFutures", 0.0)
     return float(running_sec / stock["total_sec"])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return exp(fmean(map(log, values)))
 
 
 def _line(run: Mapping[str, Any]) -> str:

@@ -6,12 +6,13 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
 from costmodels.checks import check_rows
 from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
+from costmodels.training import timed
 from mallorn.core.errors import Unavailable
 
 KIND: Final = "automl"
@@ -49,7 +50,7 @@ class AutoML(CostModel):
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._settings = dict(START)
-        if len(labels) >= FEWEST_ROWS and (labels > FAILED_LABEL).any():
+        if len(labels) >= FEWEST_ROWS and timed(labels).any():
             self._settings = _search(features, labels, groups, seed)
         self._model = _with(self._settings)
         self._model.fit(features, labels, groups, seed=seed)

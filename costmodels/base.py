@@ -22,7 +22,8 @@ class CostModel(ABC):
 
     Contract
     - `fit` replaces what was learned before. Rows of one group (a task) are compared with each other only.
-      Labels are at most 0: log(best latency of the group / latency); failures carry FAILED_LABEL.
+      Labels are at most 0: log(best latency of the group / latency); failures carry FAILED_LABEL. What was
+      cut off carries LATE_LABEL: it works, and is at least so slow.
     - The same data and seed give the same model on the same machine.
     - `predict` never fails on rows of the right width, and answers in one vectorised pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.
@@ -50,3 +51,4 @@ class CostModel(ABC):
 
 
 FAILED_LABEL = -4.0
+LATE_LABEL = -3.5  # 33 times slower than the best

@@ -29,6 +29,11 @@ class Based(CostModel):
         kind = type(cls.__name__, (cls,), {"view": base.view, "__module__": cls.__module__})
         return cast(Self, kind(base))
 
+    @classmethod
+    def stands_on(cls, kind: type[CostModel]) -> bool:
+        """Whether a model of this kind can be its base; one that stands on a base itself cannot."""
+        return not issubclass(kind, Based)
+
     @property
     def base(self) -> CostModel:
         """What it stands on."""

@@ -9,6 +9,7 @@ from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
 from costmodels.columns import WIDTH, Column, Tiling, tiling
+from costmodels.training import timed
 
 KIND = "draft"
 FIRST_SPREAD: Final = 1.0  # log units, until measurements say how far the guesses are off
@@ -47,7 +48,7 @@ class Draft(CostModel):
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
         del seed
-        ran = labels > FAILED_LABEL
+        ran = timed(labels)
         error = self.predict(features[ran]).mean - labels[ran]
         known = len(error) >= FEWEST_ROWS
         self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if known else FIRST_SPREAD

@@ -54,6 +54,10 @@ class MoA(Based):
         super().__init__(network)
         self._network: Neural = network
 
+    @classmethod
+    def stands_on(cls, kind: type[CostModel]) -> bool:
+        return issubclass(kind, Neural)
+
     def _forget(self) -> None:
         self._adapted: Neural | None = None
 

@@ -8,13 +8,14 @@ import numpy as np
 from costmodels.base import Matrix, Vector
 from costmodels.blobs import unpack
 from costmodels.descent import Indices
+from costmodels.domains import ManyDomains
 from costmodels.tlp import TLP
 from mallorn.core.errors import InvalidRequest
 
 ONLY: Final = ""  # the domain of rows that nobody gave one
 
 
-class MTLTLP(TLP):
+class MTLTLP(TLP, ManyDomains):
     """One trunk, and a head for each domain: a target, or a kind of host.
 
     The rows of a group are of one domain, which `fit_domains` is told; `fit` takes all rows for one domain,
@@ -42,7 +43,7 @@ class MTLTLP(TLP):
         home: str,
         seed: int,
     ) -> None:
-        """Learn from measured candidates of several domains, one domain a row; the head of `home` answers."""
+        """The head of `home` answers from then on. Raises InvalidRequest where no row is of it."""
         if len(domains) != len(labels):
             raise InvalidRequest(
                 f"{len(labels)} rows are of {len(domains)} domains", hint="give every row one domain"

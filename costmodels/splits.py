@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import FAILED_LABEL, Matrix, Vector
 from costmodels.metrics import Groups, members
+from costmodels.training import timed
 
 Indices = NDArray[np.int64]
 Networks = Mapping[str, Set[int]]  # the tasks of each network
@@ -62,7 +63,7 @@ def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]
 def rebased(labels: Vector, groups: Groups) -> Vector:
     """Labels relative to the best of the rows at hand: what the best row held out is must not be known."""
     answer = labels.copy()
-    ran = labels > FAILED_LABEL
+    ran = timed(labels)
     for lines in members(groups):
         good = lines[ran[lines]]
         answer[good] -= labels[good].max(initial=FAILED_LABEL) if len(good) else 0

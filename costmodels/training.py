@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, Vector
+from costmodels.base import FAILED_LABEL, LATE_LABEL, Vector
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
@@ -23,16 +23,25 @@ def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
 def labels(
     latencies_us: Sequence[float | None], groups: NDArray[np.int64], outcomes: Sequence[Outcome]
 ) -> Vector:
-    """log(best latency of the group / latency); failures carry FAILED_LABEL, and nothing lies below."""
+    """log(best latency of the group / latency); failures carry FAILED_LABEL, and nothing lies below.
+
+    A run that was cut off is no failure: it is at least LATE_LABEL slow. A build that was never ran.
+    """
     _check(latencies_us, outcomes)
     known = np.array([outcome is Outcome.OK for outcome in outcomes], dtype=np.bool_)
     logs = np.array([np.log(us) if us and ok else np.inf for us, ok in zip(latencies_us, known, strict=True)])
     _, group_of = np.unique(groups, return_inverse=True)
     best = np.full(group_of.max(initial=-1) + 1, np.inf)
     np.minimum.at(best, group_of, logs)
-    answer = np.full(len(logs), FAILED_LABEL, dtype=np.float32)
+    late = np.array([outcome is Outcome.RUN_TIMEOUT for outcome in outcomes], dtype=np.bool_)
+    answer = np.where(late, LATE_LABEL, FAILED_LABEL).astype(np.float32)
     answer[known] = np.maximum(FAILED_LABEL, best[group_of[known]] - logs[known])
     return answer
+
+
+def timed(label: Vector) -> NDArray[np.bool_]:
+    """Which labels come from a time, as far as one can tell: neither failed nor cut off."""
+    return np.asarray((label > FAILED_LABEL) & (label != LATE_LABEL))
 
 
 def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:

@@ -1,5 +1,6 @@
 """The candidates of a round: a pure function of what is stored with it."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -9,8 +10,10 @@ from costmodels.draft import Draft
 from mallorn.core.names import resolve
 from workers.measure.base import Slot
 from workers.round_context import RoundContext
-from workers.search.base import Proposal, Searcher
-from workers.search.origins import named
+from workers.search.base import Proposal, Searcher, Trial
+from workers.search.fill import Filter, pending, take
+from workers.search.origins import DEFAULT, named
+from workers.search.pooled import score
 from workers.search.space import Space
 from workers.tvm.space import TvmSpace, load_sketches
 from workers.viewing import LOWERED, Viewer
@@ -25,6 +28,8 @@ def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Pro
     space = TvmSpace(sketches, context.program, context.target, context.descriptors, compiler)
     if context.model is not None and context.model.view in LOWERED:
         found = _verified(viewer, context, space, context.model)
+    elif context.model is not None and context.on_base and not context.history:
+        found = _opened(context, space, context.model)
     else:
         found = _searched(context, space, context.model, context.row.size)
     proposals = [named(proposal, context.row.searcher) for proposal in found]
@@ -35,10 +40,28 @@ def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Pro
     return slots, proposals
 
 
-def _searched(context: RoundContext, space: Space, model: CostModel | None, count: int) -> list[Proposal]:
+def _opened(context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
+    """A first round has the space's defaults alone, or a base would have no say: it gets half of the round,
+    and chooses the defaults that are the other half.
+    """
+    defaults = space.defaults()
+    liked = np.argsort(-score(space, model, defaults).prediction.mean, kind="stable")
+    half = context.row.size // 2
+    first = take(Filter(space, ()), [defaults[at] for at in liked], half, DEFAULT)
+    return first + _searched(context, space, model, context.row.size - len(first), pending(first))
+
+
+def _searched(
+    context: RoundContext,
+    space: Space,
+    model: CostModel | None,
+    count: int,
+    taken: Sequence[Trial] = (),
+) -> list[Proposal]:
     sampler = resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", context.row.searcher)(sampler)
-    return searcher.propose(space, context.history, model, count, np.random.default_rng(context.row.seed))
+    history = [*context.history, *taken]
+    return searcher.propose(space, history, model, count, np.random.default_rng(context.row.seed))
 
 
 def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:

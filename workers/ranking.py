@@ -1,7 +1,6 @@
 """How well models ordered a round's fresh batch: the evidence on which families are split and merged."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -13,10 +12,9 @@ from db.repositories.batches import Batches, Timed
 from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
-from mallorn.core.names import resolve
 from workers.round_context import RoundContext
 from workers.search.space import Candidate, Sketch
-from workers.stored import sketch_of
+from workers.stored import model_of, sketch_of
 from workers.viewing import Viewer, Work
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing
@@ -48,7 +46,7 @@ def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
         family: CostModels(session).latest(family, context.row.target_id, name)
         for family in _asked(session, context)
     }
-    return {family: _load(row.name, row.blob) for family, row in stored.items() if row is not None}
+    return {family: model_of(row) for family, row in stored.items() if row is not None}
 
 
 def _shares(
@@ -71,12 +69,6 @@ def _asked(session: Session, context: RoundContext) -> list[str]:
     families = sorted({task.family for task in tasks} - {own})
     first = context.row.index * MOST_OTHERS % max(1, len(families))
     return (families[first:] + families[:first])[:MOST_OTHERS]
-
-
-@lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
-def _load(name: str, blob: bytes) -> CostModel:
-    model: CostModel = resolve("cost_model", name).load(blob)
-    return model
 
 
 def _sketches(session: Session, batch: Sequence[Timed]) -> dict[str, Sketch]:

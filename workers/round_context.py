@@ -15,8 +15,8 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import StoredTrial, Trials
 from db.repositories.workloads import Workloads, tir_of
+from db.tables import CostModel as CostModelRow
 from db.tables import Round, Workload
-from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
@@ -24,6 +24,7 @@ from mallorn.core.versions import VersionName
 from workers.measure.base import Program
 from workers.search.base import Trial
 from workers.search.space import Candidate, Sketch
+from workers.stored import model_of
 from workers.viewing import Work
 
 
@@ -39,8 +40,9 @@ class RoundContext:
     program: Program
     descriptors: tuple[float, ...]
     history: tuple[Trial, ...]
-    model: CostModel | None
+    model: CostModel | None  # the version that was frozen: the family's own, or a base
     model_name: str | None  # its family, name and version
+    on_base: bool  # whether it is a base or stands on one: it has seen more than this job
     done_slots: frozenset[int]
 
     def work(self, sketches: Mapping[str, Sketch]) -> Work:
@@ -62,6 +64,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     task = Tasks(session).get(row.task_id)
     options = JobOptions.model_validate(job.options)
     workload = Workloads(session).get(row.workload_id)
+    proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     stored = Trials(session).history(row.workload_id, row.target_id, row.seen_upto)
     return RoundContext(
         row=row,
@@ -72,8 +75,9 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         program=program_of(workload),
         descriptors=descriptors_of(workload),
         history=comparable(stored, job.context_id),
-        model=load_model(session, row.cost_model_id, options.cost_model),
-        model_name=_model_name(session, row.cost_model_id),
+        model=None if proposer is None else model_of(proposer),
+        model_name=None if proposer is None else str(_name_of(proposer)),
+        on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )
 
@@ -114,17 +118,5 @@ def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[T
     )
 
 
-def load_model(session: Session, cost_model_id: int | None, name: str) -> CostModel | None:
-    """The frozen version of the family's model, if there was one."""
-    if cost_model_id is None:
-        return None
-    stored = CostModels(session).get(cost_model_id)
-    model: CostModel = resolve("cost_model", name).load(stored.blob)
-    return model
-
-
-def _model_name(session: Session, cost_model_id: int | None) -> str | None:
-    if cost_model_id is None:
-        return None
-    stored = CostModels(session).get(cost_model_id)
-    return str(VersionName(stored.family, stored.name, stored.version))
+def _name_of(row: CostModelRow) -> VersionName:
+    return VersionName(row.family, row.name, row.version)

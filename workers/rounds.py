@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from db.repositories.cost_models import CostModels
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
@@ -16,6 +15,7 @@ from mallorn.core.errors import InvalidRequest, LeaseLost, MallornError, Storage
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
+from workers.bases import proposer
 from workers.children.errors import ChildError
 from workers.commits import ERROR_CHARS, Commits
 from workers.lease import Lease
@@ -70,8 +70,7 @@ def _claim(runtime: Runtime, round_id: int) -> int | None:
             row = Rounds(session).get(round_id)
             options = JobOptions.model_validate(Jobs(session).get(row.job_id, None).options)
             family = Tasks(session).get(row.task_id).family
-            chosen = CostModels(session).proposer(family, row.workload_id, row.target_id, options.cost_model)
-            Rounds(session).settle(round_id, chosen)
+            Rounds(session).settle(round_id, proposer(session, row, family, options.cost_model))
     return attempt
 
 

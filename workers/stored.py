@@ -1,11 +1,26 @@
 """Stored rows as the values that searchers and builders work with."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
+from costmodels.base import CostModel
 from db.repositories.sketches import trace_of
+from db.tables import CostModel as CostModelRow
 from db.tables import Sketch as SketchRow
+from mallorn.core.names import resolve
 from workers.search.space import Choice, ChoiceKind, Sketch
+
+
+def model_of(row: CostModelRow) -> CostModel:
+    """A stored cost model as a value, which nobody may fit: others were given the same."""
+    return _loaded(row.name, row.blob)
+
+
+@lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
+def _loaded(name: str, blob: bytes) -> CostModel:
+    model: CostModel = resolve("cost_model", name).load(blob)
+    return model
 
 
 def sketch_of(row: SketchRow) -> Sketch:

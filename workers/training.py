@@ -1,5 +1,6 @@
 """Refits a family's cost model when its data has grown enough."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -7,9 +8,9 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel, Vector
+from costmodels.base import Vector
 from costmodels.metrics import Groups
-from costmodels.training import bounded_sample, informative, labels
+from costmodels.training import bounded_sample, informative, labels, timed
 from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
@@ -18,10 +19,11 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Outline, StoredTrial, Trials
 from db.repositories.workloads import Workloads
-from mallorn.core.names import resolve
+from db.tables import Workload
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
+from workers.bases import Beginning, beginning
 from workers.round_context import work_of
 from workers.runtime import Runtime
 from workers.search.space import Candidate
@@ -29,7 +31,7 @@ from workers.stored import sketch_of
 from workers.viewing import Seen, Viewer, Work
 
 GROWTH: Final = 0.2
-FIRST_ROWS: Final = 8
+FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise
 MAX_ROWS: Final = 4000
 MOST_NEW: Final = 256  # candidates of a workload that are lowered in one refit
 
@@ -52,6 +54,7 @@ class _Data:
     labels: Vector
     groups: Groups
     works: Mapping[int, Work]
+    op: str  # of most rows: the base of this operator is stood on
     total: int  # rows of the family, from which these were chosen
     seen_upto: int
 
@@ -63,10 +66,12 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         if not _due(session, line):
             return
         data = _data(session, line)
+        start = beginning(session, line.name, data.op, line.target_id)
     with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {line.family}"):
-        new = _fit(line, data, Viewer(runtime.database, runtime.compiler))
-    with runtime.database.transaction() as session:
-        CostModels(session).add(new)
+        new = _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
+    if new is not None:
+        with runtime.database.transaction() as session:
+            CostModels(session).add(new)
 
 
 def _line(session: Session, job_id: str, task_id: int) -> _Line:
@@ -85,18 +90,22 @@ def _due(session: Session, line: _Line) -> bool:
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
-def _fit(line: _Line, data: _Data, viewer: Viewer) -> NewCostModel:
-    model: CostModel = resolve("cost_model", line.name)()
+def _fit(line: _Line, data: _Data, start: Beginning, viewer: Viewer) -> NewCostModel | None:
+    """The next version; None where too few rows that the model can see have a time."""
+    model = start.model
     seen = _see(viewer, model.view, data)
-    groups = data.groups[seen.known]
-    model.fit(seen.rows[seen.known], data.labels[seen.known], groups, seed=data.total)
+    groups, label = data.groups[seen.known], data.labels[seen.known]
+    if np.count_nonzero(timed(label)) < FIRST_ROWS:
+        return None
+    model.fit(seen.rows[seen.known], label, groups, seed=data.total)
+    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups))}
     return NewCostModel(
         family=line.family,
         target_id=line.target_id,
         name=line.name,
         seen_upto=data.seen_upto,
         rows=data.total,
-        metrics={"trained_on": len(groups), "groups": len(np.unique(groups))},
+        metrics=metrics | ({"base": str(start.base)} if start.base else {}),
         blob=model.save(),
         parent_id=line.head.id if line.head else None,
     )
@@ -111,8 +120,16 @@ def _data(session: Session, line: _Line) -> _Data:
     useful = np.flatnonzero(informative(outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(known))]
     rows = Trials(session).by_ids([known[at].id for at in chosen])
-    works = _works(session, rows, line.target_id)
-    return _Data(rows, label[chosen], groups[chosen], works, len(known), known[-1].id)
+    workloads = Workloads(session).get_many({row.workload_id for row in rows})
+    works = _works(session, rows, workloads, line.target_id)
+    op = _most_met(rows, workloads)
+    return _Data(rows, label[chosen], groups[chosen], works, op, len(known), known[-1].id)
+
+
+def _most_met(rows: Sequence[StoredTrial], workloads: Sequence[Workload]) -> str:
+    ops = {workload.id: workload.op for workload in workloads}
+    met = Counter(ops[row.workload_id] for row in rows).most_common(1)
+    return met[0][0] if met else ""
 
 
 def _groups(rows: Sequence[Outline]) -> Groups:
@@ -122,10 +139,11 @@ def _groups(rows: Sequence[Outline]) -> Groups:
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-def _works(session: Session, rows: Sequence[StoredTrial], target_id: int) -> Mapping[int, Work]:
+def _works(
+    session: Session, rows: Sequence[StoredTrial], workloads: Sequence[Workload], target_id: int
+) -> Mapping[int, Work]:
     sketches = {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in rows})}
     target = Targets(session).get(target_id).text
-    workloads = Workloads(session).get_many({row.workload_id for row in rows})
     return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
 
 

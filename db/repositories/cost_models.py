@@ -1,13 +1,14 @@
 """Cost models: trained predictors and their versions."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, insert, select, update
 
 from db.repositories.base import Repository
-from db.tables import CostModel, TargetRow, Workload
-from mallorn.core.versions import base_family
+from db.tables import CostModel, TargetRow
+from mallorn.core.versions import VersionName, base_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,15 @@ class Head(NamedTuple):
     id: int
     version: int
     seen_upto: int
+    rows: int
+    base: str | None  # the version that it stands on
+
+
+class BaseHead(NamedTuple):
+    """The active version of a base, without its bytes."""
+
+    id: int
+    name: VersionName
     rows: int
 
 
@@ -63,22 +73,23 @@ class CostModels(Repository):
         After a roll-back that is more than the version itself saw: it is refit when there are more rows than
         those had that were given up, or the next refit would bring them back at once.
         """
-        columns = CostModel.id, CostModel.version, CostModel.seen_upto, CostModel.rows, CostModel.active
+        facts = CostModel.version, CostModel.seen_upto, CostModel.rows, CostModel.metrics
+        columns = CostModel.id, CostModel.active, *facts
         query = select(*columns).where(*_line(family, target_id, name)).order_by(CostModel.version.desc())
         newest = self.session.execute(query.limit(1)).one_or_none()
         if newest is None:
             return None
         active = self.session.execute(query.where(CostModel.active)).one()
-        return Head(active.id, active.version, newest.seen_upto, newest.rows)
+        base = active.metrics.get("base")
+        return Head(active.id, active.version, newest.seen_upto, newest.rows, base)
 
-    def proposer(self, family: str, workload_id: int, target_id: int, name: str) -> int | None:
-        """The model that proposes a round: the family's own, or the base of the operator until it has one."""
-        own = self.head(family, target_id, name)
-        if own is not None:
-            return own.id
-        op = self.session.scalars(select(Workload.op).where(Workload.id == workload_id)).one()
-        base = self.head(base_family(op), target_id, name)
-        return base.id if base else None
+    def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
+        """The active versions of all models that were pre-trained for an operator, the newest first."""
+        family = base_family(op)
+        columns = CostModel.id, CostModel.name, CostModel.version, CostModel.rows
+        same = CostModel.family == family, CostModel.target_id == target_id, CostModel.active
+        rows = self.session.execute(select(*columns).where(*same).order_by(CostModel.id.desc()))
+        return [BaseHead(row.id, VersionName(family, row.name, row.version), row.rows) for row in rows]
 
     def get(self, cost_model_id: int) -> CostModel:
         """A cost model whose id came from the database."""

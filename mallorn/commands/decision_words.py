@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from mallorn.commands.output import first_line, latency
 from mallorn.core.states import RoundState
-from mallorn.core.versions import BASE
 from mallorn.decisions import FIRST_VISITS
 
 COLUMNS: Final = {
@@ -79,9 +78,7 @@ def _line(row: Row, told: bool = False) -> str:
 
 def _why(row: Row, told: bool) -> str:
     """Why the round was made, unless its heading told, and which base proposed it, if one did."""
-    model = row["cost_model"] or ""
-    base = f"proposed by {model}" if model.startswith(BASE) else ""
-    return "; ".join(part for part in ("" if told else row["why"], base) if part)
+    return "; ".join(part for part in ("" if told else row["why"], row["proposal"]) if part)
 
 
 def _task(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""The command that fits bases: what proposes the first rounds of jobs whose families have no model yet."""
+"""The command that fits bases: what proposes the first rounds of tasks that nobody has measured yet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ from mallorn.commands.parts import installed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name
 from mallorn.core.options import JobOptions
+from mallorn.core.targets import parse_target
 
 if TYPE_CHECKING:
     from workers.lessons.lesson import Lessons
@@ -44,12 +45,17 @@ def pretrain(
     snapshot: SnapshotOption = None,
     target: TargetOption = None,
     op: OpOption = None,
+    home: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TARGET", help="Bases for this target, from the rows of all targets."),
+    ] = None,
     data: DataOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a base per operator and target, which proposes rounds of families that have no model yet."""
+    """Fit a base per operator and target, which proposes first rounds and is what other models stand on."""
     check_name("cost_model", model)
+    place = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):
         raise InvalidRequest(
             f"{source} is taken whole; --snapshot, --target and --op are about a database",
@@ -61,7 +67,7 @@ def pretrain(
         lessons = lessons_in(opened, snapshot, target, op) if source is None else read_parquet(source)
         note_skipped(lessons)
         with bar("fitting") as progress:
-            found = list(fit_bases(opened, lessons, model, progress, lowering))
+            found = list(fit_bases(opened, lessons, model, progress, lowering, place))
     _print(found, lessons, as_json)
 
 
@@ -77,7 +83,7 @@ def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
     print_rows(stored, COLUMNS, as_json, "")
-    print_note("new rounds of families without a model of their own are proposed by these from now on")
+    print_note("first rounds of new tasks are proposed by these from now on, whatever the job's cost model")
 
 
 def _row(base: "Base", snapshot: str) -> dict[str, Any]:

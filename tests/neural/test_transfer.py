@@ -88,6 +88,14 @@ def test_a_head_learns_from_the_trunk_of_all(two_heads: MTLTLP, alone: float) ->
     assert accuracy(two_heads) > alone + 0.1
 
 
+def test_the_head_of_another_target_goes_on_with_momentum_from_few_rows(alone: float) -> None:
+    heads = MTLTLP()
+    heads.fit_domains(*measured(500, 0, "here"), ["here"] * 500, home="here", seed=0)
+    model = MoA.on(heads)
+    model.fit(*measured(FEW, 1, "there"), seed=0)
+    assert accuracy(model) > alone + 0.1
+
+
 def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None:
     features, labels, groups = measured(300, 8, "here")
 

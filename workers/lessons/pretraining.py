@@ -1,21 +1,26 @@
-"""Bases: models of an operator on a target. They propose for families that have no model of their own."""
+"""Bases: models of an operator on a target. They propose for tasks of which nothing is known yet."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
 
+import numpy as np
+
 from costmodels.base import CostModel
+from costmodels.based import Based
+from costmodels.domains import ManyDomains
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
-from mallorn.core.targets import parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.versions import VersionName, base_family
 from workers.lessons.judging import figures, mean
 from workers.lessons.lesson import Lesson, Lessons
-from workers.lessons.rows import thinned
+from workers.lessons.rows import Rows, thinned
 from workers.lessons.views import Lowering, rows_for
 
 BASE_ROWS: Final = 20_000  # a base learns from so many: a minute or so, once
@@ -41,31 +46,75 @@ def pretrain(
     model: str,
     progress: Progress = silent,
     lowering: Lowering | None = None,
+    home: Target | None = None,
 ) -> Iterator[Base]:
-    """Fit and store the next version of each operator's base; each is stored once it is fit."""
-    places = sorted({(task.op, task.target) for task in lessons.tasks})
+    """Fit and store the next version of each operator's base; each is stored once it is fit.
+
+    Each target has bases of its own; with a `home` there is one an operator, for that target from the rows of
+    all. Raises InvalidRequest for a model that stands on a base itself.
+    """
+    _check(model)
+    places = sorted({(task.op, home.text if home else task.target) for task in lessons.tasks})
     for done, (op, target) in enumerate(places):
         progress(done, len(places))
-        tasks = [task for task in lessons.tasks if (task.op, task.target) == (op, target)]
+        tasks = [task for task in lessons.tasks if task.op == op and (home or task.target == target)]
         count = sum(len(task.candidates) for task in tasks)
-        if _valid(tasks) < FEWEST_ROWS:
+        if (fit := _fit(model, tasks, target, lowering)) is None:
             yield Base(op, target, _workloads(tasks), count, None, {})
             continue
-        fit, metrics = _fit(model, tasks, lowering)
-        name = _store(database, lessons, model, op, target, count, metrics, fit.save())
-        yield Base(op, target, _workloads(tasks), count, name, metrics)
+        name = _store(database, lessons, model, op, target, count, fit[1], fit[0].save())
+        yield Base(op, target, _workloads(tasks), count, name, fit[1])
     progress(len(places), len(places))
 
 
-def _fit(model: str, tasks: Sequence[Lesson], lowering: Lowering | None) -> tuple[CostModel, dict[str, Any]]:
+def _check(model: str) -> None:
+    if issubclass(resolve("cost_model", model), Based):
+        raise InvalidRequest(
+            f"{model} stands on a base, and is none itself", hint="mallorn pretrain xgboost   (or another)"
+        )
+
+
+def _fit(
+    model: str, tasks: Sequence[Lesson], target: str, lowering: Lowering | None
+) -> tuple[CostModel, dict[str, Any]] | None:
+    """A base and its figures; None where too few of the rows that the model can see are valid."""
+    if _valid(tasks) < FEWEST_ROWS:
+        return None
     make = resolve("cost_model", model)
-    rows = rows_for(thinned(tasks, BASE_ROWS), make.view, lowering)
-    split = "by-task" if len(set(rows.tasks)) > 1 else "within-task"
+    rows = rows_for(_bounded(tasks, target), make.view, lowering)
+    if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
+        return None
+    split = _split(rows)
     found = mean(figures(make, rows, split, seeds=1))
-    fit: CostModel = make()
-    fit.fit(rows.features, rows.labels, rows.groups, seed=0)
     told = {name: None if isnan(found[name]) else round(found[name], 4) for name in TOLD}
-    return fit, told | {"split": split, "tasks": _workloads(tasks), "trained_on": len(rows)}
+    counts = {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
+    return _taught(make(), rows, target), told | {"split": split} | counts
+
+
+def _bounded(tasks: Sequence[Lesson], target: str) -> Sequence[Lesson]:
+    """Rows of other targets make room for the target's own, which may be few."""
+    own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
+    others = [task for task in tasks if task.target != target]
+    room = BASE_ROWS - sum(len(task.candidates) for task in own)
+    return [*own, *(thinned(others, room) if room else [])]
+
+
+def _split(rows: Rows) -> str:
+    """What a base is for is what it is judged on: targets, else tasks that it has not seen."""
+    if len(rows.target_names) > 1:
+        return "by-target"
+    return "by-task" if len(rows.workloads) > 1 else "within-task"
+
+
+def _taught(model: CostModel, rows: Rows, target: str) -> CostModel:
+    if not isinstance(model, ManyDomains):
+        model.fit(rows.features, rows.labels, rows.groups, seed=0)
+        return model
+    domains = [rows.target_names[at] for at in rows.targets]
+    # Nothing was measured there yet: until it is, whoever has most rows answers.
+    home = target if target in domains else max(rows.target_names, key=domains.count)
+    model.fit_domains(rows.features, rows.labels, rows.groups, domains, home=home, seed=0)
+    return model
 
 
 def _store(

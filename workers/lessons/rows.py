@@ -67,7 +67,8 @@ def thinned(lessons: Sequence[Lesson], limit: int) -> Sequence[Lesson]:
 
 
 def _groups(lessons: Sequence[Lesson]) -> Groups:
-    return np.repeat(np.arange(len(lessons)), [len(lesson.candidates) for lesson in lessons])
+    sizes = np.array([len(lesson.candidates) for lesson in lessons], dtype=np.int64)
+    return np.repeat(np.arange(len(lessons)), sizes)
 
 
 def _labels(lessons: Sequence[Lesson], groups: Groups) -> Vector:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mallorn.core.outcomes import Outcome
 from workers.search.base import Proposal, Trial
 from workers.search.origins import DEFAULT, RANDOM
 from workers.search.space import Candidate, Space
@@ -49,6 +50,11 @@ def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str
 def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
     """The space's defaults where nothing was measured yet, else none."""
     return [] if history else take(sieve, space.defaults(), count, DEFAULT)
+
+
+def pending(batch: Sequence[Proposal]) -> list[Trial]:
+    """What is in a batch already, as a history for whoever fills the rest: taken, and nothing known of it."""
+    return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
 
 
 def random_fill(space: Space, sieve: Filter, count: int, rng: np.random.Generator) -> list[Proposal]:

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel
 from mallorn.core.names import resolve
-from mallorn.core.outcomes import Outcome
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.credit import credit
-from workers.search.fill import Filter, defaults_first, random_fill
+from workers.search.fill import Filter, defaults_first, pending, random_fill
 from workers.search.origins import named, searcher_of
 from workers.search.sampler import BatchSampler
 from workers.search.space import Space
@@ -48,7 +47,7 @@ class Portfolio(Searcher):
         batch = defaults_first(space, history, sieve, count)
         sizes = self.sizes(history, count - len(batch), rng)
         for arm in np.argsort(-sizes, kind="stable"):
-            batch += self._ask(self.arms[arm], space, [*history, *_pending(batch)], model, sizes[arm], rng)
+            batch += self._ask(self.arms[arm], space, [*history, *pending(batch)], model, sizes[arm], rng)
         sieve.pass_over(proposal.candidate for proposal in batch)
         batch += random_fill(space, sieve, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
@@ -78,8 +77,3 @@ class Portfolio(Searcher):
         searcher: Searcher = resolve("search", name)(self.sampler)
         proposals = searcher.propose(space, history, model, int(count), rng)
         return [named(proposal, name) for proposal in proposals]
-
-
-def _pending(batch: Sequence[Proposal]) -> list[Trial]:
-    """What other arms proposed in this round: taken, and nothing known of it."""
-    return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]

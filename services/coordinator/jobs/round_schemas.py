@@ -55,6 +55,9 @@ class RoundOut(BaseModel):
             description="The trained model that proposed it; `base:` is a pre-trained one. Null: none did."
         ),
     ]
+    proposal: Annotated[
+        str | None, Field(description="Where a base proposed it: that it did, and which, in words.")
+    ]
     cost_model_version: Annotated[int | None, Field(description="Null: searched without a trained model.")]
     state: RoundState
     attempt: int

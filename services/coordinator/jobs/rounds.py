@@ -63,6 +63,7 @@ def round_out(decision: Decision) -> RoundOut:
         in_interval=_in_interval(decision, forecast),
         searcher=row.searcher,
         cost_model=None if decision.cost_model is None else str(decision.cost_model),
+        proposal=_proposal(decision),
         cost_model_version=decision.cost_model_version,
         state=RoundState(row.state),
         attempt=row.attempt,
@@ -81,6 +82,13 @@ def forecast_out(reason: dict[str, Any]) -> ForecastOut | None:
     """The planner's forecast, where it noted one."""
     noted = reason.get("forecast")
     return None if noted is None else ForecastOut.model_validate(noted)
+
+
+def _proposal(decision: Decision) -> str | None:
+    if decision.cost_model is None or not decision.cost_model.is_base:
+        return None
+    which = "" if decision.round.seen_upto else "first round "
+    return f"{which}proposed by {decision.cost_model}"
 
 
 def _in_interval(decision: Decision, forecast: ForecastOut | None) -> bool | None:

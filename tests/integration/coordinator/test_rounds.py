@@ -125,3 +125,15 @@ def test_a_round_that_was_handed_back_waits_again(log: Any, owned: OwnedRows) ->
     owned.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.QUEUED))
     (row,) = log()
     assert (row["state"], row["worker"], row["seconds"], row["why"]) == ("queued", None, None, "")
+
+
+def test_a_round_that_a_base_proposed_says_whether_it_was_the_first(log: Any, owned: OwnedRows) -> None:
+    new = NewCostModel("base:matmul", owned.target_id, "xgboost", 0, 8, {}, b"model")
+    base = owned.write(lambda session: CostModels(session).add(new).id)
+    for cost_model_id in (base, base, None):
+        run_round(owned, "w0", [30.0], FIRST_PASS, cost_model_id=cost_model_id)
+    assert [row["proposal"] for row in log(order="oldest")] == [
+        "first round proposed by base:matmul/xgboost@1",
+        "proposed by base:matmul/xgboost@1",
+        None,
+    ]

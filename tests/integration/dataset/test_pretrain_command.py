@@ -53,6 +53,12 @@ def test_models_snapshots_and_filters_are_taken_by_name(pretrain: Type, enough: 
     assert (second["model"], second["snapshot"]) == ("base:matmul/draft@2", first["snapshot"])
 
 
+def test_a_base_for_another_target_learns_from_this_one(pretrain: Type, enough: Filled) -> None:
+    other = '{"kind": "llvm", "num-cores": 64}'
+    [told] = data(pretrain("draft", "--for", other, "--json"))
+    assert (told["target"], told["rows"]) == ('{"kind":"llvm","num-cores":64}', 45)
+
+
 def test_an_export_teaches_a_database_that_has_nothing(
     pretrain: Type, enough: Filled, tmp_path: Path
 ) -> None:
@@ -70,6 +76,7 @@ def test_an_export_teaches_a_database_that_has_nothing(
     [
         ((), "none of 1 operators has measurements enough"),
         (("crystal-ball",), "unknown cost_model"),
+        (("--for", "llvm"), "a CPU target needs num-cores"),
         (("--op", "gone"), "nothing in the dataset is of gone"),
         (("--from", "gone.parquet"), "there is no"),
         (("--from", "gone.parquet", "--op", "matmul"), "is taken whole"),

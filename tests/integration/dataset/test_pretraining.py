@@ -1,19 +1,31 @@
 """Bases: one an operator and target, stored with what they learned from."""
 
+from collections import Counter
+from typing import Any, ClassVar
+
+import pytest
+
+from costmodels.base import Matrix, Vector
+from costmodels.domains import ManyDomains
+from costmodels.lgbm import LightGBM
+from costmodels.metrics import Groups
 from db.dataset.selection import Selection
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
 from db.repositories.model_versions import ModelVersion, ModelVersions
 from db.session import Database
-from mallorn.core.names import resolve
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.targets import parse_target
 from tests.integration.dataset.conftest import Filled
 from tests.unit.lessons.made_up import SHAPES, lesson
+from workers.lessons import pretraining
 from workers.lessons.from_database import lessons_of
 from workers.lessons.lesson import Lesson, Lessons
 from workers.lessons.pretraining import Base, pretrain
 from workers.lessons.views import rows_for
 
-CPU, LARGE = '{"kind":"llvm","num-cores":2}', '{"kind":"llvm","num-cores":8}'
+CPU, SMALL, LARGE = (f'{{"kind":"llvm","num-cores":{cores}}}' for cores in (2, 4, 8))
 BASE = "base:matmul/lightgbm"
 
 
@@ -89,3 +101,58 @@ def test_what_a_snapshot_froze_is_what_a_base_learns_from(filled: Filled) -> Non
     [stored] = versions(filled.database)
     assert (stored.snapshot, stored.seen_upto, stored.rows) == ("mine", taken.upto, 45)
     assert base.tasks == 2
+
+
+def test_a_base_for_a_target_learns_from_all_targets(database: Database) -> None:
+    home = parse_target(SMALL)
+    [base] = pretrain(database, taught(*tasks(), *tasks(LARGE)), "lightgbm", home=home)
+    assert (base.target, base.rows, base.metrics["targets"]) == (SMALL, 480, 2)
+    assert base.metrics["split"] == "by-target"
+    [stored] = versions(database)
+    assert (stored.target, str(stored.full_name)) == (SMALL, f"{BASE}@1")
+
+
+def test_the_few_rows_of_its_own_target_are_all_learned_from(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretraining, "BASE_ROWS", 100)
+    few = lesson(SHAPES[0], 10, target=SMALL)
+    seen = pretraining._bounded([*tasks(), few], SMALL)
+    assert sum(len(task.candidates) for task in seen) == 100
+    assert [len(task.candidates) for task in seen if task.target == SMALL] == [10]
+
+
+class TwoHeads(LightGBM, ManyDomains):
+    """Remembers whose rows it was given."""
+
+    told: ClassVar[list[tuple[Counter[str], str]]] = []
+
+    def fit_domains(self, features: Matrix, labels: Vector, groups: Groups, domains: Any, **how: Any) -> None:
+        self.told.append((Counter(domains), how["home"]))
+        self.fit(features, labels, groups, seed=how["seed"])
+
+
+@pytest.mark.parametrize(("home", "answers"), [(LARGE, LARGE), (SMALL, CPU)])
+def test_a_model_with_heads_is_told_whose_rows_are_whose(
+    database: Database, monkeypatch: pytest.MonkeyPatch, home: str, answers: str
+) -> None:
+    monkeypatch.setitem(REGISTRY["cost_model"], "two-heads", f"{__name__}:TwoHeads")
+    monkeypatch.setattr(TwoHeads, "told", [])
+    known = taught(*tasks(), lesson(SHAPES[0], 60, target=LARGE))
+    list(pretrain(database, known, "two-heads", home=parse_target(home)))
+    assert TwoHeads.told == [(Counter({CPU: 240, LARGE: 60}), answers)]
+
+
+def test_what_stands_on_a_base_is_none(database: Database) -> None:
+    with pytest.raises(InvalidRequest, match="residual stands on a base, and is none itself"):
+        list(pretrain(database, taught(*tasks()), "residual"))
+    assert versions(database) == []
+
+
+def test_rows_that_the_model_cannot_see_make_no_base(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = rows_for([lesson(SHAPES[0], 20, target=CPU)], "decisions")
+    monkeypatch.setattr(pretraining, "rows_for", lambda *_asked: few)
+    [base] = fit(database, *tasks())
+    assert (base.name, versions(database)) == (None, [])

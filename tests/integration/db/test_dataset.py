@@ -76,6 +76,36 @@ def test_trainers_that_race_get_versions_of_their_own(rows):
     assert rows.read(lambda session: CostModels(session).head("conv2d", rows.target_id, "xgboost")) is None
 
 
+def test_the_bases_of_an_operator_are_its_active_versions_the_newest_first(rows):
+    elsewhere = rows.write(
+        lambda session: Targets(session).ensure(parse_target('{"kind":"llvm","num-cores":4}')).id
+    )
+    here = rows.target_id
+    for family, target_id, name in (
+        ("base:matmul", here, "xgboost"),
+        ("base:matmul", here, "tlp"),
+        ("base:matmul", here, "xgboost"),
+        ("base:matmul", elsewhere, "forest"),
+        ("base:conv2d", here, "forest"),
+        ("operator:matmul", here, "forest"),
+    ):
+        new = NewCostModel(family, target_id, name, 0, 10, {}, b"blob")
+        rows.write(lambda session, new=new: CostModels(session).add(new))
+    found = rows.read(lambda session: CostModels(session).bases("matmul", here))
+    assert [str(base.name) for base in found] == ["base:matmul/xgboost@2", "base:matmul/tlp@1"]
+
+
+def test_a_version_tells_which_base_it_stands_on(rows):
+    for family, metrics in (("matmul", {"base": "base:matmul/xgboost@1"}), ("conv2d", {})):
+        new = NewCostModel(family, rows.target_id, "residual", 0, 10, metrics, b"blob")
+        rows.write(lambda session, new=new: CostModels(session).add(new))
+    heads = [
+        rows.read(lambda session, family=family: CostModels(session).head(family, rows.target_id, "residual"))
+        for family in ("matmul", "conv2d")
+    ]
+    assert [head.base for head in heads] == ["base:matmul/xgboost@1", None]
+
+
 def promoted(rows, job_id, workload, latency_us, slot=0):
     """A measurement of a round of this job, promoted."""
 

@@ -1,16 +1,28 @@
-"""A new job's first round is proposed by the base of its operator, and says so."""
+"""What nobody has measured is proposed by a base; models that stand on one stand on the active one."""
 
+import pytest
+
+from costmodels.residual import Residual
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.decisions import Decisions
+from db.repositories.model_versions import ModelVersions
+from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
+from tests.fixtures.workshop import TARGET
+from tests.unit.lessons.made_up import SHAPES, lesson
+from workers.lessons.lesson import Lessons
+from workers.lessons.pretraining import pretrain
 from workers.round_context import load_round
+from workers.stored import model_of
 from workers.training import train
 
+FAMILY = "operator:matmul"
 
-def add_base(workshop, op="matmul", name="random"):
+
+def add_base(workshop, op="matmul", name="random", rows=100):
     """An untrained base, which will do to be chosen."""
     blob = resolve("cost_model", name)().save()
-    new = NewCostModel(f"base:{op}", workshop.target_id, name, 0, 100, {}, blob, snapshot="rows-1")
+    new = NewCostModel(f"base:{op}", workshop.target_id, name, 0, rows, {}, blob, snapshot="rows-1")
     return workshop.write(lambda session: CostModels(session).add(new).id)
 
 
@@ -18,6 +30,10 @@ def a_round(workshop, job):
     round_id = workshop.next_round(job)
     workshop.run(round_id)
     return workshop.round(round_id)
+
+
+def active(workshop, name, family=FAMILY):
+    return workshop.read(lambda session: CostModels(session).latest(family, workshop.target_id, name))
 
 
 def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
@@ -34,19 +50,51 @@ def test_without_a_base_nothing_proposes_the_first_round(workshop):
     assert (first.cost_model_id, first.stats["cost_model"]) == (None, None)
 
 
-def test_bases_of_other_operators_and_other_models_are_not_asked(workshop):
+def test_bases_of_other_operators_are_not_asked(workshop):
     add_base(workshop, op="conv2d")
-    add_base(workshop, name="draft")
     assert a_round(workshop, workshop.job(("w0",))).cost_model_id is None
 
 
-def test_a_family_with_a_model_of_its_own_needs_no_base(workshop):
+@pytest.mark.parametrize("cost_model", ["random", "ensemble", "residual"])
+def test_a_base_serves_jobs_of_any_cost_model(workshop, cost_model):
+    base = add_base(workshop, name="draft")
+    assert a_round(workshop, workshop.job(("w0",), cost_model=cost_model)).cost_model_id == base
+
+
+def test_of_several_bases_the_one_of_the_jobs_own_name_is_asked_then_the_newest(workshop):
+    own, newest = add_base(workshop, name="random"), add_base(workshop, name="draft")
+    asked = [
+        a_round(workshop, workshop.job((name,), cost_model=name_of)).cost_model_id
+        for name, name_of in (("w0", "random"), ("w1", "xgboost"))
+    ]
+    assert asked == [own, newest]
+
+
+def test_a_base_that_this_worker_has_no_library_for_is_passed_over(workshop, monkeypatch):
+    def needs_torch(self):
+        raise Unavailable("the cost model tlp needs torch, which is not installed")
+
+    usable = add_base(workshop, name="random")
+    add_base(workshop, name="draft")
+    monkeypatch.setattr(resolve("cost_model", "draft"), "__init__", needs_torch)
+    assert a_round(workshop, workshop.job(("w0",), cost_model="xgboost")).cost_model_id == usable
+
+
+def test_a_second_job_gets_its_first_round_from_the_base_and_its_next_from_its_family(workshop):
     base = add_base(workshop)
     job = workshop.job(("w0",))
-    first = a_round(workshop, job)
-    train(workshop, job, first.task_id)
-    second = a_round(workshop, job)
-    assert first.cost_model_id == base
+    train(workshop, job, a_round(workshop, job).task_id)
+    second = workshop.job(("w1",))
+    first = a_round(workshop, second)
+    assert (first.cost_model_id, first.seen_upto) == (base, 0)
+    assert a_round(workshop, second).stats["cost_model"] == "operator:matmul/random@1"
+
+
+def test_a_family_that_has_learned_from_more_than_the_base_needs_none(workshop):
+    add_base(workshop, rows=7)
+    job = workshop.job(("w0",))
+    train(workshop, job, a_round(workshop, job).task_id)
+    second = a_round(workshop, workshop.job(("w1",)))
     assert second.stats["cost_model"] == "operator:matmul/random@1"
 
 
@@ -58,3 +106,64 @@ def test_a_round_keeps_the_base_it_began_with(workshop):
         context = load_round(session, first.id)
     assert context.row.cost_model_id == base
     assert context.model_name == "base:matmul/random@1"
+
+
+@pytest.fixture
+def learned(workshop):
+    """A base of xgboost that has learned four products of the workshop's target."""
+    tasks = [lesson(shape, target=TARGET.text) for shape in SHAPES]
+    [base] = pretrain(workshop.database, Lessons(tasks, "made-up"), "xgboost")
+    return str(base.name)
+
+
+def test_residuals_stand_on_the_active_base_and_their_version_says_on_which(workshop, learned):
+    job = workshop.job(("w0",), cost_model="residual")
+    first = a_round(workshop, job)
+    assert first.stats["cost_model"] == learned
+    train(workshop, job, first.task_id)
+    stored = active(workshop, "residual")
+    assert stored.metrics["base"] == learned == "base:matmul/xgboost@1"
+    model = model_of(stored)
+    assert isinstance(model, Residual)
+    assert model.base.save() == active(workshop, "xgboost", "base:matmul").blob
+    assert a_round(workshop, job).cost_model_id == stored.id
+
+
+@pytest.mark.parametrize("search", ["evolutionary", "portfolio", "random"])
+def test_half_of_a_first_round_are_the_defaults_that_the_base_likes_and_half_its_own(
+    workshop, learned, search
+):
+    first = a_round(workshop, workshop.job(("w0",), search=search))
+    assert first.stats["cost_model"] == learned
+    by_default = ["default" in row.origin for row in workshop.rows(round_id=first.id)]
+    assert by_default == [True] * 4 + [False] * 4
+
+
+def test_without_a_base_a_first_round_has_the_defaults_as_ever(workshop):
+    first = a_round(workshop, workshop.job(("w0",), search="evolutionary"))
+    assert sum("default" in row.origin for row in workshop.rows(round_id=first.id)) > 4
+
+
+def test_a_model_that_stands_on_a_base_proposes_for_new_tasks_itself(workshop, learned):
+    job = workshop.job(("w0",), cost_model="residual")
+    train(workshop, job, a_round(workshop, job).task_id)
+    second = a_round(workshop, workshop.job(("w1",), cost_model="residual"))
+    assert second.stats["cost_model"] == "operator:matmul/residual@1"
+
+
+def test_a_refit_stands_on_what_a_roll_back_made_active(workshop, learned):
+    tasks = [lesson(shape, target=TARGET.text) for shape in SHAPES[:2]]
+    list(pretrain(workshop.database, Lessons(tasks, "fewer"), "xgboost"))
+    first_version = workshop.read(lambda session: ModelVersions(session).page(version=1).items[0].id)
+    workshop.write(lambda session: ModelVersions(session).activate(first_version))
+    job = workshop.job(("w0",), cost_model="residual")
+    train(workshop, job, a_round(workshop, job).task_id)
+    assert active(workshop, "residual").metrics["base"] == learned
+
+
+def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
+    job = workshop.job(("w0",), cost_model="residual")
+    train(workshop, job, a_round(workshop, job).task_id)
+    stored = active(workshop, "residual")
+    assert "base" not in stored.metrics
+    assert type(model_of(stored).base) is resolve("cost_model", "draft")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from costmodels.base import FAILED_LABEL, LATE_LABEL
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels
 from db.repositories.trials import Trials
@@ -99,15 +100,15 @@ def test_of_many_rows_only_the_chosen_are_read_as_a_whole(workshop, seen, monkey
     read = []
     whole = Trials.by_ids
     monkeypatch.setattr(Trials, "by_ids", lambda self, ids: read.append(ids) or whole(self, ids))
-    monkeypatch.setattr(training, "MAX_ROWS", 6)
+    monkeypatch.setattr(training, "MAX_ROWS", 9)
     job = workshop.job(("w0",), trials=64)
     done = [a_round(workshop, job) for _ in range(2)]
     train(workshop, job, done[0].task_id)
     [ids] = read
     features, labels, _ = seen[0]
-    assert len(ids) == len(features) == 6
+    assert len(ids) == len(features) == 9
     rows = workshop.rows(kind="trial")
-    assert set(ids) >= {row.id for row in rows[-2:]}, "the newest third is among them"
+    assert set(ids) >= {row.id for row in rows[-3:]}, "the newest third is among them"
     best = min(rows, key=lambda row: row.latency_us)
     assert best.id in ids
     assert labels[ids.index(best.id)] == 0
@@ -117,19 +118,33 @@ def test_of_many_rows_only_the_chosen_are_read_as_a_whole(workshop, seen, monkey
 
 def test_failures_are_taught_too(workshop, seen):
     workshop.bench.outcomes = {0: Outcome.RUN_ERROR}
-    job = workshop.job(("w0",))
+    job = workshop.job(("w0",), round_size=FIRST_ROWS + 1)
     train(workshop, job, a_round(workshop, job).task_id)
     labels = seen[0][1]
-    assert len(labels) == 8
+    assert len(labels) == FIRST_ROWS + 1
     assert labels.argmin() == 0
 
 
-def test_a_family_of_failures_alone_can_be_trained_on(workshop):
-    workshop.bench.outcomes = dict.fromkeys(range(64), Outcome.BUILD_ERROR)
-    job = workshop.job(("w0",), cost_model="xgboost")
+@pytest.mark.parametrize("outcome", [Outcome.BUILD_ERROR, Outcome.RUN_TIMEOUT, Outcome.WORKER_LOST])
+def test_fewer_than_eight_times_are_not_worth_a_model_however_many_rows(workshop, outcome):
+    workshop.bench.outcomes = dict.fromkeys(range(FIRST_ROWS - 1, 64), outcome)
+    job = workshop.job(("w0",), round_size=2 * FIRST_ROWS, trials=400)
+    task = a_round(workshop, job).task_id
+    train(workshop, job, task)
+    assert versions(workshop) == 0
+    workshop.bench.outcomes = {}
+    a_round(workshop, job)
+    train(workshop, job, task)
+    assert versions(workshop) == 1
+
+
+def test_runs_that_were_cut_off_are_taught_as_late(workshop, seen):
+    workshop.bench.outcomes = {0: Outcome.RUN_TIMEOUT, 1: Outcome.BUILD_ERROR}
+    job = workshop.job(("w0",), round_size=2 * FIRST_ROWS)
     train(workshop, job, a_round(workshop, job).task_id)
-    head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "xgboost"))
-    assert head.version == 1
+    labels = seen[0][1]
+    assert labels[:2].tolist() == [LATE_LABEL, FAILED_LABEL]
+    assert labels[2:].min() > LATE_LABEL
 
 
 def test_the_next_round_is_proposed_by_the_model_that_saw_this_one(workshop):

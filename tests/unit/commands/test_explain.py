@@ -71,7 +71,7 @@ def test_a_round_that_a_base_proposed_says_so(explain: Explain, owned: OwnedRows
         model_id = owned.write(lambda session, new=new: CostModels(session).add(new).id)
         run_round(owned, "w0", [30.0, 40.0], FIRST_PASS, cost_model_id=model_id)
     first, second = lines(explain())[1:3]
-    assert "2 trials: proposed by base:matmul/xgboost@1; found 30.0 us" in first
+    assert "2 trials: first round proposed by base:matmul/xgboost@1; found 30.0 us" in first
     assert "proposed by" not in second
 
 
@@ -177,7 +177,7 @@ def told(**changes: Any) -> dict[str, Any]:
         "trials": 16,
         "failures": 0,
         "policy": "round-robin",
-        "cost_model": None,
+        "proposal": None,
         "why": "its turn",
         "forecast": None,
         "found_us": 9.5,

@@ -9,9 +9,12 @@ from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.based import name_of
 from costmodels.draft import Draft
 from costmodels.metrics import pairwise_accuracy
+from costmodels.momentum import MoA
+from costmodels.mtl_tlp import MTLTLP
 from costmodels.residual import TRUSTED_ROWS, Residual, trust
 from costmodels.statements import Statements
 from costmodels.testing import StoredModelTestCase, assert_same, easy_data
+from costmodels.tlp import TLP
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 
@@ -83,6 +86,11 @@ def test_trust_is_the_slope_drawn_to_one_by_as_many_rows_as_speak_for_the_base()
     assert trust(guess, 3 * guess, equal) == pytest.approx(2.0)
     assert trust(guess, -5 * guess, equal) == 0.0
     assert trust(np.zeros(16, dtype=np.float32), guess, equal) == 1.0
+
+
+def test_any_model_can_be_the_base_of_residuals_and_networks_that_of_momentum() -> None:
+    assert [Residual.stands_on(kind) for kind in (XGBoost, TLP, Residual, MoA)] == [True, True, False, False]
+    assert [MoA.stands_on(kind) for kind in (XGBoost, TLP, MTLTLP, MoA)] == [False, True, True, False]
 
 
 class Unregistered(Draft):

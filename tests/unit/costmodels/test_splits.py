@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from costmodels.base import FAILED_LABEL, CostModel
+from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
 from costmodels.evaluation import evaluate
 from costmodels.forest import Forest
 from costmodels.lgbm import LightGBM, LightGBMRank
@@ -77,6 +77,11 @@ def test_by_network_a_task_that_two_networks_share_is_learned_for_neither() -> N
 def test_labels_to_learn_from_do_not_know_the_best_of_those_held_out() -> None:
     labels = np.array([-0.5, -1.5, FAILED_LABEL, FAILED_LABEL, 0.0], dtype=np.float32)
     assert rebased(labels, ids(1, 1, 1, 2, 3)).tolist() == [0.0, -1.0, FAILED_LABEL, FAILED_LABEL, 0.0]
+
+
+def test_what_was_late_stays_as_late_whatever_the_best_of_the_rest() -> None:
+    labels = np.array([-0.5, LATE_LABEL, LATE_LABEL], dtype=np.float32)
+    assert rebased(labels, ids(1, 1, 2)).tolist() == [0.0, LATE_LABEL, LATE_LABEL]
 
 
 def test_what_a_model_learns_from_is_rebased_and_from_the_train_side_only() -> None:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from costmodels.base import FAILED_LABEL
-from costmodels.training import bounded_sample, informative, labels
+from costmodels.base import FAILED_LABEL, LATE_LABEL
+from costmodels.training import bounded_sample, informative, labels, timed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
@@ -29,6 +29,19 @@ def test_labels_compare_with_the_best_of_the_group() -> None:
 
 def test_nothing_lies_below_a_failure() -> None:
     assert labels([1.0, 1e6], ids(1, 1), [OK, OK]).tolist() == [0.0, FAILED_LABEL]
+
+
+def test_a_run_that_was_cut_off_was_late_and_a_build_that_was_failed() -> None:
+    made = labels([10.0, None, None], ids(1, 1, 1), [OK, Outcome.RUN_TIMEOUT, Outcome.BUILD_TIMEOUT])
+    assert made.tolist() == [0.0, LATE_LABEL, FAILED_LABEL]
+
+
+def test_runs_that_were_all_cut_off_are_late_and_none_of_them_is_the_best() -> None:
+    assert labels([None, None], ids(1, 1), [Outcome.RUN_TIMEOUT] * 2).tolist() == [LATE_LABEL] * 2
+
+
+def test_only_what_ended_was_timed() -> None:
+    assert timed(vector(0, -1, LATE_LABEL, FAILED_LABEL)).tolist() == [True, True, False, False]
 
 
 def test_the_time_of_a_wrong_result_counts_for_nothing() -> None:

@@ -66,6 +66,7 @@ export function round(index: number, changes: Partial<Round> = {}): Round {
     in_interval: null,
     searcher: "evolutionary",
     cost_model: null,
+    proposal: null,
     cost_model_version: null,
     state: "done",
     attempt: 1,

@@ -73,6 +73,11 @@ describe("a round in words", () => {
     expect(gain(round(0, { gain_us: 0 }))).toBe("no gain");
   });
 
+  it("tells why it was made and which base proposed it", () => {
+    expect(why(round(0))).toBe("it promises most");
+    expect(why(round(0, { proposal: "first round proposed by base:matmul/xgboost@1" }))).toBe("it promises most; first round proposed by base:matmul/xgboost@1");
+  });
+
   it("tells why nothing was found", () => {
     expect(found(round(0, { trials: 0 }))).toBe("nothing left to try");
     expect(found(round(0, { failures: 8 }))).toBe("nothing valid, 8 candidates failed");

@@ -2,6 +2,11 @@
 import type { Round } from "../api/types";
 import { latency, plural } from "../format";
 
+/** Why it was made, and which base proposed it, if one did. */
+export function why(round: Round): string {
+  return [round.why, round.proposal].filter(Boolean).join("; ");
+}
+
 export function expected(round: Round): string {
   const forecast = round.forecast;
   return forecast ? `${latency(forecast.low_us)} to ${latency(forecast.high_us)}` : "";

@@ -1,0 +1,114 @@
+"""What a pre-trained base saves: a network that the base has never seen, tuned with it and without.
+
+python -m benchmarks.warm_cold MODEL.onnx ... --from PATH [--seeds 3] [--trials-per-task 64]
+
+PATH holds measurements of other networks: a data directory, what `mallorn dataset export` wrote, or a
+Parquet file. For each model a base an operator is fit on them; workloads that the model has, too, are left
+out. A cell is a model and a seed: a job without a base and one with it, in an order that turns from seed to
+seed. Both have the same seed, budget, module and threads, and a dataset without measurements. The model is
+then compiled with what each knew at checkpoints of its budget, and all of those are timed in turn.
+
+Each finished cell is one raw file in docs/results/warm_cold/, written at once; a second run makes what is
+missing. The headline is the share of the cold job's trials after which the warm one is within 1.05 of the
+latency that the cold one ends with, a geometric mean over models and seeds.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.arms import Arm, compare_latency, mallorn_arm, task_keys
+from benchmarks.cells import keep
+from benchmarks.held_out import base_without
+from benchmarks.hosts import describe_host
+from benchmarks.prefixes import our_prefixes
+from benchmarks.warm_cold_report import ARMS, lines, report
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import Target
+from workers.tvm.detect import detect_target
+
+RAW: Final = Path("docs/results/warm_cold")
+RECIPE: Final = "tuned"
+CHECKPOINTS: Final = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)
+
+
+def main() -> None:
+    args = _arguments()
+    target = detect_target()
+    args.raw.mkdir(parents=True, exist_ok=True)
+    for model in args.models:
+        missing = [seed for seed in range(args.seeds) if not _file(args, model, seed).exists()]
+        if missing:
+            _measure_all(args, model, missing, target)
+    wanted = [(model, seed) for model in args.models for seed in range(args.seeds)]
+    found = report([json.loads(_file(args, model, seed).read_text()) for model, seed in wanted])
+    if args.json:
+        raw = {"benchmark": "warm_cold", **describe_host(), **found}
+        args.json.write_text(json.dumps(raw, indent=1) + "\n")
+    print("\n".join(lines(found)), flush=True)
+
+
+def _measure_all(args: argparse.Namespace, model: Path, seeds: list[int], target: Target) -> None:
+    """One base serves all seeds: a job copies the data directory that holds it."""
+    # What a stopped service still writes must not cost the cells.
+    with tempfile.TemporaryDirectory(prefix="mallorn-warm-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        keys = task_keys(model, target, RECIPE)
+        bases = base_without(set(keys), args.source, args.base, target, folder / "base")
+        for base in bases:
+            print(f"{model.stem}: {base.name} of {base.rows} rows of {base.tasks} tasks", flush=True)
+        facts: dict[str, Any] = {
+            "model": model.stem,
+            "budget": args.trials_per_task * len(keys),
+            "target": target.attrs,
+            "cost_model": {"cold": args.cold_model, "warm": args.warm_model},
+            "bases": [asdict(base) | {"name": str(base.name)} for base in bases],
+        }
+        for seed in seeds:
+            found = _measure(args, model, seed, target, facts["budget"], folder)
+            keep(_file(args, model, seed), facts | {"seed": seed} | found | describe_host())
+
+
+def _measure(
+    args: argparse.Namespace, model: Path, seed: int, target: Target, trials: int, scratch: Path
+) -> dict[str, Any]:
+    folder = scratch / str(seed)
+    shutil.copytree(scratch / "base", folder / "warm" / "data")
+    models = {"cold": args.cold_model, "warm": args.warm_model}
+    arms: dict[str, Arm] = {}
+    for name in ARMS if seed % 2 == 0 else ARMS[::-1]:
+        (folder / name).mkdir(exist_ok=True)
+        options = {"recipe": RECIPE, "cost_model": models[name]}
+        arms[name] = mallorn_arm(model, trials, seed, folder / name, options, keep_records=True)
+        print(f"{model.stem}, seed {seed}: {name} took {arms[name].total_sec:.0f} s", flush=True)
+    engines: dict[str, Path] = {}
+    for name, arm in arms.items():
+        engines |= our_prefixes(folder / name, name, target, arm.details["records"], CHECKPOINTS)
+    latency = compare_latency(model, target, RECIPE, engines, folder)
+    return {"arms": {name: arm.figures() for name, arm in arms.items()}, "latency_us": latency}
+
+
+def _file(args: argparse.Namespace, model: Path, seed: int) -> Path:
+    return Path(args.raw / f"{model.stem}-{seed}.json")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--from", dest="source", type=Path, required=True, help="measurements of others")
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
+    parser.add_argument("--trials-per-task", type=int, default=64)
+    parser.add_argument("--base", default="xgboost", help="the cost model that is pre-trained")
+    parser.add_argument("--warm-model", default="residual", help="the cost model of the job with the base")
+    parser.add_argument("--cold-model", default=JobOptions().cost_model, help="that of the other")
+    parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

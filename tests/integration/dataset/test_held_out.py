@@ -1,0 +1,49 @@
+"""A base that is to be judged on a network has never seen its workloads."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.held_out import base_without, without
+from db.repositories.model_versions import ModelVersions
+from db.session import Database
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.targets import parse_target
+from tests.integration.dataset.conftest import Filled
+from tests.unit.lessons.made_up import lessons
+
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+TARGET = parse_target({"kind": "llvm", "num-cores": 64})
+
+
+@pytest.fixture
+def export(filled: Filled, tmp_path: Path) -> Path:
+    """Twenty rows and a few of each of two workloads."""
+    for workload in ("w0", "w1"):
+        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
+        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
+    filled.exported(tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_workloads_held_out_are_in_no_lesson() -> None:
+    known = lessons()
+    keys = [task.workload for task in known.tasks]
+    assert [task.workload for task in without(known, {keys[0], keys[2]}).tasks] == [keys[1], keys[3]]
+
+
+@ON_SQLITE
+def test_a_base_lies_in_a_data_directory_that_has_no_measurements(export: Path, tmp_path: Path) -> None:
+    [base] = base_without({"elsewhere"}, export, "draft", TARGET, tmp_path / "data")
+    assert (str(base.name), base.rows, base.target) == ("base:matmul/draft@1", 45, TARGET.text)
+    database = Database(f"sqlite:///{tmp_path / 'data' / 'mallorn.db'}")
+    with database.session() as session:
+        [stored] = ModelVersions(session).page(active=True).items
+    database.dispose()
+    assert (stored.full_name, stored.target) == (base.name, TARGET.text)
+
+
+@ON_SQLITE
+def test_what_is_left_must_suffice(export: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="too few measurements of other networks: 22 rows"):
+        base_without({"w0"}, export, "draft", TARGET, tmp_path / "data")
