@@ -19,7 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.hosts import describe_host
-from benchmarks.lab.cells import BATCH, Cell, CellFile, run_all
+from benchmarks.lab.cell_file import CellFile
+from benchmarks.lab.cells import BATCH, Cell, parse, run_all
 from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.summary import FACTOR, Figures, summarise
@@ -41,7 +42,7 @@ def main() -> None:
     # One thread a process: boosters that wait for each other on small data take many times as long.
     os.environ["OMP_NUM_THREADS"] = "1"
     arenas = _arenas(options)
-    cells = CellFile(options.cells)
+    cells = CellFile(options.cells, parse)
     wanted = list(_cells(arenas, _combinations(options), options))
     missing = [(arena, cell) for arena, cell in wanted if cell not in cells]
     for count, finished in enumerate(run_all(missing, options.jobs), 1):

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from costmodels import metrics
 from costmodels.base import CostModel, Matrix, Vector
 from costmodels.metrics import Groups
@@ -19,9 +21,14 @@ class Evaluation:
 
     `calibration` is the share of labels within two spreads of the score, `interval_80` of those in an
     interval that should hold 80 %. Pairs whose labels tie are not in `pairwise`: `tied` counts them.
+    `pairwise` counts every pair alike, `pairwise_task` every task; `top_pairwise` and `top_recall` are of the
+    fastest tenth of each task.
     """
 
     pairwise: float
+    pairwise_task: float
+    top_pairwise: float
+    top_recall: float
     tied: int
     spearman: float
     recall: float
@@ -70,6 +77,9 @@ def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluatio
     pairs = metrics.compare_pairs(mean, truth, groups)
     return Evaluation(
         pairwise=pairs.accuracy,
+        pairwise_task=metrics.mean_of_tasks(metrics.pairwise_accuracy, mean, truth, groups),
+        top_pairwise=metrics.mean_of_tasks(metrics.top_tenth_pairs, mean, truth, groups),
+        top_recall=metrics.top_tenth_recall(mean, truth, groups),
         tied=pairs.tied,
         spearman=metrics.spearman(mean, truth, groups),
         recall=metrics.top_k_recall(mean, truth, groups, TOP_K),
@@ -79,6 +89,43 @@ def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluatio
         r2=metrics.r2(mean, truth),
         calibration=metrics.coverage(mean, std, truth, 2.0),
         interval_80=metrics.coverage(mean, std, truth, NORMAL_80),
+        rows=len(truth),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """Figures of one task alone. `speed_rmse` is of best time over time, which is 1 at most."""
+
+    pairwise: float
+    top_pairwise: float
+    top_recall: float
+    spearman: float
+    peak_1: float
+    peak_5: float
+    rmse: float
+    speed_rmse: float
+    rows: int
+
+
+def judge_tasks(scores: Vector, truth: Vector, groups: Groups) -> dict[int, TaskFigures]:
+    """The figures of each task by its group; NaN where one cannot be told."""
+    return {
+        int(groups[lines[0]]): _judge_task(scores[lines], truth[lines], groups[lines])
+        for lines in metrics.members(groups)
+    }
+
+
+def _judge_task(scores: Vector, truth: Vector, groups: Groups) -> TaskFigures:
+    return TaskFigures(
+        pairwise=metrics.pairwise_accuracy(scores, truth, groups),
+        top_pairwise=metrics.top_tenth_pairs(scores, truth, groups),
+        top_recall=metrics.top_tenth_recall(scores, truth, groups),
+        spearman=metrics.spearman(scores, truth, groups),
+        peak_1=metrics.peak_score(scores, truth, groups, 1),
+        peak_5=metrics.peak_score(scores, truth, groups, 5),
+        rmse=metrics.rmse(scores, truth),
+        speed_rmse=metrics.rmse(np.exp(scores), np.exp(truth)),
         rows=len(truth),
     )
 

@@ -1,6 +1,6 @@
 """How well scores predict what was measured; rows of different groups are never compared."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from costmodels.base import Vector
 
 Groups = NDArray[np.int64]
 Weights = dict[int, float]
+Figure = Callable[[Vector, Vector, Groups], float]  # of scores, labels and groups
 
 NAN = float("nan")
 NORMAL = NormalDist()
@@ -50,6 +51,41 @@ def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> floa
         fastest, chosen = _best(labels[lines], size), _best(scores[lines], size)
         recalls.append(len(np.intersect1d(fastest, chosen)) / size)
     return float(np.mean(recalls)) if recalls else NAN
+
+
+def fastest_tenth(labels: Vector, groups: Groups) -> NDArray[np.int64]:
+    """The rows of the fastest tenth of each group, rounded up, in their order."""
+    chosen = [lines[_best(labels[lines], _tenth(len(lines)))] for lines in members(groups)]
+    return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, dtype=np.int64)
+
+
+def top_tenth_pairs(scores: Vector, labels: Vector, groups: Groups) -> float:
+    """Share of pairs in the right order where both are of the fastest tenth of their group."""
+    top = fastest_tenth(labels, groups)
+    return pairwise_accuracy(scores[top], labels[top], groups[top])
+
+
+def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
+    """Mean over groups of the share of the fastest tenth that is in the best scored tenth."""
+
+    def of_one(scores: Vector, labels: Vector, groups: Groups) -> float:
+        return top_k_recall(scores, labels, groups, _tenth(len(labels)))
+
+    return mean_of_tasks(of_one, scores, labels, groups)
+
+
+def per_task(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> dict[int, float]:
+    """A figure of each group alone; NaN where it cannot be told of one."""
+    return {
+        int(groups[lines[0]]): figure(scores[lines], labels[lines], groups[lines])
+        for lines in members(groups)
+    }
+
+
+def mean_of_tasks(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> float:
+    """Every group counts alike, however many rows it has; those of which it cannot be told are left out."""
+    known = [value for value in per_task(figure, scores, labels, groups).values() if value == value]
+    return float(np.mean(known)) if known else NAN
 
 
 def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
@@ -119,6 +155,10 @@ def members(groups: Groups) -> Iterator[NDArray[np.int64]]:
 
 def _best(values: Vector, k: int) -> NDArray[np.intp]:
     return np.argsort(-values, kind="stable")[:k]
+
+
+def _tenth(rows: int) -> int:
+    return -(-rows // 10)
 
 
 def _ranks(values: Vector) -> NDArray[np.float64]:

@@ -1,12 +1,11 @@
-"""The runs of a comparison: each is stored once it is finished, and a second start makes only the rest."""
+"""The runs of a comparison: a combination on an arena with a seed."""
 
-import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
+from typing import Any
 
 from benchmarks.lab.grid import Combination
 from workers.lab.arenas import Arena
@@ -25,10 +24,6 @@ class Cell:
     combination: Combination
     seed: int
     trials: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.kind}:{self.arena}:{self.combination.key}:{self.seed}:{self.trials}"
 
 
 @dataclass(frozen=True)
@@ -67,29 +62,6 @@ def run(arena: Arena, cell: Cell) -> Finished:
     return Finished(cell, len(done.trials), _steps(done.curve), done.propose_sec, done.fit_sec)
 
 
-class CellFile:
-    """Finished cells as JSON lines; without a path they are kept for this run only."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        lines = path.read_text().splitlines() if path and path.exists() else []
-        self._done = {finished.cell.key: finished for finished in map(_parse, lines)}
-
-    def __contains__(self, cell: Cell) -> bool:
-        return cell.key in self._done
-
-    def add(self, finished: Finished) -> None:
-        self._done[finished.cell.key] = finished
-        if self._path:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a") as lines:
-                lines.write(json.dumps(asdict(finished)) + "\n")
-
-    def of(self, cells: Iterable[Cell]) -> list[Finished]:
-        """Those of some cells that are finished."""
-        return [self._done[cell.key] for cell in cells if cell.key in self._done]
-
-
 def run_all(work: Sequence[tuple[Arena, Cell]], jobs: int) -> Iterator[Finished]:
     """Each cell as it comes; in this process, or in several."""
     if jobs == 1:
@@ -105,7 +77,7 @@ def _steps(curve: Sequence[float]) -> tuple[Step, ...]:
     return tuple((at + 1, round(ratio, 5)) for at, ratio in enumerate(curve) if ratio < before[at])
 
 
-def _parse(line: str) -> Finished:
-    row = json.loads(line)
+def parse(row: dict[str, Any]) -> Finished:
+    """A finished run as it was stored."""
     cell = row["cell"] | {"combination": Combination(**row["cell"]["combination"])}
     return Finished(**row | {"cell": Cell(**cell), "steps": tuple((at, ratio) for at, ratio in row["steps"])})

@@ -102,10 +102,12 @@ def _submit(
     stack: Connected, batch: "Sequence[Drawn]", number: int, candidates: int, target: str, seed: int
 ) -> list[Job]:
     """One network with all tasks of a batch; a job a searcher, none of which measures what another has."""
+    from workers.generate.drawing import network_name
     from workers.generate.networks import network, patterns
 
+    name = network_name(seed, number)
     with TemporaryDirectory(prefix="mallorn-generate-") as scratch:
-        file = Path(scratch, f"generated-{seed}-{number}.onnx")
+        file = Path(scratch, f"{name}.onnx")
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
         model_id = str(stack.api.upload(file)["id"])
     halves = candidates // 2, candidates - candidates // 2
@@ -116,7 +118,7 @@ def _submit(
             half * len(batch),
             None,
             seed,
-            f"generated-{seed}-{number}",
+            name,
             PRIORITY,
             search=search,
             task_trials=half,

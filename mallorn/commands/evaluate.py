@@ -23,6 +23,9 @@ CONTROL: Final = "scrambled"
 Figures = dict[str, dict[str, Any]]
 WORDS: Final = {
     "pairwise": "pairs in order",
+    "pairwise_task": "pairs in order, mean of tasks",
+    "top_pairwise": "pairs in order, fastest tenth",
+    "top_recall": "top-tenth recall",
     "tied": "pairs left out, tied",
     "spearman": "Spearman",
     "recall": "top-8 recall",

@@ -12,6 +12,7 @@ from workers.generate.rules import Kind
 
 MOST_CHANGES: Final = 3  # further from a real network, and nobody will ask for it
 PATIENCE: Final = 200  # draws without anything new, after which there is nothing left
+GENERATED: Final = "generated-"  # how the networks of drawn tasks begin, and no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class Drawn:
     def name(self) -> str:
         """Says it all, for a person and for ONNX."""
         return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
+
+
+def network_name(seed: int, number: int) -> str:
+    """What the network of a batch of drawn tasks is called."""
+    return f"{GENERATED}{seed}-{number}"
 
 
 def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:

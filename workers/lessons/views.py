@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +14,13 @@ from mallorn.core.targets import parse_target
 from workers.lessons.lesson import Lesson
 from workers.lessons.rows import Rows, rows_of
 from workers.viewing import LOWERED, Seen, Viewer, Work
+
+
+class LoweredViews(Protocol):
+    """Whoever has the views that take a compiler."""
+
+    def see(self, lesson: Lesson, view: str) -> Seen:
+        """The candidates of a lesson in this view. Raises InvalidRequest where it is not to be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class Lowering:
         return self.viewer.see(view, Work(*facts, lesson.sketches), lesson.candidates, self.most_new)
 
 
-def rows_for(lessons: Sequence[Lesson], view: str, lowering: Lowering | None = None) -> Rows:
+def rows_for(lessons: Sequence[Lesson], view: str, lowering: LoweredViews | None = None) -> Rows:
     """The rows of lessons as a model of this view takes them; candidates that cannot be seen are left out.
 
     Raises InvalidRequest for a view that needs a compiler where there is none.
@@ -50,7 +58,7 @@ def rows_for(lessons: Sequence[Lesson], view: str, lowering: Lowering | None = N
     return rows_of(known, [found.rows[found.known] for found in seen])
 
 
-def _see(lesson: Lesson, view: str, lowering: Lowering | None) -> Seen:
+def _see(lesson: Lesson, view: str, lowering: LoweredViews | None) -> Seen:
     if view in LOWERED and lowering is not None:
         return lowering.see(lesson, view)
     rows = resolve("features", view)().extract(lesson.sketches, lesson.descriptors, lesson.candidates)

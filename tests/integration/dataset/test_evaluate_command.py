@@ -9,6 +9,8 @@ from typer.testing import CliRunner, Result
 from mallorn.commands.main import app
 from tests.fixtures.answers import data, refused
 from tests.integration.dataset.conftest import Filled
+from tests.unit.lab.made_up import made_up
+from workers.lab.space_file import write_tasks
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Type = Callable[..., Result]
@@ -68,6 +70,13 @@ def test_a_model_or_split_that_is_not_there_is_told_the_known_ones(evaluate: Typ
 def test_rows_that_a_split_cannot_part_are_explained(evaluate: Type) -> None:
     refused(evaluate("draft", "--split", "by-network"), "of 1 network", "--split within-task")
     refused(evaluate("draft", "--split", "by-target"), "of 1 target", "--split within-task")
+
+
+def test_a_handful_of_rows_is_too_few(evaluate: Type, tmp_path: Path) -> None:
+    file = tmp_path / "few.parquet"
+    write_tasks(file, [made_up(1)], {})
+    words = evaluate("draft", "--data", file, "--split", "within-task")
+    refused(words, "too few for this split", "measure more")
 
 
 def test_what_is_not_there_is_named(evaluate: Type, tmp_path: Path) -> None:

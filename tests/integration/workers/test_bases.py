@@ -8,6 +8,7 @@ from db.repositories.decisions import Decisions
 from db.repositories.model_versions import ModelVersions
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
+from mallorn.core.states import RoundState
 from tests.fixtures.workshop import TARGET
 from tests.unit.lessons.made_up import SHAPES, lesson
 from workers.lessons.lesson import Lessons
@@ -167,3 +168,17 @@ def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
     stored = active(workshop, "residual")
     assert "base" not in stored.metrics
     assert type(model_of(stored).base) is resolve("cost_model", "draft")
+
+
+def test_a_base_that_was_cut_short_measures_nothing_and_the_job_says_why(workshop):
+    blob = resolve("cost_model", "lightgbm")().save()
+    new = NewCostModel(
+        "base:matmul", workshop.target_id, "lightgbm", 0, 100, {}, blob[:-9], snapshot="rows-1"
+    )
+    workshop.write(lambda session: CostModels(session).add(new))
+    job = workshop.job(("w0",), cost_model="lightgbm")
+    first = a_round(workshop, job)
+    assert first.state == RoundState.QUEUED
+    assert workshop.rows(round_id=first.id) == []
+    assert "model bytes cannot be read" in workshop.reason(job)
+    assert "fit the model again" in workshop.reason(job)

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.lab.cells import Cell, CellFile, Finished, TvmLoaded, run
+from benchmarks.lab.cell_file import CellFile
+from benchmarks.lab.cells import Cell, Finished, TvmLoaded, parse, run
 from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import NO_MODEL, STANDARD, Axes, Combination
 from benchmarks.lab.summary import WORST, Figures, summarise
@@ -53,8 +54,8 @@ def test_an_unknown_name_is_refused_and_no_model_is_a_choice() -> None:
 def test_a_finished_cell_is_stored_at_once_and_not_run_again(tmp_path: Path) -> None:
     file = tmp_path / "new" / "cells.jsonl"
     done = finished([(1, 2.0), (9, 1.01)])
-    CellFile(file).add(done)
-    again = CellFile(file)
+    CellFile(file, parse).add(done)
+    again = CellFile(file, parse)
     assert done.cell in again
     assert finished([], seed=1).cell not in again
     assert again.of([done.cell, finished([], seed=1).cell]) == [done]

@@ -12,13 +12,18 @@ from costmodels.metrics import (
     calibration_error,
     compare_pairs,
     coverage,
+    fastest_tenth,
+    mean_of_tasks,
     network_score,
     pairwise_accuracy,
     peak_score,
+    per_task,
     r2,
     rmse,
     spearman,
     top_k_recall,
+    top_tenth_pairs,
+    top_tenth_recall,
 )
 
 
@@ -54,6 +59,43 @@ def test_top_k_recall_is_the_share_of_the_fastest_that_were_found() -> None:
     assert top_k_recall(vector(4, 3, 2, 1), truth, ONE_GROUP, 2) == 1.0
     assert top_k_recall(vector(4, 1, 2, 3), truth, ONE_GROUP, 2) == 0.5
     assert top_k_recall(vector(1, 2, 3, 4), truth, ids(1, 1, 2, 2), 9) == 1.0
+
+
+def test_the_fastest_tenth_of_each_group_is_rounded_up() -> None:
+    labels = np.concatenate([-np.arange(12), -np.arange(3)]).astype(np.float32)[::-1].copy()
+    groups = np.repeat(np.array([1, 2]), [3, 12]).astype(np.int64)
+    assert fastest_tenth(labels, groups).tolist() == [2, 13, 14], "one of three rows, two of twelve"
+    assert fastest_tenth(labels[:0], groups[:0]).tolist() == []
+
+
+def test_pairs_of_the_fastest_tenth_are_compared_with_each_other_only() -> None:
+    labels = -np.arange(30, dtype=np.float32)  # the fastest three come first
+    groups = np.ones(30, dtype=np.int64)
+    scores = labels.copy()
+    scores[:3] = vector(-1, -2, 0)  # of three pairs one is right; the other 27 rows are in order
+    assert top_tenth_pairs(scores, labels, groups) == pytest.approx(1 / 3)
+    assert pairwise_accuracy(scores, labels, groups) == pytest.approx((435 - 2) / 435)
+    assert math.isnan(top_tenth_pairs(scores[:10], labels[:10], groups[:10])), "one row has no order"
+
+
+def test_top_tenth_recall_is_of_the_tenth_of_each_group() -> None:
+    labels = np.concatenate([-np.arange(20), -np.arange(10)]).astype(np.float32)
+    groups = np.repeat(np.array([1, 2]), [20, 10]).astype(np.int64)
+    scores = labels.copy()
+    scores[1], scores[7] = -19.5, 1.0  # of the two fastest of the first group one is found
+    assert top_tenth_recall(scores, labels, groups) == pytest.approx((0.5 + 1.0) / 2)
+    assert math.isnan(top_tenth_recall(labels[:0], labels[:0], groups[:0]))
+
+
+def test_a_figure_per_task_counts_every_task_alike_and_leaves_out_what_cannot_be_told() -> None:
+    truth, groups = vector(0, -1, -2, 0, -1, 0), ids(1, 1, 1, 2, 2, 3)
+    scores = vector(3, 2, 1, 1, 2, 9)
+    alone = per_task(pairwise_accuracy, scores, truth, groups)
+    assert (alone[1], alone[2]) == (1.0, 0.0)
+    assert math.isnan(alone[3])
+    assert mean_of_tasks(pairwise_accuracy, scores, truth, groups) == 0.5
+    assert pairwise_accuracy(scores, truth, groups) == 0.75, "three pairs of the first count thrice"
+    assert math.isnan(mean_of_tasks(pairwise_accuracy, vector(1), vector(0), ids(1)))
 
 
 def test_peak_score_is_the_mean_over_the_best_scored_so_far() -> None:

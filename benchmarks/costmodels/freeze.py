@@ -1,0 +1,108 @@
+"""Freezes the rows that cost models are compared on, before any model sees them.
+
+python -m benchmarks.costmodels.freeze DATA_DIR OUT [--snapshot NAME] [--view statements ...]
+
+OUT is what `mallorn dataset export` writes of the snapshot (taken now unless it exists), with `networks.json`
+(which network calls which workload how often) and a Parquet file for each view that takes a compiler. What
+was lowered is kept in DATA_DIR, so that a second start goes on; OUT alone is enough to compare.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.costmodels.networks import write_networks
+from benchmarks.costmodels.view_file import path_of, write_view
+from costmodels.views import STATEMENTS, VIEWS
+from db.dataset.export import export
+from db.dataset.parcel import open_parcel
+from db.dataset.selection import Selection
+from db.dataset.snapshots import check_snapshot, take_snapshot
+from db.repositories.networks import Networks
+from db.repositories.snapshots import Snapshots
+from db.session import Database
+from db.tables import Snapshot
+from mallorn.commands.dataset_place import dataset
+from mallorn.commands.lessons import lowering_in
+from mallorn.core.errors import Conflict, MallornError
+from workers.lessons.from_database import lessons_of
+from workers.lessons.lesson import Lesson, Lessons
+from workers.lessons.views import LoweredViews
+from workers.viewing import LOWERED, Seen
+
+NAME: Final = "costmodels"
+ALL: Final = 1 << 30
+
+
+def main() -> None:
+    """Freeze, export, lower."""
+    options = _arguments()
+    try:
+        with dataset(options.data, None) as database, lowering_in(database) as lowering:
+            freeze(database, replace(lowering, most_new=ALL), options.out, options.snapshot, options.view)
+    except MallornError as error:
+        sys.exit(f"{error.message}\n{error.hint}")
+
+
+def freeze(database: Database, lowering: LoweredViews, out: Path, name: str, views: Sequence[str]) -> None:
+    """What is there already is kept. Raises Conflict where it is of other rows."""
+    snapshot = frozen(database, name)
+    if not out.exists():
+        export(database, snapshot, out)
+    _check(out, snapshot)
+    with database.session() as session:
+        write_networks(out, Networks(session).weights())
+    lessons = lessons_of(database, snapshot.name, Selection())
+    print(f"{snapshot.rows} rows of {len(lessons.tasks)} tasks, snapshot {name}, digest {snapshot.digest}")
+    for view in views:
+        _store(out, view, lessons, lowering)
+
+
+def frozen(database: Database, name: str) -> Snapshot:
+    """The snapshot of this name, taken now where there is none. Raises Conflict if its rows have changed."""
+    with database.session() as session:
+        known = Snapshots(session).find(name)
+    if known is None:
+        return take_snapshot(database, name, Selection())
+    if not check_snapshot(database, known):
+        raise Conflict(f"the rows of {name} are not those that were frozen", hint="restore a backup")
+    return known
+
+
+def _check(out: Path, snapshot: Snapshot) -> None:
+    found = open_parcel(out).snapshot
+    if found["digest"] != snapshot.digest:
+        raise Conflict(f"{out} holds the rows {found['name']}, not {snapshot.name}", hint=f"ls {out}")
+
+
+def _store(out: Path, view: str, lessons: Lessons, lowering: LoweredViews) -> None:
+    started, path = time.monotonic(), path_of(out, view)
+    written = write_view(path, VIEWS[view], lessons.snapshot, _seen(view, lessons, lowering))
+    seconds, size = time.monotonic() - started, path.stat().st_size
+    print(f"{view}: {written} of {lessons.rows} rows, {size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
+
+
+def _seen(view: str, lessons: Lessons, lowering: LoweredViews) -> Iterator[tuple[Lesson, Seen]]:
+    for number, lesson in enumerate(lessons.tasks, 1):
+        found = lowering.see(lesson, view)
+        print(f"{view}: {number} of {len(lessons.tasks)} tasks, {int(found.known.sum())} rows", flush=True)
+        yield lesson, found
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("--snapshot", default=NAME, metavar="NAME")
+    parser.add_argument("--view", nargs="*", choices=sorted(LOWERED), default=[STATEMENTS.name])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

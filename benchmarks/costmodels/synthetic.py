@@ -1,0 +1,43 @@
+"""Measurements that a formula makes up."""
+
+from typing import Final
+
+import numpy as np
+
+from workers.lessons.lesson import Lesson, Lessons
+from workers.search.synthetic import SyntheticSpace
+
+SHAPES: Final = (
+    (256, 256, 256),
+    (128, 512, 64),
+    (64, 64, 1024),
+    (512, 256, 128),
+    (96, 384, 192),
+    (1024, 64, 256),
+    (32, 1024, 512),
+    (196, 512, 128),
+    (784, 128, 64),
+    (49, 512, 512),
+)
+ROWS_A_SHAPE: Final = 300
+NOISE: Final = 0.05  # log units, as a device that is not alone
+
+
+def made_up(rows: int = ROWS_A_SHAPE) -> Lessons:
+    """What a formula answers, with a little noise, for products of matrices of several shapes."""
+    return Lessons([_made_up(shape, rows, seed) for seed, shape in enumerate(SHAPES)], "synthetic")
+
+
+def _made_up(shape: tuple[int, int, int], rows: int, seed: int) -> Lesson:
+    space, rng = SyntheticSpace(*shape), np.random.default_rng(seed)
+    candidates = space.sample(rng, rows)
+    trials = [space.measure(candidate) for candidate in candidates]
+    noise = np.exp(rng.normal(0, NOISE, len(trials)))
+    return Lesson(
+        *("x".join(map(str, shape)), "matmul", "{}", "made up"),
+        descriptors=tuple(np.log2(space.shape).tolist()),
+        sketches=space.by_key,
+        candidates=candidates,
+        outcomes=[trial.outcome for trial in trials],
+        latencies_us=[t.latency_us and float(t.latency_us * n) for t, n in zip(trials, noise, strict=True)],
+    )

@@ -1,0 +1,162 @@
+"""Grows a dataset to compare cost models on: the tasks of real networks, and drawn ones near them.
+
+python -m benchmarks.grow MODEL.onnx ... --data DIR [--drawn 64] [--passes 4] [--trials 64] [--seed 0]
+
+A pass measures so many new candidates of every task of every network: odd passes draw them at random, even
+ones ask the default searcher, so that early and late rows of a task are of both kinds. A pass over a network
+is a job. Whenever it is broken off, the same command takes up the job that is open and makes those that are
+missing; more passes, networks or drawn tasks can be asked for later. DIR keeps programs, traces and rows.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mallorn.client import Client
+from mallorn.commands.connect import connected_stack, wait_for_device
+from mallorn.commands.interrupts import interruptible
+from mallorn.commands.record import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from mallorn.commands.tuned import wait_until_tuned
+from mallorn.core.errors import MallornError
+from mallorn.core.states import JobState
+from mallorn.core.targets import LOCAL
+from mallorn.job import Job
+from workers.generate.drawing import draw, network_name
+from workers.generate.networks import DIMENSIONS, network, patterns
+from workers.generate.rules import OURS, read_rules
+
+DRAWN_A_NETWORK: Final = 8
+#: A job whose rounds are over is cancelled before its finish, which nobody asked for.
+MEASURED: Final = (JobState.DONE, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A model to measure, and which of its tasks are meant; none named: all."""
+
+    file: Path
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """So many more candidates of each task of a network: one job, known by its name."""
+
+    network: Network
+    number: int  # from one
+    trials: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.network.file.stem} pass {self.number} trials {self.trials} seed {self.seed}"
+
+    @property
+    def search(self) -> str:
+        return SEARCHERS[(self.number - 1) % len(SEARCHERS)]
+
+
+def main() -> None:
+    """Measure what is missing."""
+    try:
+        grow(_arguments())
+    except KeyboardInterrupt:
+        sys.exit("broken off: the same command goes on")
+    except MallornError as error:
+        sys.exit(f"{error.message}\n{error.hint}")
+
+
+def grow(options: argparse.Namespace) -> None:
+    """Every pass that no earlier start has made."""
+    options.data.mkdir(parents=True, exist_ok=True)
+    drawn = drawn_networks(options.data / "drawn", options.drawn, options.seed)
+    networks = [Network(file.resolve(strict=True)) for file in options.models] + drawn
+    wanted = list(passes(networks, options.passes, options.trials, options.seed))
+    with interruptible(), connected_stack(None, None, options.data) as stack:
+        wait_for_device(stack)
+        known = by_name(stack.api.jobs())
+        for done, each in enumerate(wanted, 1):
+            seconds = measure(stack.api, each, known.get(each.name))
+            told = "measured before" if seconds is None else f"{each.search}, {seconds:.0f} s"
+            print(f"{done} of {len(wanted)}: {each.name}, {told}", flush=True)
+
+
+def drawn_networks(folder: Path, count: int, seed: int) -> list[Network]:
+    """Drawn tasks, eight side by side in a network; the same seed gives the same files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = draw(read_rules(OURS, DIMENSIONS), count, seed) if count else []
+    found = []
+    for start in range(0, count, DRAWN_A_NETWORK):
+        batch = tasks[start : start + DRAWN_A_NETWORK]
+        file = folder / f"{network_name(seed, start // DRAWN_A_NETWORK)}.onnx"
+        file.write_bytes(network(batch).SerializeToString(deterministic=True))
+        found.append(Network(file, tuple(patterns(batch))))
+    return found
+
+
+def passes(networks: Sequence[Network], count: int, trials: int, seed: int) -> Iterator[Pass]:
+    """Pass by pass over all networks, so that a recording that is broken off has looked at all alike."""
+    for number in range(1, count + 1):
+        for each in networks:
+            yield Pass(each, number, trials, seed)
+
+
+def by_name(newest_first: Iterable[Job]) -> dict[str, Job]:
+    """The newest job of each name."""
+    found: dict[str, Job] = {}
+    for job in newest_first:
+        found.setdefault(str(job.body["name"]), job)
+    return found
+
+
+def measure(api: Client, wanted: Pass, known: Job | None) -> float | None:
+    """Seconds that a pass took from now; None if an earlier start has made it.
+
+    Raises NotTuned for a job that does not get through.
+    """
+    started = time.monotonic()
+    if known is not None and known.body["state"] in MEASURED:
+        return None
+    over = known is None or known.body["state"] == JobState.FAILED
+    job = submit(api, wanted) if known is None or over else known
+    wait_until_tuned(job, f"mallorn show {job.id}")
+    return time.monotonic() - started
+
+
+def submit(api: Client, wanted: Pass) -> Job:
+    """A job that measures what none before it has."""
+    return api.tune(
+        str(api.upload(wanted.network.file)["id"]),
+        LOCAL,
+        wanted.trials * MOST_TASKS,
+        None,
+        wanted.seed + wanted.number,
+        wanted.name,
+        search=wanted.search,
+        task_trials=wanted.trials,
+        policy="round-robin",
+        round_size=ROUND_SIZE,
+        stopping="fixed",  # a recording's times shall all be equally good
+        only=list(wanted.network.only),
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("--data", type=Path, required=True, help="a data directory of its own")
+    parser.add_argument("--drawn", type=int, default=64, help="tasks drawn near those of real networks")
+    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--trials", type=int, default=64, help="candidates of each task in a pass")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Rows are frozen with their lowered views before a model sees them, and what is frozen stays."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.costmodels.freeze import freeze
+from benchmarks.costmodels.rows import load
+from costmodels.views import VIEWS
+from mallorn.core.errors import Conflict
+from tests.integration.dataset.conftest import Filled
+from workers.lessons.lesson import Lesson
+from workers.viewing import Seen
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+LOWEST = 15  # decisions that come to more cannot be lowered
+
+
+class Lowered:
+    """Stands for the compiler: the first statement of a candidate says its decisions."""
+
+    def see(self, lesson: Lesson, view: str) -> Seen:
+        rows = np.zeros((len(lesson.candidates), VIEWS[view].width), dtype=np.float32)
+        rows[:, 0] = 1
+        rows[:, 1] = [sum(candidate.decisions) for candidate in lesson.candidates]
+        return Seen(rows, rows[:, 1] < LOWEST)
+
+
+@pytest.fixture
+def out(filled: Filled, tmp_path: Path) -> Path:
+    for workload in ("w0", "w1"):
+        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
+        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
+    freeze(filled.database, Lowered(), tmp_path / "out", "costmodels", ["statements"])
+    return tmp_path / "out"
+
+
+def test_what_was_frozen_is_enough_to_compare(out: Path) -> None:
+    bench = load(str(out), least_rows=5)
+    assert bench.lessons.snapshot == "costmodels"
+    assert 20 < bench.lessons.rows < 45
+    assert (bench.rows("statements").features[:, 1] < LOWEST).all()
+    np.testing.assert_array_equal(bench.rows("statements").labels, bench.plain.labels)
+    (network,) = bench.lessons.networks.values()
+    assert set(network) == {"w0", "w1"}
+
+
+def test_rows_that_come_later_are_not_in_it(filled: Filled, out: Path) -> None:
+    before = load(str(out), 5).fingerprint
+    filled.write(lambda session: filled.measure(session, "w0", [filled.ok(0, 1.0)]))
+    freeze(filled.database, Lowered(), out, "costmodels", ["statements"])
+    assert load(str(out), 5).fingerprint == before
+
+
+def test_a_place_that_holds_other_rows_is_refused(filled: Filled, out: Path) -> None:
+    filled.write(lambda session: filled.measure(session, "w0", [filled.ok(0, 1.0)]))
+    with pytest.raises(Conflict, match="holds the rows costmodels, not later") as caught:
+        freeze(filled.database, Lowered(), out, "later", ["statements"])
+    assert caught.value.hint
