@@ -41,6 +41,18 @@ def race(engines: Mapping[str, Engine], passes: int = PASSES) -> dict[str, dict[
     return {name: _summary(values) for name, values in bursts.items()}
 
 
+def race_kernels(engines: Sequence[Engine], seconds: float, passes: int = PASSES) -> list[dict[str, float]]:
+    """Microseconds that each engine's model spends in each of its kernels: medians over bursts in turn."""
+    bursts: list[list[dict[str, float]]] = [[] for _ in engines]
+    for engine in engines:
+        engine.suspend()
+    for _ in range(passes):
+        for engine, seen in zip(engines, bursts, strict=True):
+            with _running(engine):
+                seen.append(engine.call("time_kernels", RUN_TIMEOUT_SEC, seconds=seconds / passes))
+    return [{name: median(burst[name] for burst in seen) for name in seen[0]} for seen in bursts]
+
+
 def interval(times_us: Sequence[float]) -> tuple[float, float]:
     """A 95 % interval of the median from the order of the times; below six of them their whole range."""
     ordered = sorted(times_us)

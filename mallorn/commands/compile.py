@@ -41,7 +41,7 @@ def compile_model(
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
-    exported = _read(model, schedules, target)
+    exported = read_model(model, schedules, target)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with engine_room(model, exported) as room:
@@ -72,7 +72,7 @@ def bench(
     """Time a model with its schedules. Beside it onnxruntime, where that is installed."""
     from workers.engine_race import race
 
-    exported = _read(model, schedules, target)
+    exported = read_model(model, schedules, target)
     with engine_room(model, exported) as room:
         report = compile_tuned(room, exported, room.folder / "tuned.so")
         engines = {"tuned": room.load(room.folder / "tuned.so")}
@@ -115,7 +115,8 @@ def _tell_problems(exported: Exported, problems: Sequence[dict[str, Any]]) -> No
         print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")
 
 
-def _read(model: Path, schedules: Path, target: str | None) -> Exported:
+def read_model(model: Path, schedules: Path, target: str | None) -> Exported:
+    """What a model's schedules were tuned for. Raises InvalidModel where there is no model."""
     if not model.is_file():
         raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
     return read_exported(schedules, target)

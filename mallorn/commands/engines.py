@@ -66,6 +66,23 @@ class EngineRoom:
         )
         return child
 
+    def tasks(self) -> list[dict[str, Any]]:
+        """The model's workloads, as they were tuned."""
+        found = self._graphs.call(
+            "extract",
+            COMPILE_TIMEOUT_SEC,
+            model_path=self._model,
+            target=self._exported.target.text,
+            recipe=self._exported.recipe,
+            input_shapes=self._exported.input_shapes,
+        )
+        return list(found["tasks"])
+
+    def kernels(self, engine: "Child", seconds: float) -> dict[str, float]:
+        """Microseconds that a run spends in each kernel of a loaded library."""
+        engine.resume()
+        return dict(engine.call("time_kernels", RUN_TIMEOUT_SEC + seconds, seconds=seconds))
+
     def load_onnxruntime(self) -> "Child | None":
         """A process that holds the model in onnxruntime; None where that is missing or no match."""
         if find_spec("onnxruntime") is None or not self._exported.target.is_cpu:

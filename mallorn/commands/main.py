@@ -40,6 +40,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("workers", "mallorn.commands.data:workers"),
     ("compile", "mallorn.commands.compile:compile_model"),
     ("bench", "mallorn.commands.compile:bench"),
+    ("profile", "mallorn.commands.profile:profile"),
     ("up", "mallorn.commands.stack:up"),
     ("serve", "mallorn.commands.parts:serve"),
     ("worker", "mallorn.commands.parts:worker"),

@@ -13,7 +13,10 @@ from mallorn.core.options import JobOptions
 TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
-TrialsOption = Annotated[int, typer.Option("--trials", min=1, help="Candidates to try.")]
+TrialsOption = Annotated[
+    int,
+    typer.Option("--trials", min=0, help="Candidates to try; 0 for what is known already, or sane defaults."),
+]
 MinutesOption = Annotated[float | None, typer.Option("--minutes", min=0, help="Stop after so many minutes.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 JobOption = Annotated[

@@ -47,7 +47,18 @@ def facts(body: dict[str, Any], report: dict[str, Any]) -> list[str]:
     failures = body["progress"]["failures"]
     failed = ", ".join(f"{count} {outcome}" for outcome, count in failures.items()) or "none"
     trials = f"{body['progress']['trials']} trials in {_elapsed(body)}; failures: {failed}"
-    return [trials, *_checks(report)]
+    return [trials, *_checks(report), *_inside(report)]
+
+
+def _inside(report: dict[str, Any]) -> list[str]:
+    """What the pass inside the whole model changed, if it did."""
+    joint = report.get("inside_the_model") or {}
+    if not joint.get("taken"):
+        return []
+    times, count = joint["latency_us"], len(joint["tasks"])
+    subject = "one task has" if count == 1 else f"{count} tasks have"
+    change = f"{latency(times['before'])} became {latency(times['after'])}"
+    return [f"for the whole model's sake {subject} another of the fastest schedules: {change}"]
 
 
 def _checks(report: dict[str, Any]) -> list[str]:

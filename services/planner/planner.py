@@ -53,6 +53,8 @@ class _Decision:
         job = self._job
         if self._ledger.open_rounds:
             return ""
+        if job.trials == 0:
+            return "no trial was asked for"
         if job.spent >= job.trials:
             return f"the budget of {job.trials} trials is spent"
         if all(self._retired):

@@ -112,8 +112,8 @@ def test_what_cannot_be_asked_for_is_refused(typed: Type, networks: Path, tmp_pa
     assert_refused(typed(*(model if word == "MODEL" else word for word in words)), said)
 
 
-def test_trials_below_one_are_a_usage_error(typed: Type, networks: Path) -> None:
-    result = typed("tune", str(networks / "tiny.onnx"), "--trials", "0")
+def test_trials_below_none_are_a_usage_error(typed: Type, networks: Path) -> None:
+    result = typed("tune", str(networks / "tiny.onnx"), "--trials", "-1")
     assert result.returncode == 2
     assert "--trials" in result.stderr
     assert "Traceback" not in result.stderr

@@ -49,6 +49,16 @@ def test_the_budget_is_spent_to_the_last_trial(service: Service, jobs: dict[str,
     assert jobs[name].progress()["trials"] == TRIALS[name]
 
 
+def test_a_job_of_no_trials_hands_out_what_is_known(
+    service: Service, jobs: dict[str, Job], networks: Path
+) -> None:
+    job = service.client.tune(networks / "tiny.onnx", trials=0)
+    job.wait(600)
+    assert job.body["reason"] == "no trial was asked for"
+    assert job.progress()["trials"] == 0
+    assert job.body["report"]["found"] == job.body["report"]["of"]
+
+
 def test_no_candidate_ran_twice(service: Service, jobs: dict[str, Job]) -> None:
     records = [record for job in jobs.values() for record in trials(service.client, job)]
     ran = {log_key(record) for record in records if record["outcome"] == "ok"}

@@ -25,8 +25,8 @@ class ExportFailed(MallornError):
     """A verified schedule could not be written as a tuning record."""
 
 
-def write_export(claimed: Stage, winners: Sequence[Winner], graphs: Child, directory: Path) -> None:
-    """Write logs, manifest and script; one directory holds one target's schedules."""
+def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Child, directory: Path) -> None:
+    """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
     written = graphs.call(
         "write_database",
         WRITE_TIMEOUT_SEC,
@@ -38,6 +38,10 @@ def write_export(claimed: Stage, winners: Sequence[Winner], graphs: Child, direc
         raise ExportFailed(
             f"{len(written['skipped'])} schedules do not rebuild: {written['skipped'][0]['error']}"
         )
+
+
+def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
+    """Put the manifest and the script beside the logs. Raises ExportFailed."""
     (directory / "manifest.json").write_text(json.dumps(_manifest(claimed, winners), indent=1) + "\n")
     script = find_spec("workers.tvm.templates.apply")
     if script is None or script.origin is None:

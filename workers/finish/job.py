@@ -1,7 +1,9 @@
 """Finishing a job: every step in order."""
 
 import json
+import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,16 +12,20 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState, StageKind
-from workers.children.child import Child
+from workers.children.errors import ChildError
 from workers.finish.contenders import Contest, contests, second_chance
-from workers.finish.export import upload, write_export
+from workers.finish.export import ExportFailed, complete_export, upload
+from workers.finish.joint import affordable, decide_inside
 from workers.finish.scripts import keep_scripts
+from workers.finish.stand import Built, Stand, device_is_here
 from workers.finish.verify import Verifier, verifier
-from workers.finish.whole_model import Files, judge
+from workers.finish.whole_model import judge
 from workers.finish.winners import Winner, decide
 from workers.measure.tvm import TvmMeasurer
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
+
+log = logging.getLogger(__name__)
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
@@ -37,32 +43,47 @@ def _finish(claimed: Stage) -> None:
         TemporaryDirectory(prefix="mallorn-finish-") as scratch,
         claimed.runtime.graphs(claimed.target.num_cores) as graphs,
     ):
-        winners, losers = _decide_all(claimed, why, graphs)
-        directory = Path(scratch) / "export"
-        write_export(claimed, winners, graphs, directory)
-        keep_scripts(claimed, winners, graphs)
-        files = Files(claimed.model_file(Path(scratch)), directory, Path(scratch))
-        report = judge(claimed, graphs, files) | _tasks(winners, losers)
+        folder = Path(scratch)
+        stand = Stand(claimed, graphs, claimed.model_file(folder), folder)
+        with verifier(claimed.runtime, claimed.target, graphs) as check:
+            winners, losers = _decide_all(claimed, why, check)
+            built, inside = _build(stand, winners, check)
+        complete_export(claimed, built.winners, built.directory)
+        keep_scripts(claimed, built.winners, graphs)
+        report = judge(stand, built) | _tasks(built.winners, losers) | inside
         claimed.lease.check()
         report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
-        (directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-        _store(claimed, why, report, upload(claimed, directory))
+        (built.directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        _store(claimed, why, report, upload(claimed, built.directory))
 
 
-def _decide_all(claimed: Stage, why: str, graphs: Child) -> tuple[list[Winner], list[Contest]]:
+def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner], list[Contest]]:
     measurer = TvmMeasurer.from_tools(claimed.runtime.tools)
     winners: list[Winner] = []
     losers: list[Contest] = []
-    with verifier(claimed.runtime, claimed.target, graphs) as check:
-        held = contests(claimed)
-        for number, contest in enumerate(held, 1):
-            winner = _decide(claimed, contest, measurer, check)
-            if winner is None:
-                losers.append(contest)
-            else:
-                winners.append(winner)
-            _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
+    held = contests(claimed)
+    for number, contest in enumerate(held, 1):
+        winner = _decide(claimed, contest, measurer, check)
+        if winner is None:
+            losers.append(contest)
+        else:
+            winners.append(winner)
+        _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
     return winners, losers
+
+
+def _build(stand: Stand, winners: list[Winner], check: Verifier) -> tuple[Built, dict[str, Any]]:
+    """The model's build with the winners, or with rivals of theirs that do better inside it."""
+    stand.prepare()
+    first = stand.build("export", winners)
+    if not device_is_here(stand.claimed) or not affordable(stand, first):
+        return first, {}
+    try:
+        joint = decide_inside(stand, first, check)
+    except (ChildError, ExportFailed) as error:
+        log.warning("job %s keeps its first build: %s", stand.claimed.job.id, error)
+        return first, {}
+    return joint.build, {"inside_the_model": joint.report}
 
 
 def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Verifier) -> Winner | None:
@@ -86,7 +107,7 @@ def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -
         Jobs(session).say(claimed.job.id, words)
 
 
-def _tasks(winners: list[Winner], losers: list[Contest]) -> dict[str, Any]:
+def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> dict[str, Any]:
     return {
         "tasks_us": {winner.contest.task.name: winner.latency_us for winner in winners},
         "without_schedule": [contest.task.name for contest in losers],

@@ -67,6 +67,14 @@ class Verifier:
             return Verdict(Outcome(answer["outcome"]), trace, words=answer["error"])
         return self._compare(program, trace, answer["outputs"], reference)
 
+    def trace(self, program: Program, slot: Slot) -> str | None:
+        """The candidate's full trace; None when it is invalid by now."""
+        decisions = list(slot.candidate.decisions)
+        sketch = {"trace": slot.sketch.trace, "decisions": decisions}
+        common = {"tir": program.tir, "target": self._target.text}
+        trace: str | None = self._compiler.call("full_trace", BUILD_TIMEOUT_SEC, **common, **sketch)
+        return trace
+
     def _compare(self, program: Program, trace: str, outputs: str, reference: dict[str, Any]) -> Verdict:
         found = self._graphs.call(
             "compare",
@@ -94,12 +102,10 @@ class Verifier:
 
     def _build(self, program: Program, slot: Slot) -> str | None:
         """The candidate's full trace, and its library for the check; None when it is invalid by now."""
-        common = {"tir": program.tir, "target": self._target.text}
-        decisions = list(slot.candidate.decisions)
-        sketch = {"trace": slot.sketch.trace, "decisions": decisions}
-        trace: str | None = self._compiler.call("full_trace", BUILD_TIMEOUT_SEC, **common, **sketch)
+        trace = self.trace(program, slot)
         if trace is not None:
             library = str(self._library(program))
+            common = {"tir": program.tir, "target": self._target.text}
             self._graphs.call("build_whole", BUILD_TIMEOUT_SEC, **common, trace=trace, out_so=library)
         return trace
 

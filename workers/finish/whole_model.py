@@ -1,4 +1,4 @@
-"""The whole model: compiled with the winners, checked, and timed beside the untuned build and onnxruntime."""
+"""The whole model with its schedules: checked, and timed beside the untuned build and onnxruntime."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -6,81 +6,51 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.hosts import host_id
 from workers.children.child import Child
 from workers.engine_race import race
+from workers.finish.stand import COMPILE_TIMEOUT_SEC, Built, Stand, device_is_here
 from workers.stage import Stage
 
-COMPILE_TIMEOUT_SEC: Final = 1800.0
 RUN_TIMEOUT_SEC: Final = 600.0
 ENGINES: Final = ("untuned", "tuned", "onnxruntime")
 
 
+def judge(stand: Stand, built: Built) -> dict[str, Any]:
+    """The model's part of the report; says why where the model cannot run on this worker's host."""
+    claimed = stand.claimed
+    if not device_is_here(claimed):
+        return built.found | {"not_timed": "the device is on another host than this worker"}
+    files = _Files(stand, built)
+    with ExitStack() as stack:
+        engines = _start(claimed, stack)
+        _compile_untuned(stand, files)
+        return built.found | _compare(stand.graphs, _load(engines, claimed, files), files)
+
+
 @dataclass(frozen=True, slots=True)
-class Files:
-    """What the engines read."""
+class _Files:
+    """What the engines read and write."""
 
-    model: Path
-    schedules: Path
-    folder: Path
-
-    @property
-    def tuned(self) -> Path:
-        return self.folder / "tuned.so"
+    stand: Stand
+    built: Built
 
     @property
     def untuned(self) -> Path:
-        return self.folder / "untuned.so"
-
-    @property
-    def inputs(self) -> Path:
-        return self.folder / "inputs.npz"
+        return self.stand.folder / "untuned.so"
 
     def outputs(self, engine: str) -> Path:
-        return self.folder / f"{engine}-outputs.npz"
+        return self.stand.folder / f"{engine}-outputs.npz"
 
 
-def judge(claimed: Stage, graphs: Child, files: Files) -> dict[str, Any]:
-    """The model's part of the report; says why where the model cannot run on this worker's host."""
-    with ExitStack() as stack:
-        here = _device_is_here(claimed)
-        engines = _start(claimed, stack) if here else {}
-        compiled = _compile(claimed, graphs, files)
-        report = {name: compiled[name] for name in ("found", "of", "missing")}
-        if not here:
-            return report | {"not_timed": "the device is on another host than this worker"}
-        return report | _compare(graphs, _load(engines, claimed, files), files)
-
-
-def _compile(claimed: Stage, graphs: Child, files: Files) -> dict[str, Any]:
-    shapes = claimed.options.input_shapes
-    graph = claimed.job.graph or {}
-    common = {"model_path": str(files.model), "target": claimed.target.text, "input_shapes": shapes}
-    compiled: dict[str, Any] = graphs.call(
-        "compile_model",
+def _compile_untuned(stand: Stand, files: _Files) -> None:
+    stand.graphs.call(
+        "compile_default",
         COMPILE_TIMEOUT_SEC,
-        **common,
-        schedules_dir=str(files.schedules),
-        recipe=graph["recipe"],
-        out_so=str(files.tuned),
+        model_path=str(stand.model),
+        target=stand.claimed.target.text,
+        input_shapes=stand.claimed.options.input_shapes,
+        out_so=str(files.untuned),
     )
-    if claimed.target.is_cpu:
-        graphs.call("compile_default", COMPILE_TIMEOUT_SEC, **common, out_so=str(files.untuned))
-    graphs.call(
-        "make_inputs",
-        RUN_TIMEOUT_SEC,
-        model_path=str(files.model),
-        inputs_npz=str(files.inputs),
-        seed=0,
-        input_shapes=shapes,
-        input_ranges=graph["input_ranges"],
-    )
-    return compiled
-
-
-def _device_is_here(claimed: Stage) -> bool:
-    devices = claimed.runtime.fleet.devices(claimed.target)
-    return claimed.target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
 def _start(claimed: Stage, stack: ExitStack) -> dict[str, Child]:
@@ -95,18 +65,18 @@ def _start(claimed: Stage, stack: ExitStack) -> dict[str, Child]:
     return engines
 
 
-def _load(engines: dict[str, Child], claimed: Stage, files: Files) -> dict[str, Child]:
+def _load(engines: dict[str, Child], claimed: Stage, files: _Files) -> dict[str, Child]:
     """The engines that hold the model; all load at once, before any is timed."""
     for name, child in engines.items():
         method, params = _loading(name, claimed, files)
-        child.send(method, **params, inputs_npz=str(files.inputs))
+        child.send(method, **params, inputs_npz=str(files.stand.inputs))
     return {name: child for name, child in engines.items() if _loaded(child)}
 
 
-def _loading(name: str, claimed: Stage, files: Files) -> tuple[str, dict[str, Any]]:
+def _loading(name: str, claimed: Stage, files: _Files) -> tuple[str, dict[str, Any]]:
     if name == "onnxruntime":
-        return "load_onnxruntime", {"model_path": str(files.model), "threads": claimed.target.num_cores}
-    library = files.tuned if name == "tuned" else files.untuned
+        return "load_onnxruntime", {"model_path": str(files.stand.model), "threads": claimed.target.num_cores}
+    library = files.built.library if name == "tuned" else files.untuned
     return "load_library", {"library": str(library), "target": claimed.target.text}
 
 
@@ -118,7 +88,7 @@ def _loaded(child: Child) -> bool:
     return True
 
 
-def _compare(graphs: Child, engines: dict[str, Child], files: Files) -> dict[str, Any]:
+def _compare(graphs: Child, engines: dict[str, Child], files: _Files) -> dict[str, Any]:
     for name, child in engines.items():
         child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=str(files.outputs(name)))
         child.suspend()
@@ -126,6 +96,6 @@ def _compare(graphs: Child, engines: dict[str, Child], files: Files) -> dict[str
     return {"latency_us": race(engines), **errors}
 
 
-def _error(graphs: Child, files: Files, other: str) -> float:
+def _error(graphs: Child, files: _Files, other: str) -> float:
     outputs, expected = str(files.outputs("tuned")), str(files.outputs(other))
     return float(graphs.call("compare_models", RUN_TIMEOUT_SEC, outputs_npz=outputs, expected_npz=expected))

@@ -1,7 +1,7 @@
 """The winner of a task: measured again beside its rivals, checked numerically, promoted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -20,11 +20,14 @@ from workers.stage import Stage
 from workers.storing import Place, store_sketches
 
 PASSES: Final = 3
+# Rivals this close may still be the faster ones inside the model; two of them are worth a compilation.
+CLOSE: Final = 1.05
+RIVALS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What is exported for a task."""
+    """What is exported for a task. Its rivals came close, and no one has checked their numbers yet."""
 
     contest: Contest
     slot: int
@@ -34,19 +37,22 @@ class Winner:
     high_us: float
     run_us: tuple[float, ...]
     max_error: float
+    rivals: tuple["Winner", ...] = ()
 
 
 def decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, verifier: Verifier) -> Winner | None:
     """Hold the contest and store how it went; None when no candidate computes the right thing."""
     results = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
     entries = [_Entry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
+    ranked = sorted((entry for entry in entries if entry.failure is None), key=_Entry.rank)
     verdicts: dict[int, Verdict] = {}
     winner = None
-    for entry in sorted((entry for entry in entries if entry.failure is None), key=_Entry.rank):
+    for place, entry in enumerate(ranked):
         claimed.lease.check()
         verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
+            winner = replace(winner, rivals=_rivals(contest, entry, ranked[place + 1 :], verifier))
             break
     claimed.lease.check()
     with claimed.runtime.database.transaction() as session:
@@ -83,6 +89,18 @@ def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
     return Winner(
         contest, entry.slot.slot, verdict.trace, entry.latency(), low, high, entry.run_us, verdict.max_error
     )
+
+
+def _rivals(
+    contest: Contest, winner: _Entry, others: Sequence[_Entry], verifier: Verifier
+) -> tuple[Winner, ...]:
+    close = [
+        entry
+        for entry in others
+        if len(entry.results) == len(winner.results) and entry.latency() <= CLOSE * winner.latency()
+    ]
+    traces = [(entry, verifier.trace(contest.program, entry.slot)) for entry in close[:RIVALS]]
+    return tuple(_winner(contest, entry, Verdict(Outcome.OK, trace)) for entry, trace in traces if trace)
 
 
 def _store(

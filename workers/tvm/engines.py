@@ -6,6 +6,7 @@ turn while the others idle: onnxruntime's threads spin, and slow down whatever s
 
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
@@ -17,7 +18,7 @@ from workers.children.serve import serve
 
 WARM_UP_CALLS: Final = 2
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
-_held: dict[str, Callable[[], list[Any]]] = {}
+_held: dict[str, Callable[..., Any]] = {}
 
 
 def load_library(library: str, target: str, inputs_npz: str) -> dict[str, Any]:
@@ -25,10 +26,12 @@ def load_library(library: str, target: str, inputs_npz: str) -> dict[str, Any]:
     import tvm
     from tvm import relax
 
+    from workers.tvm.kernels import Kernels
     from workers.tvm.programs import parse_tvm_target
 
     device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())
-    main = relax.VirtualMachine(tvm.runtime.load_module(library), device)["main"]
+    module = tvm.runtime.load_module(library)
+    main = relax.VirtualMachine(module, device)["main"]
     args = [tvm.runtime.tensor(array, device) for array in _arrays(inputs_npz).values()]
 
     def run() -> list[Any]:
@@ -36,7 +39,10 @@ def load_library(library: str, target: str, inputs_npz: str) -> dict[str, Any]:
         device.sync()
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
-    _held["run"] = run
+    def kernels() -> Kernels:
+        return Kernels(relax.VirtualMachine(module, device), args, device.sync)
+
+    _held.update(run=run, kernels=cache(kernels))
     return {"engine": "tvm", "version": tvm.__version__, "threads": tvm.runtime.num_threads()}
 
 
@@ -73,6 +79,11 @@ def time_bursts(bursts: int, number: int) -> list[float]:
     return [median(_timed_us(run) for _ in range(number)) for _ in range(bursts)]
 
 
+def time_kernels(seconds: float) -> dict[str, float]:
+    """Microseconds that a run of the held library spends in each of its kernels; takes `seconds`."""
+    return dict(_held["kernels"]().times(seconds))
+
+
 def save_outputs(outputs_npz: str) -> int:
     """Run once and write the outputs in order; how many there are."""
     results = [output.numpy() for output in _held["run"]()]
@@ -95,6 +106,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "load_library": load_library,
     "load_onnxruntime": load_onnxruntime,
     "time_bursts": time_bursts,
+    "time_kernels": time_kernels,
     "save_outputs": save_outputs,
 }
 

@@ -24,7 +24,12 @@ class JobIn(BaseModel):
             description="`local`, canonical JSON (text or object), or a TVM tag such as `nvidia/nvidia-h100`."
         ),
     ]
-    trials: Annotated[int, Field(ge=1, le=MAX_INT, description="Candidates to try.")] = 200
+    trials: Annotated[
+        int,
+        Field(
+            ge=0, le=MAX_INT, description="Candidates to try; none: what is known already, or sane defaults."
+        ),
+    ] = 200
     minutes: Annotated[
         float | None, Field(gt=0, allow_inf_nan=False, description="Wall time from submit to export.")
     ] = None

@@ -37,3 +37,20 @@ def test_a_burst_gives_one_time(prepared: tuple[Any, str, str]) -> None:
     times_us = engines.time_bursts(bursts=3, number=2)
     assert len(times_us) == 3
     assert all(time_us > 0 for time_us in times_us)
+
+
+def test_kernels_go_by_the_names_of_their_tasks(prepared: tuple[Any, str, str]) -> None:
+    one, library, inputs = prepared
+    engines.load_library(library, one.target, inputs)
+    times_us = engines.time_kernels(seconds=0.1)
+    assert set(times_us) == {task["name"] for task in one.graph["tasks"]}
+    assert all(time_us > 0 for time_us in times_us.values())
+
+
+def test_watching_kernels_leaves_the_answers_alone(prepared: tuple[Any, str, str], tmp_path: Path) -> None:
+    one, library, inputs = prepared
+    engines.load_library(library, one.target, inputs)
+    engines.save_outputs(str(tmp_path / "before.npz"))
+    engines.time_kernels(seconds=0.1)
+    engines.save_outputs(str(tmp_path / "after.npz"))
+    assert compare_models(str(tmp_path / "after.npz"), str(tmp_path / "before.npz")) == 0

@@ -86,3 +86,13 @@ def test_a_library_with_other_weights_does_not_pass_the_check(
         room.compile_untuned(right)
         assert check_numbers(room, right) == 0.0
     assert refusal.value.hint
+
+
+def test_profile_tells_where_the_time_goes(mlp: Any, exported: Path) -> None:
+    result = mallorn("profile", mlp.path, "--schedules", str(exported), "--seconds", "0.1", "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert {kernel["kernel"] for kernel in report["kernels"]} == {task["name"] for task in mlp.graph["tasks"]}
+    assert sum(kernel["share"] for kernel in report["kernels"]) == pytest.approx(1)
+    assert all(kernel["time_us"] > 0 for kernel in report["kernels"])
+    assert report["machine"]["gflops"] > 0

@@ -19,8 +19,11 @@ from mallorn.core.states import JobState
 from tests.fixtures.workshop import MadeUpMeasurer
 from workers.children.errors import ChildFailed
 from workers.finish.job import finish
+from workers.finish.stand import Stand
 from workers.finish.verify import Verdict
 from workers.stopping import Stopping
+
+COMPILED = {"found": 2, "of": 2, "missing": [], "seconds": 0.0}
 
 
 class MadeUpVerifier:
@@ -34,8 +37,10 @@ class MadeUpVerifier:
         self.asked.append((program.key, slot.candidate))
         if slot.candidate in self.wrong or "all" in self.wrong:
             return Verdict(Outcome.WRONG_RESULT, "[]", 1.0, "relative error 1, allowed 0.001")
-        trace = json.dumps([slot.sketch.key, slot.candidate.decisions])
-        return Verdict(Outcome.OK, trace, 1e-7)
+        return Verdict(Outcome.OK, self.trace(program, slot), 1e-7)
+
+    def trace(self, _program, slot):
+        return json.dumps([slot.sketch.key, slot.candidate.decisions])
 
 
 @pytest.fixture
@@ -63,17 +68,39 @@ def exported(workshop, check):
         written.extend(records)
         return {"skipped": []}
 
-    compiled = {"found": 2, "of": 2, "missing": []}
     workshop.graph_answers |= {
         "write_database": write_database,
         "scripts": {"original": "before", "scheduled": "after", "trace": "steps"},
-        "compile_model": compiled,
+        "compile_model": COMPILED,
         "compile_default": {},
         "make_inputs": {},
     }
     workshop.fleet.devices = lambda _target=None: []
     workshop.store_model()
     return written
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    """The stand's figures as a test wants them: what w0 takes in one build after another, and the model."""
+    figures = {"kernels": [100.0, 80.0, 90.0], "latencies": {"before": 1000.0, "after": 980.0}}
+
+    def kernels(_stand, builds):
+        if isinstance(figures["kernels"], Exception):
+            raise figures["kernels"]
+        return [{"w0": us} for us in figures["kernels"][: len(builds)]]
+
+    monkeypatch.setattr("workers.finish.job.device_is_here", lambda _claimed: True)
+    monkeypatch.setattr(Stand, "kernels", kernels)
+    monkeypatch.setattr(Stand, "latencies", lambda _stand, _builds: figures["latencies"])
+    return figures
+
+
+def handed_out(workshop, job):
+    """The tasks' latencies of the build that was exported."""
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    manifest = json.loads(Path(stored.export_uri, "manifest.json").read_text())
+    return {row["task"]: row["latency_us"] for row in manifest["workloads"]}
 
 
 def tuned(workshop, workloads=("w0", "w1"), trials=32, **options):
@@ -237,7 +264,7 @@ def test_a_stopping_worker_leaves_the_finish_to_another(workshop, exported):
     finish(workshop, job)
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     assert (stored.state, stored.stage_worker, stored.stage_losses) == (JobState.FINISHING, None, 0)
-    workshop.graph_answers["compile_model"] = {"found": 2, "of": 2, "missing": []}
+    workshop.graph_answers["compile_model"] = COMPILED
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
 
@@ -255,7 +282,7 @@ def test_a_job_cancelled_while_it_finishes_stays_cancelled(workshop, exported):
 
     def cancel(**_params):
         workshop.write(lambda session: Jobs(session).cancel(job, "ada"))
-        return {"found": 2, "of": 2, "missing": []}
+        return COMPILED
 
     workshop.graph_answers["compile_model"] = cancel
     finish(workshop, job)
@@ -309,3 +336,51 @@ def test_a_schedule_that_cannot_be_printed_is_promoted_all_the_same(workshop, ex
     assert workshop.state(job) == JobState.DONE
     assert len(promoted(workshop, job)) == 2
     assert not (Path(workshop.settings.artifacts) / "scripts").exists()
+
+
+def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exported, inside):
+    job = tuned(workshop, ("w0",))
+    second = best(workshop, job, 2)[1]
+    finish(workshop, job)
+    joint = report(workshop, job)["inside_the_model"]
+    assert joint["tasks"] == [{"task": "w0", "before_us": 100.0, "after_us": 80.0}]
+    assert joint["taken"]
+    assert json.loads(exported[-1]["trace"])[1] == list(second.decisions)
+    assert handed_out(workshop, job) == {"w0": second.latency_us}
+
+
+def test_a_rival_that_computes_wrong_is_not_handed_out(workshop, exported, check, inside):
+    job = tuned(workshop, ("w0",))
+    first, second = best(workshop, job, 2)
+    check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) == key(second)}
+    finish(workshop, job)
+    assert report(workshop, job)["inside_the_model"] == {
+        "tasks": [],
+        "taken": False,
+        "seconds": pytest.approx(0, abs=600),
+    }
+    assert handed_out(workshop, job) == {"w0": first.latency_us}
+
+
+def test_the_winners_stay_where_the_whole_model_is_no_faster_with_their_rivals(workshop, exported, inside):
+    inside["latencies"] = {"before": 980.0, "after": 990.0}
+    job = tuned(workshop, ("w0",))
+    finish(workshop, job)
+    assert not report(workshop, job)["inside_the_model"]["taken"]
+    assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
+
+
+def test_a_pass_inside_the_model_that_breaks_down_costs_nothing(workshop, exported, inside):
+    inside["kernels"] = ChildFailed("InternalError", "no instrument here")
+    job = tuned(workshop, ("w0",))
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert "inside_the_model" not in report(workshop, job)
+    assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
+
+
+def test_a_pass_that_would_be_long_beside_the_tuning_is_left_out(workshop, exported, inside):
+    workshop.graph_answers["compile_model"] = COMPILED | {"seconds": 1e6}
+    job = tuned(workshop, ("w0",))
+    finish(workshop, job)
+    assert "inside_the_model" not in report(workshop, job)

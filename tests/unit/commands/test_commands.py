@@ -132,7 +132,7 @@ def test_an_error_says_what_happened_and_what_to_type_next(mallorn: Type, model:
 
 
 def test_what_cannot_be_parsed_is_a_usage_error(mallorn: Type) -> None:
-    for words in (("submit",), ("submit", "m", "--trials", "0"), ("jobs", "--state", "lost"), ("fly",)):
+    for words in (("submit",), ("submit", "m", "--trials", "-1"), ("jobs", "--state", "lost"), ("fly",)):
         assert mallorn(*words).exit_code == 2, words
 
 

@@ -212,6 +212,11 @@ def test_baselines_spend_their_budget_on_tasks_that_stand_still(policy) -> None:
     assert plan(job(task(0, STILL), policy=policy, trials=10_000)).rounds
 
 
+def test_a_job_without_trials_is_over_at_once_and_says_so() -> None:
+    step = plan(job(task(0), task(1), trials=0))
+    assert (step.rounds, step.finished) == ((), "no trial was asked for")
+
+
 def test_a_task_stops_at_its_own_budget() -> None:
     view = job(task(0, [50.0, 40.0]), task(1, [50.0, 40.0]), task_trials=40, slots=2)
     assert [round_.size for round_ in plan(view).rounds] == [8, 8]

@@ -67,3 +67,18 @@ def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFix
 def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
     print_winnings(body(report=None), Path("out"), "mlp.onnx")
     assert "LATENCY" not in capsys.readouterr().out
+
+
+def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
+    joint = {
+        "taken": True,
+        "latency_us": {"before": 8540.0, "after": 8210.0},
+        "tasks": [{"task": "conv2d", "before_us": 763.0, "after_us": 702.0}],
+    }
+    told = (
+        "for the whole model's sake one task has another of the fastest schedules: 8.540 ms became 8.210 ms"
+    )
+    changed = body()
+    assert told not in facts(changed, changed["report"])
+    assert told in facts(changed, changed["report"] | {"inside_the_model": joint})
+    assert told not in facts(changed, changed["report"] | {"inside_the_model": joint | {"taken": False}})

@@ -2,19 +2,19 @@
 import type { Round } from "../api/types";
 import { latency, plural } from "../format";
 
-/** Why it was made, and which base proposed it, if one did. */
-export function why(round: Round): string {
-  return [round.why, round.proposal].filter(Boolean).join("; ");
-}
-
 export function expected(round: Round): string {
   const forecast = round.forecast;
   return forecast ? `${latency(forecast.low_us)} to ${latency(forecast.high_us)}` : "";
 }
 
-/** Why it was made, in the signs of this page: the planner writes plain letters. */
+/** Why it was made, in the signs of this page, and which base proposed it, if one did. */
 export function why(round: Round): string {
-  return round.why.replace(/\bus\b/g, "µs").replace(/ x (?=\d)/g, " × ");
+  return [inSigns(round.why), round.proposal].filter(Boolean).join("; ");
+}
+
+/** The planner writes plain letters. */
+function inSigns(words: string): string {
+  return words.replace(/\bus\b/g, "µs").replace(/ x (?=\d)/g, " × ");
 }
 
 /** What became of a round. */

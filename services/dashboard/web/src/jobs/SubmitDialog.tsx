@@ -84,7 +84,7 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
         <div className="pair">
           <label>
             Budget in trials
-            <input type="number" required min={1} max={2147483647} value={trials} onChange={(event) => setTrials(event.target.value)} />
+            <input type="number" required min={0} max={2147483647} value={trials} onChange={(event) => setTrials(event.target.value)} />
           </label>
           <label>
             and at most minutes

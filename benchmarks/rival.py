@@ -1,0 +1,80 @@
+"""Our side of another engine: a process of another interpreter that can be stopped while others run."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+
+RIVALS: Final = Path(__file__).parent / "rivals"
+NAMES: Final = tuple(
+    sorted(path.stem for path in RIVALS.glob("*.py") if path.stem not in ("__init__", "serving"))
+)
+
+
+class Rival:
+    """Serves the Engine protocol of workers.engine_race."""
+
+    def __init__(self, name: str, python: str, **env: str) -> None:
+        self._name = name
+        self._process = subprocess.Popen(
+            [python, str(RIVALS / f"{name}.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | env,
+            start_new_session=True,
+        )
+
+    def load(self, timeout_sec: float, model: Path, inputs: str, threads: int) -> None:
+        """Hold a model. Raises one of workers.children.errors."""
+        self._ask(timeout_sec, {"model": str(model), "inputs": inputs, "threads": threads})
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+        """Time bursts, or save the outputs. Raises one of workers.children.errors."""
+        return self._ask(timeout_sec, {"method": method, **params})
+
+    def suspend(self) -> None:
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def _ask(self, timeout_sec: float, request: dict[str, Any]) -> Any:
+        questions, answers = self._process.stdin, self._process.stdout
+        assert questions is not None
+        assert answers is not None
+        try:
+            questions.write(json.dumps(request).encode() + b"\n")
+            questions.flush()
+        except BrokenPipeError:
+            raise ChildCrashed(f"{self._name} did not start") from None
+        deadline = time.monotonic() + timeout_sec
+        if not select.select([answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            self.kill()
+            raise ChildTimeout(f"{self._name} took longer than {timeout_sec:g} s")
+        line = answers.readline()
+        if not line:
+            raise ChildCrashed(f"{self._name} ended")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise ChildFailed(self._name, reply["error"])
+        return reply["result"]
