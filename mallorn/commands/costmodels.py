@@ -1,6 +1,7 @@
 """`mallorn costmodels`: which models were trained, how well they do, and the way back to an earlier one."""
 
 import itertools
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -80,9 +81,19 @@ def show(
     row = _row(found)
     facts = {COLUMNS[key].lower(): row[key] for key in ("id", "is_active", "rows", "trained", "target")}
     facts |= {"parent": found["parent"], "snapshot": found["snapshot"], "seen up to": found["seen_upto"]}
-    facts |= {name.replace("_", " "): value for name, value in found["metrics"].items()}
+    facts |= dict(_figures(found["metrics"]))
     lines = [{"fact": key, "value": value} for key, value in facts.items() if value is not None]
     stdout().print(table(lines, {"fact": "MODEL", "value": found["full_name"]}))
+
+
+def _figures(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A figure a line; those of other splits than the first say which."""
+    for name, value in metrics.items():
+        if name != "splits":
+            yield name.replace("_", " "), value
+    for split, figures in metrics.get("splits", {}).items():
+        if split != metrics["split"]:
+            yield from ((f"{name} {split}".replace("_", " "), value) for name, value in figures.items())
 
 
 @app.command()

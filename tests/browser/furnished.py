@@ -154,6 +154,7 @@ class House:
                 "trained_on": rows,
                 "tasks": rows // 90,
                 "split": "by-task",
+                "splits": {"by-task": {"pairwise": pairwise}, "within-task": {"pairwise": 0.62}},
             }
             new = NewCostModel(
                 f"base:{op}", target_id, "xgboost", 3000, rows, metrics, b"", snapshot="november"

@@ -1,6 +1,7 @@
 """Bases: models of an operator on a target. They propose for tasks of which nothing is known yet."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
@@ -84,11 +85,13 @@ def _fit(
     rows = rows_for(_bounded(tasks, target), make.view, lowering)
     if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
         return None
-    split = _split(rows)
-    found = mean(figures(make, rows, split, seeds=1))
-    told = {name: None if isnan(found[name]) else round(found[name], 4) for name in TOLD}
+    first, *others = _splits(rows)
+    judged = {first: _judged(make, rows, first)}
+    for split in others:
+        with suppress(InvalidRequest):  # which leaves nothing to judge: targets may hold the same candidates
+            judged[split] = _judged(make, rows, split)
     counts = {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
-    return _taught(make(), rows, target), told | {"split": split} | counts
+    return _taught(make(), rows, target), judged[first] | {"split": first, "splits": judged} | counts
 
 
 def _bounded(tasks: Sequence[Lesson], target: str) -> Sequence[Lesson]:
@@ -99,11 +102,15 @@ def _bounded(tasks: Sequence[Lesson], target: str) -> Sequence[Lesson]:
     return [*own, *(thinned(others, room) if room else [])]
 
 
-def _split(rows: Rows) -> str:
-    """What a base is for is what it is judged on: targets, else tasks that it has not seen."""
-    if len(rows.target_names) > 1:
-        return "by-target"
-    return "by-task" if len(rows.workloads) > 1 else "within-task"
+def _splits(rows: Rows) -> list[str]:
+    """Those that the rows can be parted by. What a base is for comes first: targets, else tasks not seen."""
+    possible = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
+    return [split for split, parts in possible.items() if parts > 1]
+
+
+def _judged(make: type[CostModel], rows: Rows, split: str) -> dict[str, float | None]:
+    found = mean(figures(make, rows, split, seeds=1))
+    return {name: None if isnan(found[name]) else round(found[name], 4) for name in TOLD}
 
 
 def _taught(model: CostModel, rows: Rows, target: str) -> CostModel:

@@ -63,6 +63,12 @@ def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database:
     assert {"split": "by-task", "tasks": 4, "trained_on": 240}.items() <= second.metrics.items()
 
 
+def test_a_base_is_judged_on_every_split_that_its_rows_allow(database: Database) -> None:
+    [base] = fit(database, *tasks())
+    assert list(base.metrics["splits"]) == ["by-task", "within-task"]
+    assert base.metrics["splits"]["by-task"]["pairwise"] == base.metrics["pairwise"]
+
+
 def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
     fit(database, *tasks())
     [stored] = versions(database)
@@ -77,6 +83,7 @@ def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
 def test_one_task_alone_is_judged_on_its_later_rows(database: Database) -> None:
     [base] = fit(database, lesson(SHAPES[0], 100, target=CPU))
     assert (base.metrics["split"], base.tasks) == ("within-task", 1)
+    assert list(base.metrics["splits"]) == ["within-task"]
 
 
 def test_a_handful_of_rows_makes_no_base_and_stops_no_other(database: Database) -> None:
@@ -108,6 +115,7 @@ def test_a_base_for_a_target_learns_from_all_targets(database: Database) -> None
     [base] = pretrain(database, taught(*tasks(), *tasks(LARGE)), "lightgbm", home=home)
     assert (base.target, base.rows, base.metrics["targets"]) == (SMALL, 480, 2)
     assert base.metrics["split"] == "by-target"
+    assert list(base.metrics["splits"]) == ["by-target", "by-task"]  # both targets have the same candidates
     [stored] = versions(database)
     assert (stored.target, str(stored.full_name)) == (SMALL, f"{BASE}@1")
 

@@ -1,6 +1,7 @@
 """`mallorn costmodels`: versions are listed and shown, and a line is rolled back by name."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -24,10 +25,9 @@ def mallorn(coordinator: Coordinator) -> Type:
     return lambda *words: runner.invoke(app, ["costmodels", *words])
 
 
-def add(owned: OwnedRows, target_id: int = 0) -> int:
-    new = NewCostModel(
-        "operator:matmul", target_id or owned.target_id, "xgboost", 8, 8, {"groups": 2}, b"model"
-    )
+def add(owned: OwnedRows, target_id: int = 0, **metrics: Any) -> int:
+    line = "operator:matmul", target_id or owned.target_id, "xgboost"
+    new = NewCostModel(*line, 8, 8, {"groups": 2} | metrics, b"model")
     return owned.write(lambda session: CostModels(session).add(new).id)
 
 
@@ -56,6 +56,15 @@ def test_a_version_is_shown_by_id_by_name_and_by_line(mallorn: Type, owned: Owne
     shown = mallorn("show", LINE).stdout
     assert f"{LINE}@2" in shown
     assert "groups" in shown
+
+
+def test_a_version_shows_what_it_is_worth_on_every_split(mallorn: Type, owned: OwnedRows) -> None:
+    splits = {"by-task": {"pairwise": 0.81, "peak_1": 0.9}, "within-task": {"pairwise": 0.62, "peak_1": 0.8}}
+    add(owned, pairwise=0.81, split="by-task", splits=splits)
+    facts = [line.split() for line in mallorn("show", LINE).stdout.splitlines()]
+    assert ["pairwise", "0.81"] in facts
+    assert ["pairwise", "within-task", "0.62"] in facts
+    assert ["peak", "1", "within-task", "0.8"] in facts
 
 
 def test_a_line_goes_back_one_version_at_a_time(mallorn: Type, owned: OwnedRows) -> None:

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CostModel } from "../src/api/types";
-import { isBack, lines, measures, measureTitle, measureWords } from "../src/costmodels/lines";
+import { isBack, lines, measures, measureTitle, measureWords, splitWords } from "../src/costmodels/lines";
 
 function model(version: number, changes: Partial<CostModel> = {}): CostModel {
   const line = { family: "operator:matmul", target: "{}", name: "xgboost" };
@@ -34,5 +34,11 @@ describe("measures", () => {
   it("are told in words with what they are shares of", () => {
     expect([measureTitle("pairwise"), measureTitle("top_1")]).toEqual(["Pairs in order", "Top 1"]);
     expect([measureWords("pairwise", 0.82), measureWords("trained_on", 1120), measureWords("rmse", 0.5), measureWords("rmse", undefined)]).toEqual(["82 %", "1,120", "0.500", "–"]);
+  });
+
+  it("are of one split, and the others are named beside it", () => {
+    const splits = { "by-task": { pairwise: 0.81 }, "within-task": { pairwise: 0.62 } };
+    expect(splitWords({ split: "by-task", splits })).toBe("by-task · within-task 62 %");
+    expect([splitWords({ split: "within-task" }), splitWords({})]).toEqual(["within-task", "–"]);
   });
 });

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import type { CostModel } from "../api/types";
 import { clock, count, plural, target } from "../format";
 import { Table, type Column } from "../ui/Table";
-import { isBack, measures, measureTitle, measureWords, type Line } from "./lines";
+import { isBack, measures, measureTitle, measureWords, splitWords, type Line } from "./lines";
 
 type Props = { line: Line; onActivate: (model: CostModel) => void };
 
@@ -47,7 +47,7 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
       width: 18,
       cell: (model) => (model.snapshot === null ? `its family up to #${model.seen_upto}` : <span title={model.snapshot}>snapshot {model.snapshot}</span>),
     },
-    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of that", width: 11, cell: splitWords }] : []),
+    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of the first; of the others, the pairs in order", width: 26, cell: splitCell }] : []),
     ...measures(line.versions).map((name) => ({
       key: `metric:${name}`,
       title: measureTitle(name),
@@ -63,9 +63,9 @@ function judged(line: Line): boolean {
   return line.versions.some(({ metrics }) => typeof metrics["split"] === "string");
 }
 
-function splitWords({ metrics }: CostModel): string {
-  const { split } = metrics;
-  return typeof split === "string" ? split : "–";
+function splitCell({ metrics }: CostModel): ReactNode {
+  const words = splitWords(metrics);
+  return <span title={words}>{words}</span>;
 }
 
 function parentWords(model: CostModel): ReactNode {
