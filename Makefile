@@ -10,7 +10,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 # No test takes so long, unless it hangs: those that run the service are given more, for slow and busy machines.
 TIMEOUT_SEC := 600
-PYTEST = python -m pytest --timeout $(TIMEOUT_SEC)
+PYTEST = python -m pytest --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE)
 STAGES := unit integration contract migration browser acceptance faults
 TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
@@ -76,6 +76,8 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	done
 
 test-integration test-browser test-acceptance test-faults: TIMEOUT_SEC := 1800
+# These start nothing that measures, so they may share the machine.
+test-unit test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
