@@ -47,7 +47,7 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
       width: 18,
       cell: (model) => (model.snapshot === null ? `its family up to #${model.seen_upto}` : <span title={model.snapshot}>snapshot {model.snapshot}</span>),
     },
-    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of the first; of the others, the pairs in order", width: 26, cell: splitCell }] : []),
+    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of the first; of the others, the pairs in order", width: 20, cell: splitCell }] : []),
     ...measures(line.versions).map((name) => ({
       key: `metric:${name}`,
       title: measureTitle(name),
@@ -55,7 +55,7 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
       numeric,
       cell: (model: CostModel) => measureWords(name, model.metrics[name]),
     })),
-    { key: "when", title: "Trained", width: 18, numeric, cell: (model) => clock(model.created_at) },
+    { key: "when", title: "Trained", width: 22, numeric, cell: (model) => clock(model.created_at) },
   ];
 }
 
