@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { CostModel } from "../src/api/types";
-import { isBack, lines, measures, measureTitle, measureWords, splitWords } from "../src/costmodels/lines";
+import { isBack, lines, measures, measureTitle, measureWords, otherSplits } from "../src/costmodels/lines";
 
 function model(version: number, changes: Partial<CostModel> = {}): CostModel {
   const line = { family: "operator:matmul", target: "{}", name: "xgboost" };
@@ -38,7 +38,7 @@ describe("measures", () => {
 
   it("are of one split, and the others are named beside it", () => {
     const splits = { "by-task": { pairwise: 0.81 }, "within-task": { pairwise: 0.62 } };
-    expect(splitWords({ split: "by-task", splits })).toBe("by-task · within-task 62 %");
-    expect([splitWords({ split: "within-task" }), splitWords({})]).toEqual(["within-task", "–"]);
+    expect(otherSplits({ split: "by-task", splits })).toBe("within-task 62 %");
+    expect([otherSplits({ split: "within-task" }), otherSplits({})]).toEqual(["", ""]);
   });
 });

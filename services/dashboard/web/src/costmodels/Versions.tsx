@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import type { CostModel } from "../api/types";
 import { clock, count, plural, target } from "../format";
 import { Table, type Column } from "../ui/Table";
-import { isBack, measures, measureTitle, measureWords, splitWords, type Line } from "./lines";
+import { isBack, measures, measureTitle, measureWords, otherSplits, type Line } from "./lines";
 
 type Props = { line: Line; onActivate: (model: CostModel) => void };
 
@@ -47,7 +47,7 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
       width: 18,
       cell: (model) => (model.snapshot === null ? `its family up to #${model.seen_upto}` : <span title={model.snapshot}>snapshot {model.snapshot}</span>),
     },
-    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of the first; of the others, the pairs in order", width: 20, cell: splitCell }] : []),
+    ...(judged(line) ? [{ key: "split", title: "Judged", help: "What was held out of the fit: the measures are of the first; of the others, the pairs in order", width: 17, cell: splitCell }] : []),
     ...measures(line.versions).map((name) => ({
       key: `metric:${name}`,
       title: measureTitle(name),
@@ -64,8 +64,13 @@ function judged(line: Line): boolean {
 }
 
 function splitCell({ metrics }: CostModel): ReactNode {
-  const words = splitWords(metrics);
-  return <span title={words}>{words}</span>;
+  const others = otherSplits(metrics);
+  return (
+    <>
+      {typeof metrics["split"] === "string" ? metrics["split"] : "–"}
+      {others && <small title={others}>{others}</small>}
+    </>
+  );
 }
 
 function parentWords(model: CostModel): ReactNode {

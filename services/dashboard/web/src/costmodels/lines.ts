@@ -53,11 +53,10 @@ export function measureWords(name: string, value: unknown): string {
   return Number.isInteger(value) ? count(value) : digits(value);
 }
 
-/** What was held out: the split that all measures are of, then the others with their pairs in order. */
-export function splitWords({ split, splits }: CostModel["metrics"]): string {
-  if (typeof split !== "string") return "–";
+/** The splits beside the one that all measures are of, each with its pairs in order. */
+export function otherSplits({ split, splits }: CostModel["metrics"]): string {
   const others = Object.entries((splits ?? {}) as { readonly [name: string]: { readonly pairwise?: unknown } }).filter(([name]) => name !== split);
-  return [split, ...others.map(([name, figures]) => `${name} ${measureWords("pairwise", figures.pairwise)}`)].join(" · ");
+  return others.map(([name, figures]) => `${name} ${measureWords("pairwise", figures.pairwise)}`).join(" · ");
 }
 
 /** Whether going to a version is going back. */
