@@ -1,4 +1,4 @@
-"""What the machine itself allows: arithmetic and memory, measured on the spot."""
+"""What the machine reaches elsewhere: a BLAS's arithmetic and its memory, measured on the spot."""
 
 import time
 from collections.abc import Callable
@@ -9,30 +9,30 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-SIDE: Final = 1536  # of a matrix product that is large enough to run at the peak
+SIDE: Final = 1536  # of a matrix product that is large enough to run at full speed
 COPIED_BYTES: Final = 256 << 20  # far beyond any cache
 SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The best that was seen, of single precision on so many cores."""
+    """The best that was seen, in single precision. A BLAS need not use all that a core has."""
 
     gflops: float
     gbytes_per_sec: float
 
 
 def measure_roof(cores: int) -> Roof:
-    """A large matrix product for the arithmetic, a copy between two large arrays for the memory."""
+    """A large matrix product a core for the arithmetic, a copy between large arrays for the memory."""
     return Roof(_peak_gflops(cores), _memory_gbytes_per_sec(cores))
 
 
 def _peak_gflops(cores: int) -> float:
-    left = np.random.default_rng(0).random((SIDE, SIDE), np.float32)
-    product = np.empty_like(left)
-    with threadpool_limits(cores):
-        best_sec = _best(lambda: np.matmul(left, left, out=product))
-    return 2 * SIDE**3 / best_sec / 1e9
+    # A product a core, in threads of ours: a BLAS may have been told at its start to use one.
+    factors = [np.random.default_rng(core).random((SIDE, SIDE), np.float32) for core in range(cores)]
+    with threadpool_limits(1), ThreadPoolExecutor(cores) as threads:
+        best_sec = _best(lambda: list(threads.map(lambda factor: factor @ factor, factors)))
+    return cores * 2 * SIDE**3 / best_sec / 1e9
 
 
 def _memory_gbytes_per_sec(cores: int) -> float:
