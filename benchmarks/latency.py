@@ -16,23 +16,22 @@ of the last label's latency over the best rival's.
 import argparse
 import json
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.hosts import describe_host
-from benchmarks.latency_report import lines, summarise, verdicts
+from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from mallorn.commands.exported import Exported, read_exported
-from workers.children.child import Child
+from mallorn.commands.engines import EngineRoom, engine_room
+from mallorn.commands.exported import read_exported
+from mallorn.core.errors import Unavailable
 from workers.children.errors import ChildError
 from workers.engine_race import Engine, race
 
-CALL_SEC: Final = 3600.0
+LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9
-BASE: Final = "onnxruntime"
 
 
 def main() -> None:
@@ -42,121 +41,63 @@ def main() -> None:
     for model in args.models:
         for threads in args.threads:
             cells.append(_cell(model, threads, labels, args))
-            _say(f"{model.stem}, {threads} threads: done")
+            print(f"{model.stem}, {threads} threads: done", flush=True)
     found = summarise(cells, list(labels))
     if args.json:
         raw = {"benchmark": "latency", **describe_host(), **found}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
     if args.check:
-        _say("\n".join(verdicts(found, json.loads(args.check.read_text()))))
-    _say("\n".join(lines(found)))
+        print("\n".join(verdicts(found, json.loads(args.check.read_text()))))
+    print("\n".join(lines(found)), flush=True)
 
 
 def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.Namespace) -> dict[str, Any]:
     """One model on so many threads in every engine."""
     exported = {label: read_exported(Path(folder, model.stem), None) for label, folder in labels.items()}
-    with tempfile.TemporaryDirectory(prefix="mallorn-latency-") as scratch, ExitStack() as stack:
-        room = _Room(model, threads, Path(scratch), stack)
-        room.make_inputs(next(iter(exported.values())))
-        engines: dict[str, Engine] = {label: room.ours(label, one) for label, one in exported.items()}
-        engines[BASE] = room.onnxruntime()
-        engines |= room.rivals(args.rivals, args.python)
-        errors = room.errors(engines)
+    with ExitStack() as stack:
+        rooms = {
+            label: stack.enter_context(engine_room(model, one, threads)) for label, one in exported.items()
+        }
+        hits = {label: room.compile_tuned(_library(room)) for label, room in rooms.items()}
+        engines: dict[str, Engine] = {label: room.load(_library(room)) for label, room in rooms.items()}
+        room = next(iter(rooms.values()))
+        if (onnxruntime := room.load_onnxruntime()) is None:
+            raise Unavailable(
+                "onnxruntime, which all are compared with, cannot run this", hint="a CPU target"
+            )
+        engines[BASE] = onnxruntime
+        held, left_out = _rivals(args.rivals, args.python, model.absolute(), room.inputs, threads, stack)
+        engines |= held
         return {
             "model": model.stem,
             "threads": threads,
+            "errors": {name: room.error(one, onnxruntime) for name, one in engines.items() if name != BASE},
             "latency_us": race(engines, passes=PASSES),
-            "errors": errors,
-            "left_out": room.left_out,
-            "hits": room.hits,
+            "left_out": left_out,
+            "hits": {label: {key: found[key] for key in ("found", "of")} for label, found in hits.items()},
         }
 
 
-class _Room:
-    """The engines of one cell."""
+def _library(room: EngineRoom) -> Path:
+    return room.folder / "tuned.so"
 
-    def __init__(self, model: Path, threads: int, folder: Path, stack: ExitStack) -> None:
-        self._model, self._threads, self._folder, self._stack = model, threads, folder, stack
-        self._graphs = self._child("workers.tvm.graphs")
-        self.left_out: dict[str, str] = {}
-        self.hits: dict[str, dict[str, Any]] = {}
 
-    @property
-    def _inputs(self) -> str:
-        return str(self._folder / "inputs.npz")
-
-    def make_inputs(self, exported: Exported) -> None:
-        self._graphs.call(
-            "make_inputs",
-            CALL_SEC,
-            model_path=str(self._model),
-            inputs_npz=self._inputs,
-            seed=0,
-            input_shapes=exported.input_shapes,
-            input_ranges=exported.input_ranges,
-        )
-
-    def ours(self, label: str, exported: Exported) -> Child:
-        library = str(self._folder / f"{label}.so")
-        found = self._graphs.call(
-            "compile_model",
-            CALL_SEC,
-            model_path=str(self._model),
-            schedules_dir=str(exported.directory),
-            target=exported.target.text,
-            recipe=exported.recipe,
-            out_so=library,
-            input_shapes=exported.input_shapes,
-        )
-        self.hits[label] = {key: found[key] for key in ("found", "of")}
-        engine = self._child("workers.tvm.engines")
-        target = exported.target.text
-        engine.call("load_library", CALL_SEC, library=library, target=target, inputs_npz=self._inputs)
-        return engine
-
-    def onnxruntime(self) -> Child:
-        engine = self._child("workers.tvm.engines")
-        model = str(self._model)
-        engine.call(
-            "load_onnxruntime", CALL_SEC, model_path=model, inputs_npz=self._inputs, threads=self._threads
-        )
-        return engine
-
-    def rivals(self, names: list[str], python: str) -> dict[str, Rival]:
-        """Those that hold the model; the others are left out, with the reason."""
-        held = {}
-        for name in names:
-            rival = self._stack.enter_context(Rival(name, python))
-            try:
-                rival.load(CALL_SEC, self._model, self._inputs, self._threads)
-            except ChildError as error:
-                self.left_out[name] = error.message
-                continue
+def _rivals(
+    names: Sequence[str], python: str, model: Path, inputs: str, threads: int, stack: ExitStack
+) -> tuple[dict[str, Rival], dict[str, str]]:
+    """Those that hold the model, and why the others do not."""
+    held: dict[str, Rival] = {}
+    left_out: dict[str, str] = {}
+    for name in names:
+        rival = Rival(name, python)
+        stack.callback(rival.kill)
+        try:
+            rival.load(LOAD_SEC, model, inputs, threads)
+        except ChildError as error:
+            left_out[name] = error.message
+        else:
             held[name] = rival
-            rival.suspend()
-        return held
-
-    def errors(self, engines: Mapping[str, Engine]) -> dict[str, float]:
-        """Every engine's relative error against onnxruntime."""
-        files = {name: str(self._folder / f"{name}-outputs.npz") for name in engines}
-        for name, engine in engines.items():
-            with _awake(engine):
-                engine.call("save_outputs", CALL_SEC, outputs_npz=files[name])
-        return {
-            name: self._graphs.call("compare_models", CALL_SEC, outputs_npz=file, expected_npz=files[BASE])
-            for name, file in files.items()
-            if name != BASE
-        }
-
-    def _child(self, module: str) -> Child:
-        return self._stack.enter_context(Child(module, env={"TVM_NUM_THREADS": str(self._threads)}))
-
-
-@contextmanager
-def _awake(engine: Engine) -> Iterator[None]:
-    engine.resume()
-    yield
-    engine.suspend()
+    return held, left_out
 
 
 def _arguments() -> argparse.Namespace:
@@ -170,10 +111,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--check", type=Path, metavar="FILE", help="raw figures to compare with")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 if __name__ == "__main__":

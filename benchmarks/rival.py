@@ -5,10 +5,8 @@ import os
 import select
 import signal
 import subprocess
-import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 
@@ -21,13 +19,12 @@ NAMES: Final = tuple(
 class Rival:
     """Serves the Engine protocol of workers.engine_race."""
 
-    def __init__(self, name: str, python: str, **env: str) -> None:
+    def __init__(self, name: str, python: str) -> None:
         self._name = name
         self._process = subprocess.Popen(
             [python, str(RIVALS / f"{name}.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | env,
             start_new_session=True,
         )
 
@@ -50,14 +47,6 @@ class Rival:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
     def _ask(self, timeout_sec: float, request: dict[str, Any]) -> Any:
         questions, answers = self._process.stdin, self._process.stdout
         assert questions is not None
@@ -67,8 +56,7 @@ class Rival:
             questions.flush()
         except BrokenPipeError:
             raise ChildCrashed(f"{self._name} did not start") from None
-        deadline = time.monotonic() + timeout_sec
-        if not select.select([answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        if not select.select([answers], [], [], timeout_sec)[0]:
             self.kill()
             raise ChildTimeout(f"{self._name} took longer than {timeout_sec:g} s")
         line = answers.readline()

@@ -12,6 +12,7 @@ from mallorn.commands.exported import Exported
 
 if TYPE_CHECKING:
     from workers.children.child import Child
+    from workers.engine_race import Engine
 
 SEED: Final = 0
 COMPILE_TIMEOUT_SEC: Final = 3600.0
@@ -21,9 +22,12 @@ RUN_TIMEOUT_SEC: Final = 600.0
 class EngineRoom:
     """Compiles a model for an exported directory's target and keeps its engines while it is open."""
 
-    def __init__(self, model: Path, exported: Exported, folder: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, model: Path, exported: Exported, folder: Path, stack: ExitStack, threads: int | None
+    ) -> None:
         self._model = str(model.absolute())
         self._exported = exported
+        self._threads = threads or exported.target.num_cores
         self.folder = folder
         self._stack = stack
         self._graphs = self._child("workers.tvm.graphs")
@@ -78,27 +82,21 @@ class EngineRoom:
         )
         return list(found["tasks"])
 
-    def kernels(self, engine: "Child", seconds: float) -> dict[str, float]:
-        """Microseconds that a run spends in each kernel of a loaded library."""
-        engine.resume()
-        return dict(engine.call("time_kernels", RUN_TIMEOUT_SEC + seconds, seconds=seconds))
-
     def load_onnxruntime(self) -> "Child | None":
         """A process that holds the model in onnxruntime; None where that is missing or no match."""
         if find_spec("onnxruntime") is None or not self._exported.target.is_cpu:
             return None
         child = self._child("workers.tvm.engines")
-        threads = self._exported.target.num_cores
         child.call(
             "load_onnxruntime",
             RUN_TIMEOUT_SEC,
             model_path=self._model,
             inputs_npz=self.inputs,
-            threads=threads,
+            threads=self._threads,
         )
         return child
 
-    def error(self, engine: "Child", reference: "Child") -> float:
+    def error(self, engine: "Engine", reference: "Engine") -> float:
         """The relative error of an engine's outputs against another's, on the same random inputs."""
         files = [str(self.folder / f"{name}.npz") for name in ("ours", "theirs")]
         for child, file in zip((engine, reference), files, strict=True):
@@ -126,12 +124,15 @@ class EngineRoom:
     def _child(self, module: str) -> "Child":
         from workers.children.child import Child
 
-        env = {"TVM_NUM_THREADS": str(self._exported.target.num_cores), "PATH": search_path()}
+        env = {"TVM_NUM_THREADS": str(self._threads), "PATH": search_path()}
         return self._stack.enter_context(Child(module, env=env))
 
 
 @contextmanager
-def engine_room(model: Path, exported: Exported) -> Iterator[EngineRoom]:
-    """Open a room; its processes and files are gone afterwards."""
+def engine_room(model: Path, exported: Exported, threads: int | None = None) -> Iterator[EngineRoom]:
+    """Open a room, whose engines run on as many threads as the target has cores unless told otherwise.
+
+    Its processes and files are gone afterwards.
+    """
     with TemporaryDirectory(prefix="mallorn-") as folder, ExitStack() as stack:
-        yield EngineRoom(model, exported, Path(folder), stack)
+        yield EngineRoom(model, exported, Path(folder), stack, threads)

@@ -40,14 +40,14 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Show where a model's time goes with its schedules, kernel by kernel, beside this machine's BLAS."""
-    from workers.engine_race import race
+    from workers.engine_race import race, race_kernels
 
     exported = read_model(model, schedules, target)
     with engine_room(model, exported) as room:
         compile_tuned(room, exported, room.folder / "tuned.so")
         engine = room.load(room.folder / "tuned.so")
         whole_us = race({"tuned": engine})["tuned"]["median"]
-        times_us = room.kernels(engine, seconds)
+        (times_us,) = race_kernels([engine], seconds)
         tasks = {task["name"]: task for task in room.tasks()}
     roof = _roof(exported.target)
     kernels = describe(times_us, tasks, roof)
