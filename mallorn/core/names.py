@@ -76,6 +76,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "recipe": {
         "tuned": "workers.tvm.recipes:TUNED",
+        "direct": "workers.tvm.recipes:DIRECT",
         "plain": "workers.tvm.recipes:PLAIN",
     },
 }

@@ -26,7 +26,10 @@ class JobOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     recipe: Annotated[
-        str, Field(description="Graph passes before tuning; plain is that of stock compile_relax.")
+        str,
+        Field(
+            description="Graph passes before tuning; direct has no Winograd, plain is stock compile_relax's."
+        ),
     ] = "tuned"
     search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
     cost_model: Annotated[str, Field(description="Predicts which candidates are fast.")] = "xgboost"

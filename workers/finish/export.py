@@ -18,6 +18,8 @@ from workers.finish.winners import Winner
 from workers.stage import Stage
 
 WRITE_TIMEOUT_SEC: Final = 300.0
+# apply.py, and the graph passes that it has beyond TVM's.
+SCRIPTS: Final = ("apply", "clip", "winograd")
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 
@@ -41,12 +43,13 @@ def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Child, dire
 
 
 def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
-    """Put the manifest and the script beside the logs. Raises ExportFailed."""
+    """Put the manifest and the scripts beside the logs. Raises ExportFailed."""
     (directory / "manifest.json").write_text(json.dumps(_manifest(claimed, winners), indent=1) + "\n")
-    script = find_spec("workers.tvm.templates.apply")
-    if script is None or script.origin is None:
-        raise ExportFailed("the script apply.py is missing from this installation")
-    shutil.copyfile(script.origin, directory / "apply.py")
+    for name in SCRIPTS:
+        script = find_spec(f"workers.tvm.templates.{name}")
+        if script is None or script.origin is None:
+            raise ExportFailed(f"the script {name}.py is missing from this installation")
+        shutil.copyfile(script.origin, directory / f"{name}.py")
 
 
 def upload(claimed: Stage, directory: Path) -> str:

@@ -14,7 +14,7 @@ from mallorn.core.targets import Target
 
 @dataclass(frozen=True)
 class Step:
-    """One stock TVM pass by its dotted name below `tvm`, with JSON arguments.
+    """One stock TVM pass by its dotted name below `tvm`, with JSON arguments, or one of templates/.
 
     An argument `{"call": name, "args": [...]}` stands for the object that call returns.
     """
@@ -44,9 +44,11 @@ _LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant",
 _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "CanonicalizeBindings", "FoldConstant")
 
 # Convolutions vectorise over channels. Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools
-# follow the layout of what they read. Optional: TVM's pass gives up on some models (a stack of five
-# dimensions will do). The folding that follows re-lays the weights.
+# follow the layout of what they read, and so does a Clip that is an operator again. Optional: the pass gives
+# up on some models (a stack of five dimensions will do). The folding that follows re-lays the weights.
 _NHWC: Final = (
+    Step("mallorn.restore_clip"),
+    *_relax("DeadCodeElimination"),
     Step("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},), optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
 )
@@ -63,26 +65,34 @@ _DLIGHT: Final = Step(
 PLAIN: Final = Recipe("plain", 1, before=_DISPATCH + _LEGALIZE, after=())
 PLAIN_GPU: Final = Recipe("plain-gpu", 1, before=PLAIN.before, after=(_DLIGHT,))
 
-TUNED: Final = Recipe(
-    "tuned",
-    1,
-    before=(
-        *_SIMPLIFY,
-        *_NHWC,
-        # Before legalisation: swaps erf, exp, tanh and softmax for forms that LLVM vectorises.
-        *_relax("FastMathTransform"),
-        *_DISPATCH,
-        *_LEGALIZE,
-        *_relax("AttachAttrLayoutFreeBuffers"),
-    ),
-    # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which makes
-    # a second function that the caller has to run, is not needed.
-    after=_relax("SplitLayoutRewritePreproc", "FoldConstant"),
-)
+
+def _tuned(name: str, *choices: Step) -> Recipe:
+    """What is known to be fast on CPUs, with these choices about operators."""
+    return Recipe(
+        name,
+        2,
+        before=(
+            *_SIMPLIFY,
+            *_NHWC,
+            *choices,
+            # Before legalisation: swaps erf, exp, tanh and softmax for forms that LLVM vectorises.
+            *_relax("FastMathTransform"),
+            *_DISPATCH,
+            *_LEGALIZE,
+            *_relax("AttachAttrLayoutFreeBuffers"),
+        ),
+        # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which
+        # makes a second function that the caller has to run, is not needed.
+        after=_relax("SplitLayoutRewritePreproc", "FoldConstant"),
+    )
+
+
+TUNED: Final = _tuned("tuned", Step("mallorn.winograd"))
+DIRECT: Final = _tuned("direct")
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 
-_ON_GPU: Final = {TUNED.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
+_ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
 
 
 def recipe_for(name: str, target: Target) -> Recipe:

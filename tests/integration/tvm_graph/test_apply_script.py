@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,25 @@ import numpy as np
 import onnx
 import pytest
 import tvm
+from onnx import helper, numpy_helper
 
+from tests.integration.tvm_graph.conftest import Example
+from workers.finish.export import SCRIPTS
 from workers.tvm.compile import compile_model
 from workers.tvm.templates import apply
 
+BOUNDS = {"low": 0.0, "high": 6.0}
+
+
+def copy_scripts(directory: str) -> str:
+    """What an export holds beside its logs; where the script is."""
+    for name in reversed(SCRIPTS):
+        script = shutil.copy(Path(apply.__file__).with_name(f"{name}.py"), directory)
+    return str(script)
+
 
 def run_script(directory: str, *args: str, **environment: str) -> dict[str, Any]:
-    script = shutil.copy(apply.__file__, directory)
+    script = copy_scripts(directory)
     # An empty PYTHONPATH and another directory: nothing of ours is within its reach.
     done = subprocess.run(
         [sys.executable, script, *args],
@@ -43,6 +56,36 @@ def test_it_finds_every_schedule_and_agrees_with_onnxruntime(name: str, example:
     assert report["relative_error"] < 1e-4
 
 
+class Bounded(Example):
+    """A convolution that Winograd's pays for, with a bounded activation."""
+
+    @cached_property
+    def path(self) -> str:
+        weights = np.random.default_rng(0).standard_normal((48, 48, 3, 3)).astype("float32")
+        bounds = [numpy_helper.from_array(np.array(bound, "float32"), name) for name, bound in BOUNDS.items()]
+        nodes = [
+            helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+            helper.make_node("Clip", ["c", *BOUNDS], ["y"]),
+        ]
+        ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 48, 30, 30)) for name in "xy"]
+        graph = helper.make_graph(
+            nodes, "g", ends[:1], ends[1:], initializer=[numpy_helper.from_array(weights, "w"), *bounds]
+        )
+        path = self.folder / "bounded.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+        return str(path)
+
+
+def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
+    one = Bounded("bounded", "tuned", tmp_path)
+    kernels = " ".join(one.graph["operators_after"])
+    assert "winograd_pack" in kernels
+    assert "maximum_minimum" in kernels
+    report = run_script(one.schedules, one.path, "--check")
+    assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
+    assert report["relative_error"] < 1e-4
+
+
 def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) -> None:
     """Same hits, and the same numbers to the last bit."""
     theirs, ours = str(tmp_path / "theirs.so"), str(tmp_path / "ours.so")
@@ -56,7 +99,7 @@ def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) 
 
 def test_threads_follow_the_target_whatever_the_environment_says(mlp: Any, tmp_path: Path) -> None:
     directory = shutil.copytree(mlp.schedules, tmp_path / "copy")
-    script = Path(shutil.copy(apply.__file__, directory))
+    script = Path(copy_scripts(str(directory)))
     probe = 'sys.stdout.write(json.dumps({"threads": tvm.runtime.num_threads()}) + "\\n")'
     script.write_text(script.read_text().replace("    main()\n", f"    {probe}\n"))
     done = subprocess.run(

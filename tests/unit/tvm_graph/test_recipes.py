@@ -1,4 +1,4 @@
-"""Recipes are plain data that name stock TVM passes."""
+"""Recipes are plain data that name stock TVM passes, and those of the exported scripts."""
 
 import subprocess
 import sys
@@ -8,6 +8,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from workers.tvm.recipes import (
+    DIRECT,
     PLAIN,
     PLAIN_GPU,
     TUNED,
@@ -21,7 +22,7 @@ from workers.tvm.recipes import (
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
 GPU = parse_target("nvidia/nvidia-a100")
-ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU)
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT)
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -30,7 +31,7 @@ def test_survives_json(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
-def test_every_step_is_a_stock_pass(recipe: Recipe) -> None:
+def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
     from tvm.ir.transform import Pass
 
     from workers.tvm.templates.apply import make_pass
@@ -41,7 +42,14 @@ def test_every_step_is_a_stock_pass(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize(
     ("name", "target", "expected"),
-    [("tuned", CPU, TUNED), ("tuned", GPU, TUNED_GPU), ("plain", CPU, PLAIN), ("plain", GPU, PLAIN_GPU)],
+    [
+        ("tuned", CPU, TUNED),
+        ("tuned", GPU, TUNED_GPU),
+        ("direct", CPU, DIRECT),
+        ("direct", GPU, TUNED_GPU),
+        ("plain", CPU, PLAIN),
+        ("plain", GPU, PLAIN_GPU),
+    ],
 )
 def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe) -> None:
     assert recipe_for(name, target) is expected
@@ -50,7 +58,7 @@ def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InvalidRequest) as caught:
         recipe_for("fancy", CPU)
-    assert caught.value.hint == "known: plain, tuned"
+    assert caught.value.hint == "known: direct, plain, tuned"
 
 
 @pytest.mark.parametrize("value", [{}, {"name": "x"}, {"name": "x", "version": 1, "before": 3, "after": []}])

@@ -31,14 +31,25 @@ from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 
 
+# Passes that TVM lacks, each in a file beside this one.
+OWN_PASSES = {"mallorn.restore_clip": "clip", "mallorn.winograd": "winograd"}
+
+
 def make_pass(step: dict[str, Any]) -> Any:
     """The pass that a step of the recipe names, made with the step's arguments."""
     name = step.get("pass") or step["call"]
-    if not name.startswith(PASSES):
-        raise ValueError(f"{name} is not a graph pass: none of {', '.join(PASSES)}")
-    module, _, attribute = name.rpartition(".")
     args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
-    return getattr(importlib.import_module(f"tvm.{module}"), attribute)(*args)
+    return getattr(_module(name), name.rpartition(".")[2])(*args)
+
+
+def _module(name: str) -> Any:
+    if name in OWN_PASSES:
+        return importlib.import_module(
+            f"{__package__}.{OWN_PASSES[name]}" if __package__ else OWN_PASSES[name]
+        )
+    if name.startswith(PASSES):
+        return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
+    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
 
 
 def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:

@@ -1,0 +1,93 @@
+"""Convolutions as Winograd's: the same numbers, where it pays."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from workers.tvm.templates import winograd
+
+SIZES = (1, 12, 12, 8, 8)  # batch, height, width, channels in and out
+
+
+def convolution(sizes: tuple[int, ...], padding: int = 1, kernel: int = 3, **attrs: Any) -> Any:
+    """A module of one convolution in NHWC."""
+    batch, height, width, channels, out_channels = sizes
+    inner = channels // attrs.get("groups", 1)
+    weights = np.random.default_rng(0).standard_normal((kernel, kernel, inner, out_channels))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((batch, height, width, channels), "float32"))
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    with builder.function("main", [x]):
+        call = relax.op.nn.conv2d(
+            x, relax.const(weights.astype("float32")), padding=padding, **layouts, **attrs
+        )
+        builder.emit_func_output(builder.emit(call))
+    return builder.get()
+
+
+def rewritten(mod: Any) -> Any | None:
+    """The module after the pass; None where the pass left it alone."""
+    after = winograd.winograd()(mod)
+    return None if len(after.functions) == len(mod.functions) else after
+
+
+def run(mod: Any, x: Any) -> Any:
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    vm = relax.VirtualMachine(relax.build(mod, target), tvm.cpu())
+    return vm["main"](tvm.runtime.tensor(x)).numpy()
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every convolution that can be rewritten is, small ones too."""
+    monkeypatch.setattr(winograd, "OPERATIONS_A_BYTE", -1e9)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("sizes", [SIZES, (1, 9, 14, 4, 6), (3, 8, 11, 5, 7), (1, 3, 3, 2, 2)], ids=str)
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_the_numbers_are_those_of_the_convolution(sizes: tuple[int, ...], padding: int) -> None:
+    mod = convolution(sizes, padding)
+    after = rewritten(mod)
+    assert after is not None
+    x = np.random.default_rng(1).standard_normal(sizes[:4]).astype("float32")
+    expected = run(mod, x)
+    assert np.abs(run(after, x) - expected).max() <= 2e-5 * np.abs(expected).max()
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    "other",
+    [{"strides": 2}, {"dilation": 2}, {"groups": 8}, {"kernel": 1}, {"kernel": 5}],
+    ids=lambda other: next(iter(other)),
+)
+def test_other_convolutions_stay_as_they_are(other: dict[str, Any]) -> None:
+    assert rewritten(convolution(SIZES, **other)) is None
+
+
+@pytest.mark.usefixtures("always")
+def test_convolutions_of_one_shape_share_their_functions() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 8, 8, 4), "float32"))
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    with builder.function("main", [x]):
+        y: Any = x
+        for seed in range(3):
+            weights = np.random.default_rng(seed).standard_normal((3, 3, 4, 4)).astype("float32")
+            y = builder.emit(relax.op.nn.conv2d(y, relax.const(weights), padding=1, **layouts))
+        builder.emit_func_output(y)
+    after = rewritten(builder.get())
+    assert after is not None
+    assert len(after.functions) == 3  # the graph, one pack, one unpack
+
+
+@pytest.mark.parametrize(
+    ("height", "channels", "pays"),
+    [(56, 64, True), (28, 128, True), (14, 256, True), (7, 512, False), (112, 8, False), (14, 32, False)],
+)
+def test_it_pays_where_much_is_computed_for_what_is_moved(height: int, channels: int, pays: bool) -> None:
+    shape = winograd.Shape(1, height, height, channels, 1, 1, height, height, channels)
+    assert shape.pays() is pays
