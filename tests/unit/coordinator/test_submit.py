@@ -116,7 +116,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 UNKNOWN_NAMES: list[tuple[dict[str, Any], str]] = [
     ({"search": "astrology"}, "known: "),
     ({"cost_model": "astrology"}, "known: "),
-    ({"recipe": "astrology"}, "known: plain, tuned"),
+    ({"recipe": "astrology"}, "known: direct, plain, tuned"),
     ({"serach": "random"}, "known: build_timeout_sec"),
     ({"evaluator": {"repeats": 1}}, "known: min_repeat_ms, number, repeat"),
 ]
