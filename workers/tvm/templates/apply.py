@@ -29,8 +29,6 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
-
-
 # Passes that TVM lacks, each in a file beside this one.
 OWN_PASSES = {"mallorn.restore_clip": "clip", "mallorn.winograd": "winograd"}
 
@@ -44,9 +42,8 @@ def make_pass(step: dict[str, Any]) -> Any:
 
 def _module(name: str) -> Any:
     if name in OWN_PASSES:
-        return importlib.import_module(
-            f"{__package__}.{OWN_PASSES[name]}" if __package__ else OWN_PASSES[name]
-        )
+        beside = OWN_PASSES[name]
+        return importlib.import_module(f"{__package__}.{beside}" if __package__ else beside)
     if name.startswith(PASSES):
         return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
     raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")

@@ -103,10 +103,12 @@ def _rewrite_all(mod: Any, _: Any) -> Any:
 
 def _shape(call: Any) -> Shape | None:
     """The sizes of a convolution that can be rewritten, None of any other."""
-    attrs, weights, kind = call.attrs, call.args[1], tvm.ir.GenericConst
+    attrs, weights = call.attrs, call.args[1]
     plain = all(int(number) == 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups))
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
-    if not plain or layouts != ("NHWC", "HWIO", "NHWC") or not isinstance(weights, kind):
+    if not plain or layouts != ("NHWC", "HWIO", "NHWC"):
+        return None
+    if not isinstance(weights, tvm.ir.GenericConst):
         return None
     if call.ty.dtype != "float32" or tuple(map(int, weights.ty.shape))[:2] != (KERNEL, KERNEL):
         return None
