@@ -22,6 +22,11 @@ describe("a lane", () => {
     expect(lane?.measuring).toBeCloseTo(0.05);
   });
 
+  it("holds a stretch that began and ended in one millisecond, and none from outside the window", () => {
+    const [lane] = lanes([stint(1, 1500, 1500), stint(2, 900, 1000), stint(3, 2001, null)], ({ worker }) => worker, [], WINDOW);
+    expect(lane?.spans.map(({ stint: { round_id } }) => round_id)).toEqual([1]);
+  });
+
   it("is there for a device on which nothing ran, and for no nameless one", () => {
     const found = lanes([stint(1, 1100, 1200, { device: null })], ({ device }) => device, ["d10", "d9"], WINDOW);
     expect(found.map(({ name, busy }) => [name, busy])).toEqual([["d9", 0], ["d10", 0]]);

@@ -27,7 +27,7 @@ export function stretch({ id, kind, finished_at, ...run }: StageRun): Stretch {
 }
 
 function lane(name: string, stints: readonly Stretch[], window: Window): Lane {
-  const spans = stints.map((stint) => span(stint, window)).filter(({ from, to }) => to > from);
+  const spans = stints.filter((stint) => within(stint, window)).map((stint) => span(stint, window));
   const sum = (of: (stint: Stretch) => number): number => spans.reduce((total, { stint }) => total + of(stint), 0);
   const measuredSec = spans.reduce((total, part) => total + part.stint.measuring_sec * inside(part, window), 0);
   return {
@@ -38,6 +38,11 @@ function lane(name: string, stints: readonly Stretch[], window: Window): Lane {
     trials: sum((stint) => stint.trials),
     failures: sum((stint) => stint.failures),
   };
+}
+
+/** One that ended in the millisecond in which it began ran all the same. */
+function within({ started_at, finished_at }: Stretch, { since, now }: Window): boolean {
+  return (finished_at ?? now) > since && started_at <= now;
 }
 
 function span(stint: Stretch, { since, now }: Window): Span {
