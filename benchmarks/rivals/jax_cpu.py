@@ -11,13 +11,15 @@ def load(model: str, inputs: Arrays, threads: int) -> Run:
     """XLA takes its number of threads from the processors it may use."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     import jax
-    from jaxonnxruntime.backend import Backend
+    from jaxonnxruntime.call_onnx import call_onnx_model
 
-    prepared = Backend.prepare(onnx.load(model))
     arrays = [jax.numpy.asarray(array) for array in inputs.values()]
+    function, weights = call_onnx_model(onnx.load(model), arrays)
+    # One program with its weights in it: by itself each operator is one.
+    compiled = jax.jit(lambda given: function(weights, given))
 
     def run() -> list[Any]:
-        return [jax.block_until_ready(output) for output in prepared.run(arrays)]
+        return jax.block_until_ready(compiled(arrays))
 
     return run
 
