@@ -5,12 +5,12 @@ python -m benchmarks.latency MODEL.onnx ... --schedules LABEL=DIR ... [--threads
 
 DIR holds one directory a model, DIR/<model>, as `mallorn tune MODEL --out DIR/<model>` writes it; several
 labels show several budgets side by side. The rivals run in the interpreter PYTHON, which has them installed
-(`pip install openvino onnx2torch torch iree-base-compiler[onnx] iree-base-runtime jaxonnxruntime`); one that
-is missing there or cannot read a model is left out and named. onnxruntime is timed in our own interpreter.
-Engines take turns of some 150 ms each, nine times over, each in a process of its own that is stopped while
-another runs. All outputs are compared with onnxruntime's. `--check` compares the ratios to onnxruntime with
-those that an earlier `--json` wrote, a verdict a model. The headline is the geometric mean, over the models,
-of the last label's latency over the best rival's.
+(`pip install openvino onnx2torch torch iree-base-compiler[onnx] iree-base-runtime jaxonnxruntime "jax<0.5"`);
+one that is missing there or cannot read a model is left out and named. onnxruntime is timed in our own
+interpreter. Engines take turns of some 150 ms each, nine times over, each in a process of its own that is
+stopped while another runs. All outputs are compared with onnxruntime's. `--check` compares the ratios to
+onnxruntime with those that an earlier `--json` wrote, a verdict a model. The headline is the geometric mean,
+over the models, of the last label's latency over the best rival's.
 """
 
 import argparse

@@ -19,7 +19,7 @@ def load(model: str, inputs: Arrays, threads: int) -> Run:
     core = openvino.Core()
     request = core.compile_model(core.read_model(model), "CPU", options).create_infer_request()
     for index, array in enumerate(inputs.values()):
-        request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))
+        request.set_input_tensor(index, openvino.Tensor(array))
 
     def run() -> list[Any]:
         request.infer()

@@ -1,16 +1,15 @@
 """PyTorch compiled by Inductor, tuned as far as it tunes itself."""
 
 import torch
-from onnx2torch import convert
 from serving import Arrays, Run, serve
-from torch_eager import runner
+from torch_eager import convert, runner
 
 
 def load(model: str, inputs: Arrays, threads: int) -> Run:
     """The module after torch.compile with its weights frozen."""
     torch.set_num_threads(threads)
     torch._inductor.config.freezing = True
-    run = runner(torch.compile(convert(model).eval(), mode="max-autotune-no-cudagraphs"), inputs)
+    run = runner(torch.compile(convert(model), mode="max-autotune-no-cudagraphs"), inputs)
     run()
     return run
 

@@ -27,6 +27,7 @@ class EngineRoom:
     ) -> None:
         self._model = str(model.absolute())
         self._exported = exported
+        self.target = exported.target
         self._threads = threads or exported.target.num_cores
         self.folder = folder
         self._stack = stack
@@ -40,7 +41,7 @@ class EngineRoom:
             COMPILE_TIMEOUT_SEC,
             model_path=self._model,
             schedules_dir=str(self._exported.directory.absolute()),
-            target=self._exported.target.text,
+            target=self.target.text,
             recipe=self._exported.recipe,
             out_so=str(library),
             input_shapes=self._exported.input_shapes,
@@ -53,7 +54,7 @@ class EngineRoom:
             "compile_default",
             COMPILE_TIMEOUT_SEC,
             model_path=self._model,
-            target=self._exported.target.text,
+            target=self.target.text,
             out_so=str(library),
             input_shapes=self._exported.input_shapes,
         )
@@ -65,7 +66,7 @@ class EngineRoom:
             "load_library",
             RUN_TIMEOUT_SEC,
             library=str(library),
-            target=self._exported.target.text,
+            target=self.target.text,
             inputs_npz=self.inputs,
         )
         return child
@@ -76,7 +77,7 @@ class EngineRoom:
             "extract",
             COMPILE_TIMEOUT_SEC,
             model_path=self._model,
-            target=self._exported.target.text,
+            target=self.target.text,
             recipe=self._exported.recipe,
             input_shapes=self._exported.input_shapes,
         )
@@ -84,7 +85,7 @@ class EngineRoom:
 
     def load_onnxruntime(self) -> "Child | None":
         """A process that holds the model in onnxruntime; None where that is missing or no match."""
-        if find_spec("onnxruntime") is None or not self._exported.target.is_cpu:
+        if find_spec("onnxruntime") is None or not self.target.is_cpu:
             return None
         child = self._child("workers.tvm.engines")
         child.call(
@@ -95,6 +96,13 @@ class EngineRoom:
             threads=self._threads,
         )
         return child
+
+    def peak_gflops(self, seconds: float) -> float:
+        """What the target's cores compute at most; takes `seconds`."""
+        target = {"target": self.target.text, "cores": self.target.num_cores}
+        return float(
+            self._child("workers.tvm.peak").call("peak_gflops", RUN_TIMEOUT_SEC, **target, seconds=seconds)
+        )
 
     def error(self, engine: "Engine", reference: "Engine") -> float:
         """The relative error of an engine's outputs against another's, on the same random inputs."""

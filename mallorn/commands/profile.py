@@ -1,4 +1,4 @@
-"""The command that says where a tuned model's time goes, beside what the machine reaches elsewhere."""
+"""The command that says where a tuned model's time goes, beside the most that the machine allows."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -13,7 +13,7 @@ from mallorn.commands.compile import (
     compile_tuned,
     read_model,
 )
-from mallorn.commands.engines import engine_room
+from mallorn.commands.engines import EngineRoom, engine_room
 from mallorn.commands.output import JsonOption, latency, print_json, print_note, stdout, table
 
 if TYPE_CHECKING:
@@ -25,10 +25,11 @@ COLUMNS: Final = {
     "time": "TIME",
     "share": "SHARE",
     "gflops": "GFLOP/S",
-    "of_blas": "OF BLAS",
+    "of_peak": "OF PEAK",
     "gbytes": "GB/S",
 }
 SECONDS: Final = 2.0
+SECONDS_FOR_PEAK: Final = 1.0
 BYTES: Final = {"8": 1, "16": 2, "32": 4, "64": 8}  # by the bits that end a type's name
 
 
@@ -39,7 +40,7 @@ def profile(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where a model's time goes with its schedules, kernel by kernel, beside this machine's BLAS."""
+    """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
     from workers.engine_race import race, race_kernels
 
     exported = read_model(model, schedules, target)
@@ -49,7 +50,7 @@ def profile(
         whole_us = race({"tuned": engine})["tuned"]["median"]
         (times_us,) = race_kernels([engine], seconds)
         tasks = {task["name"]: task for task in room.tasks()}
-    roof = _roof(exported.target)
+        roof = _roof(room)
     kernels = describe(times_us, tasks, roof)
     if as_json:
         machine = {"gflops": roof.gflops, "gbytes_per_sec": roof.gbytes_per_sec} if roof else None
@@ -92,17 +93,19 @@ def summary(whole_us: float, kernels: Sequence[Mapping[str, Any]], roof: "Roof |
     if roof is not None:
         floor_us = sum(kernel["floor_us"] or 0.0 for kernel in kernels)
         lines += [
-            f"numpy's BLAS reaches {roof.gflops:.0f} GFLOP/s here, a copy {roof.gbytes_per_sec:.0f} GB/s",
-            f"the model's arithmetic alone would take {latency(floor_us)} at the speed of that BLAS",
+            f"this machine allows {roof.gflops:.0f} GFLOP/s, and copies at {roof.gbytes_per_sec:.0f} GB/s",
+            f"the model's arithmetic alone would take {latency(floor_us)} at that speed",
         ]
     return lines
 
 
-def _roof(target: Any) -> "Roof | None":
+def _roof(room: EngineRoom) -> "Roof | None":
     """A GPU's peak is not this processor's."""
-    from workers.roofline import measure_roof
+    from workers.roofline import Roof, memory_gbytes_per_sec
 
-    return measure_roof(target.num_cores) if target.is_cpu else None
+    if not room.target.is_cpu:
+        return None
+    return Roof(room.peak_gflops(SECONDS_FOR_PEAK), memory_gbytes_per_sec(room.target.num_cores))
 
 
 def _bytes(task: Mapping[str, Any]) -> float:
@@ -124,6 +127,6 @@ def _row(kernel: Mapping[str, Any]) -> dict[str, Any]:
         "time": latency(kernel["time_us"]),
         "share": f"{kernel['share']:.0%}",
         "gflops": f"{gflops:.0f}" if gflops else "",
-        "of_blas": f"{floor_us / kernel['time_us']:.0%}" if floor_us else "",
+        "of_peak": f"{floor_us / kernel['time_us']:.0%}" if floor_us else "",
         "gbytes": f"{gbytes:.0f}" if gbytes else "",
     }

@@ -70,7 +70,7 @@ def _tuned(name: str, *choices: Step) -> Recipe:
     """What is known to be fast on CPUs, with these choices about operators."""
     return Recipe(
         name,
-        2,
+        3,
         before=(
             *_SIMPLIFY,
             *_NHWC,

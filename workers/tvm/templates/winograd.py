@@ -1,7 +1,8 @@
 """Convolutions of three by three as Winograd's F(4x4, 3x3): a quarter of the products.
 
-Tiles of six by six are transformed (pack), multiplied with transformed weights (36 matrix products) and
-transformed to tiles of four by four (unpack). Both transforms are unrolled a tile, channels side by side.
+The data is padded to whole tiles of six by six, which are transformed (pack), multiplied with transformed
+weights (36 matrix products) and transformed to tiles of four by four (unpack). Both transforms are unrolled
+a tile, channels side by side. What came before is summed and activated while it is padded.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,13 +58,28 @@ class Shape:
     out_channels: int
 
     @property
+    def high(self) -> int:
+        return -(-self.out_height // TILE)
+
+    @property
     def wide(self) -> int:
         return -(-self.out_width // TILE)
 
     @property
     def tiles(self) -> int:
         """In one image."""
-        return -(-self.out_height // TILE) * self.wide
+        return self.high * self.wide
+
+    @property
+    def margins(self) -> tuple[int, ...]:
+        """What is added before and after each dimension, so that there are whole tiles."""
+        bottom = self.high * TILE + SPAN - TILE - self.height - self.top
+        right = self.wide * TILE + SPAN - TILE - self.width - self.left
+        return 0, 0, self.top, bottom, self.left, right, 0, 0
+
+    @property
+    def padded(self) -> tuple[int, int, int, int]:
+        return self.batch, self.high * TILE + SPAN - TILE, self.wide * TILE + SPAN - TILE, self.channels
 
     @property
     def packed(self) -> tuple[int, int, int]:
@@ -122,7 +138,8 @@ def _three_steps(builder: Any, shape: Shape, call: Any) -> Any:
     data, weights = call.args
     pack = builder.add_func(_pack(shape), "winograd_pack")
     unpack = builder.add_func(_unpack(shape), "winograd_unpack")
-    packed = relax.call_tir(pack, [data], relax.TensorType(shape.packed, "float32"))
+    padded = relax.op.nn.pad(data, shape.margins)
+    packed = relax.call_tir(pack, [padded], relax.TensorType(shape.packed, "float32"))
     products = relax.op.matmul(packed, relax.const(_transformed(weights.value.numpy())))
     return relax.call_tir(unpack, [products], relax.TensorType(shape.unpacked, "float32"))
 
@@ -135,24 +152,14 @@ def _transformed(weights: Any) -> Any:
 
 
 def _pack(shape: Shape) -> Any:
-    """Padding is chosen, not branched to: TVM vectorises branches wrongly where lanes take different ones."""
-
     def read(i: int, j: int) -> str:
-        row = f"p % {shape.tiles} // {shape.wide} * {TILE} + {i - shape.top}"
-        column = f"p % {shape.wide} * {TILE} + {j - shape.left}"
-        inside = f"0 <= {row} and {row} < {shape.height} and 0 <= {column} and {column} < {shape.width}"
-        row, column = _within(shape.height, row), _within(shape.width, column)
-        return f"T.Select({inside}, x[p // {shape.tiles}, {row}, {column}, c], T.float32(0))"
+        row = f"p % {shape.tiles} // {shape.wide} * {TILE} + {i}"
+        return f"x[p // {shape.tiles}, {row}, p % {shape.wide} * {TILE} + {j}, c]"
 
     def store(i: int, j: int, value: str) -> str:
         return f"y[{i * SPAN + j}, p, c] = {value}"
 
-    inputs = shape.batch, shape.height, shape.width, shape.channels
-    return _function(PACK, inputs, shape.packed, shape.packed[1:], read, store)
-
-
-def _within(size: int, index: str) -> str:
-    return f"T.max(T.min({index}, {size - 1}), 0)"
+    return _function(PACK, shape.padded, shape.packed, shape.packed[1:], read, store)
 
 
 def _unpack(shape: Shape) -> Any:

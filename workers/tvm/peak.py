@@ -1,0 +1,52 @@
+"""Child process that finds out what a CPU's cores compute at most: numbers that never leave registers."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from workers.children.serve import serve
+
+#: Fewer vectors leave the multipliers waiting for sums, more do not fit the 16 registers of AVX2.
+VECTORS: Final = 12
+STEPS: Final = 1 << 20
+_OPERATIONS: Final = 2  # a product and a sum
+
+
+def peak_gflops(target: str, cores: int, seconds: float) -> float:
+    """Products and sums in single precision on so many of a target's cores: the best run within `seconds`."""
+    from workers.tvm.programs import parse_tvm_target, vector_lanes
+
+    lanes = vector_lanes(target)
+    sums = _multiply_and_add(cores, lanes, parse_tvm_target(target))
+    best_sec, deadline = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        started = time.perf_counter()
+        sums()
+        best_sec = min(best_sec, time.perf_counter() - started)
+    return _OPERATIONS * cores * STEPS * VECTORS * lanes / best_sec / 1e9
+
+
+def _multiply_and_add(cores: int, lanes: int, target: Any) -> Callable[[], None]:
+    import tvm
+
+    kernel = tvm.script.from_source(f"""
+@T.prim_func(s_tir=True)
+def main(sums: T.Buffer(({cores}, {VECTORS}, {lanes}), "float32")) -> None:
+    T.func_attr({{"tirx.noalias": True}})
+    for core in T.parallel({cores}):
+        for step in range({STEPS}):
+            for vector in T.unroll({VECTORS}):
+                for lane in T.vectorized({lanes}):
+                    sums[core, vector, lane] = sums[core, vector, lane] * T.float32(0.5) + T.float32(1)
+""")
+    library = tvm.compile(kernel, target)
+    held = tvm.runtime.tensor(np.zeros((cores, VECTORS, lanes), "float32"))
+    return lambda: library["main"](held)
+
+
+METHODS: Final[dict[str, Callable[..., Any]]] = {"peak_gflops": peak_gflops}
+
+if __name__ == "__main__":
+    serve(METHODS)
