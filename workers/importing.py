@@ -36,7 +36,7 @@ def _extract(claimed: Stage) -> dict[str, Any]:
     claimed.runtime.warm_up()
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
-        recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target))
+        recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
         with claimed.runtime.graphs(claimed.target.num_cores) as child:
             graph: dict[str, Any] = child.call(
                 "extract",

@@ -46,6 +46,7 @@ ShapeOption = Annotated[
     typer.Option("--input-shape", metavar="NAME:1,3,224,224", help=f"{words('input_shapes')} Repeatable."),
 ]
 RecipeOption = Annotated[str | None, typer.Option("--recipe", help=words("recipe"))]
+PrecisionOption = Annotated[str | None, typer.Option("--precision", help=words("precision"))]
 SearchOption = Annotated[str | None, typer.Option("--search", help=words("search"))]
 CostModelOption = Annotated[str | None, typer.Option("--cost-model", help=words("cost_model"))]
 SamplerOption = Annotated[str | None, typer.Option("--sampler", help=words("sampler"))]

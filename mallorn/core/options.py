@@ -1,6 +1,6 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,6 +31,13 @@ class JobOptions(BaseModel):
             description="Graph passes before tuning; direct has no Winograd, plain is stock compile_relax's."
         ),
     ] = "tuned"
+    precision: Annotated[
+        Literal["float32", "bf16"],
+        Field(
+            description="Of the factors of products with constant weights; sums stay float32. "
+            "One of float32, bf16 (CPUs with AVX512-BF16)."
+        ),
+    ] = "float32"
     search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
     cost_model: Annotated[str, Field(description="Predicts which candidates are fast.")] = "xgboost"
     sampler: Annotated[str, Field(description="Picks a round's batch out of the scored pool.")] = "topk"

@@ -19,7 +19,7 @@ from workers.stage import Stage
 
 WRITE_TIMEOUT_SEC: Final = 300.0
 # apply.py, and the graph passes that it has beyond TVM's.
-SCRIPTS: Final = ("apply", "clip", "winograd")
+SCRIPTS: Final = ("apply", "bf16", "clip", "winograd")
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 

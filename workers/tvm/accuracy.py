@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.tvm.archives import load_arrays
+
 Array = NDArray[Any]
 # Sums of floats in another order differ by rounding; a real fault is orders of magnitude beyond this.
 _SLACK = 16.0
+_BFLOAT16_EPS = 2.0**-7
 
 
 def relative_error(ours: Array, theirs: Array) -> float:
@@ -25,6 +28,8 @@ def relative_error(ours: Array, theirs: Array) -> float:
 
 def tolerance(dtype: str, reduction_len: int) -> float:
     """The relative error that rounding may leave in a sum of that many terms; none for integers."""
+    if dtype == "bfloat16":  # the result of float32 sums, rounded in the end
+        return _BFLOAT16_EPS + tolerance("float32", reduction_len)
     if not dtype.startswith("float"):
         return 0.0
     return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len))
@@ -33,10 +38,10 @@ def tolerance(dtype: str, reduction_len: int) -> float:
 def compare(outputs_npz: str, expected_npz: str, outputs: list[int], reduction_len: int) -> dict[str, Any]:
     """{"max_error", "tolerance", "ok"} over the named outputs: each within the tolerance of its type."""
     errors, limits = [], []
-    with np.load(outputs_npz) as ours, np.load(expected_npz) as theirs:
-        for name in (f"arg_{index}" for index in outputs):
-            errors.append(relative_error(ours[name], theirs[name]))
-            limits.append(tolerance(str(ours[name].dtype), reduction_len))
+    ours, theirs = load_arrays(outputs_npz), load_arrays(expected_npz)
+    for name in (f"arg_{index}" for index in outputs):
+        errors.append(relative_error(ours[name], theirs[name]))
+        limits.append(tolerance(str(ours[name].dtype), reduction_len))
     ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
     return {"max_error": max(errors), "tolerance": max(limits), "ok": ok}
 

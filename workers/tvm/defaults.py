@@ -107,12 +107,13 @@ def _cpu_spatial(axes: Sequence[Choice], machine: Machine, recipe: Recipe) -> li
         tiles[axis][level] *= factor
         left[axis] //= factor
 
-    vector = _vector(axes[-1].extent, machine.lanes)
-    give(-1, 3, vector)
+    last = max((i for i, axis in enumerate(axes) if axis.extent > 1), default=0)
+    vector = _vector(axes[last].extent, machine.lanes)
+    give(last, 3, vector)
     rows = min(_MAX_ROWS, max(1, _ACCUMULATORS // -(-vector // machine.lanes)))
-    if len(axes) > 1:
+    if last > 0:
         # The axis that offers most rows, of equals the nearest to the vector.
-        axis = max(range(len(axes) - 1), key=lambda i: (_largest(left[i], rows), i))
+        axis = max(range(last), key=lambda i: (_largest(left[i], rows), i))
         give(axis, recipe.rows_level, _largest(left[axis], rows))
     chunks = 1
     for axis in range(len(axes)):

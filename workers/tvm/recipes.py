@@ -66,11 +66,11 @@ PLAIN: Final = Recipe("plain", 1, before=_DISPATCH + _LEGALIZE, after=())
 PLAIN_GPU: Final = Recipe("plain-gpu", 1, before=PLAIN.before, after=(_DLIGHT,))
 
 
-def _tuned(name: str, *choices: Step) -> Recipe:
+def _tuned(name: str, version: int, *choices: Step) -> Recipe:
     """What is known to be fast on CPUs, with these choices about operators."""
     return Recipe(
         name,
-        3,
+        version,
         before=(
             *_SIMPLIFY,
             *_NHWC,
@@ -87,18 +87,33 @@ def _tuned(name: str, *choices: Step) -> Recipe:
     )
 
 
-TUNED: Final = _tuned("tuned", Step("mallorn.winograd"))
-DIRECT: Final = _tuned("direct")
+TUNED: Final = _tuned("tuned", 3, Step("mallorn.winograd"))
+DIRECT: Final = _tuned("direct", 3)
+# What several products read is rounded once.
+BF16: Final = _tuned("bf16", 1, Step("mallorn.bf16"), *_relax("EliminateCommonSubexpr"))
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 
 _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
 
 
-def recipe_for(name: str, target: Target) -> Recipe:
-    """The recipe registered under a name, in the form that suits the target's kind."""
+def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
+    """The recipe registered under a name, in the form that suits the target's kind and the precision.
+
+    Raises InvalidRequest where there is no such form.
+    """
     recipe: Recipe = resolve("recipe", name)
+    if precision == "bf16":
+        return _in_bf16(recipe, target)
     return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
+
+
+def _in_bf16(recipe: Recipe, target: Target) -> Recipe:
+    if not target.is_cpu:
+        raise InvalidRequest("bf16 is for CPUs", hint="--precision float32")
+    if recipe.name == PLAIN.name:
+        raise InvalidRequest("the plain recipe computes in float32", hint="--recipe tuned --precision bf16")
+    return BF16
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:

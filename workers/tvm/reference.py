@@ -16,11 +16,13 @@ from tvm.tirx import Div
 
 from workers.tvm.accuracy import Array
 from workers.tvm.anatomy import blocks_of, collect, extent
+from workers.tvm.archives import save_arrays
 from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import TargetLike, as_tvm_target
 from workers.tvm.programs import parse_module
+from workers.tvm.values import dtype_of
 
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _HOST = '{"kind":"llvm","num-cores":1}'
@@ -40,11 +42,11 @@ def reference(
     """
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
-    np.savez(inputs_npz, **_named(arrays))
+    save_arrays(inputs_npz, _named(arrays))
     # A new path each time: the loader takes an old one for the library it has already.
     with tempfile.TemporaryDirectory() as scratch:
         results = call(_build(mod, _HOST, str(Path(scratch, "reference.so"))), arrays)
-    np.savez(expected_npz, **_named(results))
+    save_arrays(expected_npz, _named(results))
     return {"outputs": list(args["outputs"]), "reduction_len": reduction_length(mod)}
 
 
@@ -79,7 +81,7 @@ def _random(rng: Any, spec: list[Any], limits: list[int], floats: tuple[float, f
     _, dtype, shape = spec
     whole = dtype.startswith(("int", "uint", "bool"))
     drawn: Array = np.asarray(rng.integers(*limits, shape) if whole else rng.uniform(*floats, shape))
-    return drawn.astype(dtype)
+    return drawn.astype(dtype_of(dtype))
 
 
 def _build(mod: Any, target: TargetLike, out_so: str) -> str:

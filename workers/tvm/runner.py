@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
@@ -15,6 +13,7 @@ from mallorn.core.targets import Target
 from workers.children.serve import serve
 from workers.measure.lasting import take_timing
 from workers.measure.stopping import StoppingRule, take_times
+from workers.tvm.archives import load_arrays, save_arrays
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
@@ -79,13 +78,12 @@ def run_outputs(
 ) -> dict[str, Any]:
     """Call a library once with the arrays of an npz file, in order, and save all of them after the call."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    with np.load(inputs) as archive:
-        names = list(archive.files)
-        tensors = device.copy_args([archive[name] for name in names])
+    arrays = load_arrays(inputs)
+    tensors = device.copy_args(list(arrays.values()))
 
     def work(library: Any) -> str:
         library[entry](*tensors)
-        np.savez(outputs, **{name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)})
+        save_arrays(outputs, {name: tensor.numpy() for name, tensor in zip(arrays, tensors, strict=True)})
         return outputs
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work, "outputs")

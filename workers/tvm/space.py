@@ -1,6 +1,7 @@
 """The Space of MetaSchedule's sketches, as the worker sees it: TVM itself runs in the compiler child."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from workers.tvm.defaults import RECIPES, Machine, default_decisions
 _DESIGN_TIMEOUT_SEC = 120.0
 _VALID_TIMEOUT_SEC = 20.0
 _MAX_DEFAULTS = 12
+_TENSORIZED = "meta_schedule.auto_tensorize"
 _DRAW, _MAX_DRAWS = 16, 16
 
 
@@ -59,7 +61,7 @@ class TvmSpace(DecisionSpace):
         machine = self._machine()
         # The last sketch fuses most: its consumers are computed at the innermost level.
         return [
-            Candidate(sketch.key, default_decisions(sketch, machine, recipe))
+            Candidate(sketch.key, default_decisions(sketch, _tiling(machine, sketch), recipe))
             for recipe in RECIPES
             for sketch in reversed(self.sketches)
         ]
@@ -87,6 +89,11 @@ class TvmSpace(DecisionSpace):
             candidates=[[self.by_key[c.sketch].trace, c.decisions] for c in candidates],
         )
         return [bool(answer) for answer in answers]
+
+
+def _tiling(machine: Machine, sketch: Sketch) -> Machine:
+    """What is left to tile: where an instruction fills a whole vector, vectors instead of numbers."""
+    return replace(machine, lanes=1) if _TENSORIZED in sketch.trace else machine
 
 
 def load_sketches(compiler: Child, program: Program, target: Target) -> list[Sketch]:

@@ -15,13 +15,15 @@ def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, s
         first, end = int(low), max(int(low) + 1, int(high))
         return generator.integers(first, end, shape, dtype=np.int64).astype(dtype)
     values = generator.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
-    return values.astype(_float_type(dtype))
+    return values.astype(dtype_of(dtype))
 
 
-def _float_type(dtype: str) -> np.dtype[Any]:
-    if dtype in ("float16", "float32", "float64"):
+def dtype_of(dtype: str) -> np.dtype[Any]:
+    """numpy's type of that name, or what stands for it."""
+    try:
         return np.dtype(dtype)
-    import ml_dtypes  # the narrow floats; needed only where a workload has them
+    except TypeError:
+        import ml_dtypes  # the narrow floats; needed only where a workload has them
 
-    narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
-    return narrow
+        narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+        return narrow

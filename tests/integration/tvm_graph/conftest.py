@@ -29,9 +29,11 @@ class Example:
     folder: Path
     recipe: dict[str, Any] = field(init=False)
     target: str = TARGET.text
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
-        self.recipe = recipe_json(recipe_for(self.recipe_name, TARGET))
+        target = parse_target(json.loads(self.target))
+        self.recipe = recipe_json(recipe_for(self.recipe_name, target, self.precision))
 
     @cached_property
     def path(self) -> str:

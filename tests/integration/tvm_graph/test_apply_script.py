@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 from tests.integration.tvm_graph.conftest import Example
 from workers.finish.export import SCRIPTS
 from workers.tvm.compile import compile_model
+from workers.tvm.detect import detect_target
 from workers.tvm.templates import apply
 
 BOUNDS = {"low": 0.0, "high": 6.0}
@@ -84,6 +85,17 @@ def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
     report = run_script(one.schedules, one.path, "--check")
     assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
     assert report["relative_error"] < 1e-4
+
+
+@pytest.mark.skipif(
+    "avx512_bf16" not in Path("/proc/cpuinfo").read_text(), reason="this processor has no AVX512-BF16"
+)
+def test_it_brings_the_instruction_that_stock_tvm_lacks(tmp_path: Path) -> None:
+    one = Example("mlp", "tuned", tmp_path, target=detect_target().text, precision="bf16")
+    report = run_script(one.schedules, one.path, "--check", "-o", str(tmp_path / "mlp.so"))
+    assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
+    # Rounded, and no more than that.
+    assert 1e-5 < report["relative_error"] < 2e-2
 
 
 def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from workers.tvm.recipes import (
+    BF16,
     DIRECT,
     PLAIN,
     PLAIN_GPU,
@@ -22,7 +23,7 @@ from workers.tvm.recipes import (
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
 GPU = parse_target("nvidia/nvidia-a100")
-ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT)
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT, BF16)
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -53,6 +54,17 @@ def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
 )
 def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe) -> None:
     assert recipe_for(name, target) is expected
+
+
+@pytest.mark.parametrize("name", ["tuned", "direct"])
+def test_a_precision_is_a_recipe_of_its_own(name: str) -> None:
+    assert recipe_for(name, CPU, "bf16") is BF16
+
+
+@pytest.mark.parametrize(("name", "target"), [("plain", CPU), ("tuned", GPU)])
+def test_what_cannot_compute_in_bf16_says_so(name: str, target: Target) -> None:
+    with pytest.raises(InvalidRequest, match=r"float32|CPUs"):
+        recipe_for(name, target, "bf16")
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

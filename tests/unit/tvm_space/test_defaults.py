@@ -40,6 +40,13 @@ def test_a_matmul_fills_vectors_registers_and_cores() -> None:
     assert UNROLL.labels[unroll] == 64
 
 
+def test_where_an_instruction_fills_the_vector_whole_vectors_are_tiled() -> None:
+    dot = sketch(tile(64, 4), tile(32, 4), tile(1, 4), tile(392, 2), tile(1, 2), UNROLL)
+    vector = default_decisions(dot, Machine(cores=4, lanes=1), Recipe())
+    rows, vectors, filled = vector[:4], vector[4:8], vector[8:12]
+    assert (rows[2], vectors[3], filled) == (8, 2, (1, 1, 1, 1))
+
+
 def test_rows_are_taken_where_the_axis_divides_best() -> None:
     nchw = sketch(tile(1, 4), tile(128, 4), tile(28, 4), tile(28, 4), tile(3, 2), tile(3, 2))
     vector = default_decisions(nchw, CPU, Recipe())

@@ -8,6 +8,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -30,7 +31,11 @@ from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
-OWN_PASSES = {"mallorn.restore_clip": "clip", "mallorn.winograd": "winograd"}
+OWN_PASSES = {"mallorn.bf16": "bf16", "mallorn.restore_clip": "clip", "mallorn.winograd": "winograd"}
+
+
+# Of ours a recipe's pass knows.
+_TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
 
 
 def make_pass(step: dict[str, Any]) -> Any:
@@ -64,7 +69,7 @@ def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
 def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[str]]:
     """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
     records = Path(work_dir, "database_tuning_record.json")
-    if records.exists() and "Tensorize" in records.read_text():
+    if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # takes ten seconds, so only where it is needed
     database = JSONDatabase(work_dir=work_dir)
     found: tuple[list[str], list[str]] = [], []

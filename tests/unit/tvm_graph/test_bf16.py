@@ -1,0 +1,109 @@
+"""Products in bfloat16: the same sums of rounded factors, by the processor's own instruction."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from workers.tvm.programs import parse_tvm_target
+from workers.tvm.rebuild import rebuild
+from workers.tvm.sketches import design_space
+from workers.tvm.templates import bf16
+
+ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
+TARGET = '{"kind":"llvm","mcpu":"znver5","num-cores":1}'
+
+
+def network(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
+    """A module of one product, a convolution in NHWC if it has arguments."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(data, "float32"))
+    with builder.function("main", [x]):
+        w = relax.const(weights)
+        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+        call = relax.op.nn.conv2d(x, w, **layouts, **convolution) if convolution else relax.op.matmul(x, w)
+        builder.emit_func_output(builder.emit(call))
+    return builder.get()
+
+
+def rewritten(mod: Any, target: dict[str, Any] = ABLE) -> Any | None:
+    """The module after the pass; None where the pass left it alone."""
+    with tvm.target.Target(target):
+        after = bf16.bf16()(mod)
+    return None if len(after.functions) == len(mod.functions) else after
+
+
+def run(mod: Any, x: Any) -> Any:
+    """On whatever processor this is: without a schedule nothing needs the instruction."""
+    vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+    return vm["main"](tvm.runtime.tensor(x)).numpy()
+
+
+def random(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def rounded(values: Any) -> Any:
+    return values.astype(ml_dtypes.bfloat16).astype("float32")
+
+
+def assert_close(ours: Any, expected: Any) -> None:
+    assert np.abs(ours - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("data", [(8, 6), (1, 34), (2, 3, 16), (1, 2, 5, 4)], ids=str)
+def test_a_product_is_that_of_rounded_factors(data: tuple[int, ...]) -> None:
+    weights, x = random(data[-1], 32), random(*data)
+    after = rewritten(network(data, weights))
+    assert after is not None
+    assert_close(run(after, x), rounded(x) @ rounded(weights))
+
+
+@pytest.mark.parametrize("size", [1, 3], ids=lambda size: f"{size} x {size}")
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1)], ids=str)
+@pytest.mark.parametrize("padding", [0, (1, 0, 2, 1)], ids=str)
+def test_a_convolution_is_that_of_rounded_factors(size: int, strides: Any, padding: Any) -> None:
+    data, weights = (2, 7, 6, 4), random(size, size, 4, 16)
+    options = {"strides": strides, "padding": padding}
+    after = rewritten(network(data, weights, **options))
+    assert after is not None
+    x = random(*data)
+    assert_close(run(after, x), run(network(data, rounded(weights), **options), rounded(x)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "options"),
+    [(6, 10, {}), (7, 16, {}), (6, 24, {"padding": 0}), (8, 16, {"dilation": 2})],
+    ids=["ten columns", "odd rows", "24 channels", "dilation"],
+)
+def test_what_does_not_fit_the_instruction_stays_as_it_is(inputs: int, outputs: int, options: Any) -> None:
+    kernel, data = ((3, 3), (1, 9, 9, inputs)) if options else ((), (4, inputs))
+    assert rewritten(network(data, random(*kernel, inputs, outputs), **options)) is None
+
+
+def test_depthwise_convolutions_stay_as_they_are() -> None:
+    assert rewritten(network((1, 9, 9, 16), random(3, 3, 1, 16), groups=16)) is None
+
+
+def test_a_processor_without_the_instruction_is_told_so() -> None:
+    with pytest.raises(ValueError, match="avx512bf16"):
+        rewritten(network((8, 6), random(6, 32)), {"kind": "llvm", "mcpu": "haswell", "num-cores": 1})
+
+
+def test_schedules_come_down_to_the_instruction() -> None:
+    mod = tvm.IRModule({"main": bf16._dot(bf16.Sizes((8, 64), (8, 32))).with_attr("global_symbol", "main")})
+    tir, target = tvm.ir.save_json(mod), parse_tvm_target(TARGET)
+    (*_, sketch) = design_space(tir, TARGET)
+    decisions = [
+        number
+        for choice in sketch["choices"]
+        for number in (
+            [choice["extent"]] + [1] * (choice["width"] - 1) if choice["extent"] else choice["values"][:1]
+        )
+    ]
+    schedule = rebuild(tir, TARGET, sketch["trace"], decisions)
+    assert schedule is not None
+    assert "vdpbf16ps" in tvm.tirx.build(schedule.mod, target=target).inspect_source("asm")
