@@ -14,6 +14,7 @@ from workers.tvm.sketches import design_space
 from workers.tvm.templates import bf16
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
+STEPS = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 TARGET = '{"kind":"llvm","mcpu":"znver5","num-cores":1}'
 
 
@@ -93,9 +94,31 @@ def test_a_processor_without_the_instruction_is_told_so() -> None:
         rewritten(network((8, 6), random(6, 32)), {"kind": "llvm", "mcpu": "haswell", "num-cores": 1})
 
 
+def fused() -> Any:
+    """The tensor function of a product with a sum and an activation behind it, as a network has them."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((8, 64), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, relax.const(random(64, 32))))
+            biased = builder.emit(relax.op.add(product, relax.const(random(32))))
+            result = builder.emit_output(relax.op.nn.relu(biased))
+        builder.emit_func_output(result)
+    steps = [getattr(relax.transform, f"{name}")() for name in STEPS]
+    with tvm.target.Target(ABLE), tvm.transform.PassContext(opt_level=3):
+        mod = tvm.transform.Sequential([bf16.bf16(), *steps])(builder.get())
+    (function,) = (mod[var] for var in mod.functions if var.name_hint.startswith("fused_bf16_matmul"))
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def test_what_follows_a_product_is_computed_where_its_tile_is() -> None:
+    sketches = design_space(tvm.ir.save_json(fused()), TARGET)
+    assert sorted(sketch["trace"].count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
+    assert all(sketch["trace"].count('"ComputeInline"') == 1 for sketch in sketches)
+
+
 def test_schedules_come_down_to_the_instruction() -> None:
-    mod = tvm.IRModule({"main": bf16._dot(bf16.Sizes((8, 64), (8, 32))).with_attr("global_symbol", "main")})
-    tir, target = tvm.ir.save_json(mod), parse_tvm_target(TARGET)
+    tir, target = tvm.ir.save_json(fused()), parse_tvm_target(TARGET)
     (*_, sketch) = design_space(tir, TARGET)
     decisions = [
         number

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.s_tir import TensorIntrin
-from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
+from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, MultiLevelTilingWithIntrin, ReuseType
 from tvm.target.codegen import target_has_features
 
 LANES, PAIR = 16, 2
@@ -60,6 +60,28 @@ _INSTRUCTION = f"""
         )
 """
 
+
+_HEAD = "@T.prim_func(s_tir=True)" + _BUFFERS
+TensorIntrin.register(
+    DOT, tvm.script.from_source(_HEAD + _MEANING), tvm.script.from_source(_HEAD + _INSTRUCTION), override=True
+)
+
+# As MetaSchedule has both for CPUs.
+_INLINE = AutoInline(
+    into_producer=False,
+    into_consumer=True,
+    inline_const_tensor=True,
+    disallow_if_then_else=True,
+    require_injective=True,
+    require_ordered=True,
+    disallow_op=["tirx.exp"],
+)
+_TILE = MultiLevelTilingWithIntrin(
+    DOT,
+    structure="SSRSRS",
+    max_innermost_factor=64,
+    reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
+)
 
 OUT_ELEMENTWISE_FUSABLE = 4  # TVM's number for operators that take element-wise ones behind them along
 
@@ -186,23 +208,26 @@ def _numbers(sizes: Iterable[int]) -> str:
 
 
 def _tile(schedule: Any, block: Any) -> Any:
-    """MetaSchedule's tiles around the instruction, and what follows a product fused into one of them."""
-    rule = MultiLevelTilingWithIntrin(
-        DOT,
-        structure="SSRSRS",
-        max_innermost_factor=64,
-        reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
-    )
-    return rule.apply(schedule, block)
+    """MetaSchedule's tiles around the instruction, and what follows the product fused into one of them.
+
+    TVM asks the rule that a block names first, when what follows is in as many blocks as operators still.
+    """
+    for follower in _followers(schedule, block):
+        (schedule,) = _INLINE.apply(schedule, follower)
+    return _TILE.apply(schedule, block)
 
 
-def _register() -> None:
-    meaning, instruction = (
-        tvm.script.from_source("@T.prim_func(s_tir=True)" + _BUFFERS + body)
-        for body in (_MEANING, _INSTRUCTION)
-    )
-    TensorIntrin.register(DOT, meaning, instruction, override=True)
-    tvm.register_global_func(RULE, _tile, override=True)
+def _followers(schedule: Any, block: Any) -> list[Any]:
+    """What reads the block's result, directly or not, in order."""
+    found: dict[str, Any] = {}
+    pending = [block]
+    while pending:
+        for consumer in schedule.get_consumers(pending.pop(0)):
+            name = schedule.get(consumer).name_hint
+            if name not in found:
+                found[name] = consumer
+                pending.append(consumer)
+    return list(found.values())
 
 
-_register()
+tvm.register_global_func(RULE, _tile, override=True)
