@@ -8,7 +8,7 @@ import typer
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY
-from mallorn.core.options import JobOptions
+from mallorn.core.options import JobOptions, choices
 
 TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
@@ -38,7 +38,7 @@ def known(seam: str) -> str:
 def words(option: str) -> str:
     """What the schema says of a job option, for a help text; of a choice also the names."""
     said = str(JobOptions.model_fields[option].description)
-    return f"{said} One of {known(option)}." if option in REGISTRY else said
+    return f"{said} One of {', '.join(choices(option))}." if choices(option) else said
 
 
 ShapeOption = Annotated[

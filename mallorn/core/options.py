@@ -1,8 +1,10 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from mallorn.core.names import REGISTRY
 
 
 class EvaluatorOptions(BaseModel):
@@ -35,7 +37,7 @@ class JobOptions(BaseModel):
         Literal["float32", "bf16"],
         Field(
             description="Of the factors of products with constant weights; sums stay float32. "
-            "One of float32, bf16 (CPUs with AVX512-BF16)."
+            "bf16 is for CPUs with AVX512-BF16."
         ),
     ] = "float32"
     search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
@@ -81,3 +83,10 @@ class JobOptions(BaseModel):
     def timing(self) -> dict[str, Any]:
         """What of the options must be equal for two times to compare: part of the measuring context."""
         return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
+
+
+def choices(option: str) -> list[str]:
+    """The names that an option may have; none where it is no choice."""
+    annotation = JobOptions.model_fields[option].annotation
+    named = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))
+    return list(named)

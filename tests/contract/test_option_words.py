@@ -9,14 +9,13 @@ from typer.main import get_command
 
 from mallorn.commands.main import app
 from mallorn.commands.reference.pages import pages
-from mallorn.core.names import REGISTRY
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.options import EvaluatorOptions, JobOptions, choices
 from services.coordinator.options.service import list_options
 
 OPENAPI: Final = Path(__file__).parents[2] / "services" / "openapi.json"
 WORDS: Final = {name: str(field.description) for name, field in JobOptions.model_fields.items()}
 # A device measures whatever the user says, and the others have their own way to be written down.
-WITH_A_FLAG: Final = {*(REGISTRY.keys() & WORDS.keys()), "round_size", "only"} - {"measurer"}
+WITH_A_FLAG: Final = {*filter(choices, WORDS), "round_size", "only"} - {"measurer"}
 
 
 def helps(command: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ class OptionOut(BaseModel):
         Literal["choice", "integer", "number", "texts", "object"],
         Field(description="`choice`: one of `choices`; `texts`: a list; `object`: see the schema of a job."),
     ]
-    choices: Annotated[list[str], Field(description="Every registered name; empty unless it is a choice.")]
+    choices: Annotated[list[str], Field(description="Every name it may have; empty unless it is a choice.")]
     default: Any
     optional: Annotated[bool, Field(description="Whether null is a value.")]
     minimum: float | None

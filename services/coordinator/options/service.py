@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from mallorn.core.names import REGISTRY
-from mallorn.core.options import JobOptions
+from mallorn.core.options import JobOptions, choices
 from services.coordinator.options.schemas import OptionOut
 from services.coordinator.paging import ListOut
 
@@ -24,7 +23,7 @@ def _option(name: str, schema: dict[str, Any], default: Any) -> OptionOut:
         name=name,
         words=schema["description"],
         kind=_kind(name, shape),
-        choices=sorted(REGISTRY.get(name, ())),
+        choices=choices(name),
         default=default,
         optional=len(variants) > 1,
         minimum=shape.get("minimum"),
@@ -34,7 +33,7 @@ def _option(name: str, schema: dict[str, Any], default: Any) -> OptionOut:
 
 
 def _kind(name: str, shape: dict[str, Any]) -> Kind:
-    if name in REGISTRY:
+    if choices(name):
         return "choice"
     kinds: dict[str | None, Kind] = {"integer": "integer", "number": "number", "array": "texts"}
     return kinds.get(shape.get("type"), "object")
