@@ -85,6 +85,15 @@ def test_what_does_not_fit_the_instruction_stays_as_it_is(inputs: int, outputs: 
     assert rewritten(network(data, random(*kernel, inputs, outputs), **options)) is None
 
 
+@pytest.mark.parametrize(
+    ("data", "weights"),
+    [((2, 4, 16), (16,)), ((2, 4, 16), (2, 16, 16)), ((16,), (16, 16))],
+    ids=["weights are a vector", "weights are a stack", "data is a vector"],
+)
+def test_products_of_other_than_rows_with_a_matrix_stay_as_they_are(data: Any, weights: Any) -> None:
+    assert rewritten(network(data, random(*weights))) is None
+
+
 def test_depthwise_convolutions_stay_as_they_are() -> None:
     assert rewritten(network((1, 9, 9, 16), random(3, 3, 1, 16), groups=16)) is None
 

@@ -145,7 +145,7 @@ def _convolution(builder: Any, call: Any) -> Any:
 def _fits(call: Any) -> bool:
     """Whether the weights are constant, and inputs and outputs whole pairs and vectors."""
     weights = call.args[1]
-    if not isinstance(weights, tvm.ir.GenericConst) or call.ty.dtype != "float32":
+    if not isinstance(weights, tvm.ir.GenericConst) or weights.ty.ndim < 2 or call.ty.dtype != "float32":
         return False
     *_, inputs, outputs = map(int, weights.ty.shape)
     return inputs % PAIR == 0 and outputs % LANES == 0
