@@ -148,6 +148,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     assert sorted(path.name for path in Path(stored.export_uri).iterdir()) == [
         "apply.py",
+        "bf16.py",
         "clip.py",
         "manifest.json",
         "report.json",
