@@ -87,7 +87,7 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
     )
 
 
-TUNED: Final = _tuned("tuned", 3, Step("mallorn.winograd"))
+TUNED: Final = _tuned("tuned", 4, Step("mallorn.winograd"))
 DIRECT: Final = _tuned("direct", 3)
 # What several products read is rounded once.
 BF16: Final = _tuned("bf16", 1, Step("mallorn.bf16"), *_relax("EliminateCommonSubexpr"))

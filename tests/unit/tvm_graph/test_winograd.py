@@ -47,9 +47,13 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("form", winograd.FORMS, ids=lambda form: f"tiles of {form.tile}")
 @pytest.mark.parametrize("sizes", [SIZES, (1, 9, 14, 4, 6), (3, 8, 11, 5, 7), (1, 3, 3, 2, 2)], ids=str)
 @pytest.mark.parametrize("padding", [0, 1, 2])
-def test_the_numbers_are_those_of_the_convolution(sizes: tuple[int, ...], padding: int) -> None:
+def test_the_numbers_are_those_of_the_convolution(
+    sizes: tuple[int, ...], padding: int, form: winograd.Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(winograd, "FORMS", (form,))
     mod = convolution(sizes, padding)
     after = rewritten(mod)
     assert after is not None
@@ -85,9 +89,11 @@ def test_convolutions_of_one_shape_share_their_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("height", "channels", "pays"),
-    [(56, 64, True), (28, 128, True), (14, 256, True), (7, 512, False), (112, 8, False), (14, 32, False)],
+    ("height", "channels", "tile"),
+    [(56, 64, 4), (28, 128, 4), (14, 256, 2), (7, 512, 2), (112, 8, None), (14, 32, None)],
 )
-def test_it_pays_where_much_is_computed_for_what_is_moved(height: int, channels: int, pays: bool) -> None:
-    shape = winograd.Shape(1, height, height, channels, 1, 1, height, height, channels)
-    assert shape.pays() is pays
+def test_it_pays_where_much_is_computed_for_what_is_moved(
+    height: int, channels: int, tile: int | None
+) -> None:
+    plan = winograd.best(winograd.Shape(1, height, height, channels, 1, 1, height, height, channels))
+    assert (plan and plan.form.tile) == tile

@@ -1,8 +1,9 @@
-"""Convolutions of three by three as Winograd's F(4x4, 3x3): a quarter of the products.
+"""Convolutions of three by three as Winograd's, in tiles of four by four or two by two.
 
-The data is padded to whole tiles of six by six, which are transformed (pack), multiplied with transformed
-weights (36 matrix products) and transformed to tiles of four by four (unpack). Both transforms are unrolled
-a tile, channels side by side. What came before is summed and activated while it is padded.
+The data is padded to whole tiles of six by six (four by four), which are transformed (pack), multiplied with
+transformed weights (36 or 16 matrix products) and transformed to tiles of four by four (two by two, unpack).
+Both transforms are unrolled a tile, channels side by side. What came before is summed and activated while it
+is padded.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,30 +15,61 @@ import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
 
-TILE, SPAN, KERNEL = 4, 6, 3
-PRODUCTS = SPAN * SPAN
-PACK = (
-    (4, 0, -5, 0, 1, 0),
-    (0, -4, -4, 1, 1, 0),
-    (0, 4, -4, -1, 1, 0),
-    (0, -2, -1, 2, 1, 0),
-    (0, 2, -1, -2, 1, 0),
-    (0, 4, 0, -5, 0, 1),
+KERNEL = 3
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Winograd's F(tile x tile, 3x3) as its three matrices."""
+
+    pack: Matrix
+    weights: Matrix
+    unpack: Matrix
+
+    @property
+    def tile(self) -> int:
+        return len(self.unpack)
+
+    @property
+    def span(self) -> int:
+        return len(self.pack)
+
+    @property
+    def products(self) -> int:
+        return self.span**2
+
+
+SMALL = Form(
+    pack=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    weights=((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    unpack=((1, 1, 1, 0), (0, 1, -1, -1)),
 )
-WEIGHTS = (
-    (1 / 4, 0, 0),
-    (-1 / 6, -1 / 6, -1 / 6),
-    (-1 / 6, 1 / 6, -1 / 6),
-    (1 / 24, 1 / 12, 1 / 6),
-    (1 / 24, -1 / 12, 1 / 6),
-    (0, 0, 1),
+LARGE = Form(
+    pack=(
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+    weights=(
+        (1 / 4, 0, 0),
+        (-1 / 6, -1 / 6, -1 / 6),
+        (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6),
+        (1 / 24, -1 / 12, 1 / 6),
+        (0, 0, 1),
+    ),
+    unpack=(
+        (1, 1, 1, 1, 1, 0),
+        (0, 1, -1, 2, -2, 0),
+        (0, 1, 1, 4, 4, 0),
+        (0, 1, -1, 8, -8, 1),
+    ),
 )
-UNPACK = (
-    (1, 1, 1, 1, 1, 0),
-    (0, 1, -1, 2, -2, 0),
-    (0, 1, 1, 4, 4, 0),
-    (0, 1, -1, 8, -8, 1),
-)
+FORMS = (SMALL, LARGE)
 # What a processor computes while it moves a byte through its caches, about: the products that are saved
 # must be worth the bytes that packed tiles and the larger weights cost.
 OPERATIONS_A_BYTE = 10
@@ -58,12 +90,24 @@ class Shape:
     out_channels: int
 
     @property
+    def unpacked(self) -> tuple[int, int, int, int]:
+        return self.batch, self.out_height, self.out_width, self.out_channels
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A convolution in one of the forms."""
+
+    shape: Shape
+    form: Form
+
+    @property
     def high(self) -> int:
-        return -(-self.out_height // TILE)
+        return -(-self.shape.out_height // self.form.tile)
 
     @property
     def wide(self) -> int:
-        return -(-self.out_width // TILE)
+        return -(-self.shape.out_width // self.form.tile)
 
     @property
     def tiles(self) -> int:
@@ -71,31 +115,38 @@ class Shape:
         return self.high * self.wide
 
     @property
-    def margins(self) -> tuple[int, ...]:
-        """What is added before and after each dimension, so that there are whole tiles."""
-        bottom = self.high * TILE + SPAN - TILE - self.height - self.top
-        right = self.wide * TILE + SPAN - TILE - self.width - self.left
-        return 0, 0, self.top, bottom, self.left, right, 0, 0
+    def padded(self) -> tuple[int, int, int, int]:
+        """As many rows and columns as whole tiles read."""
+        rim = self.form.span - self.form.tile
+        high, wide = (count * self.form.tile + rim for count in (self.high, self.wide))
+        return self.shape.batch, high, wide, self.shape.channels
 
     @property
-    def padded(self) -> tuple[int, int, int, int]:
-        return self.batch, self.high * TILE + SPAN - TILE, self.wide * TILE + SPAN - TILE, self.channels
+    def margins(self) -> tuple[int, ...]:
+        """What is added before and after each dimension for that."""
+        shape, (_, high, wide, _) = self.shape, self.padded
+        rows = shape.top, high - shape.height - shape.top
+        return 0, 0, *rows, shape.left, wide - shape.width - shape.left, 0, 0
 
     @property
     def packed(self) -> tuple[int, int, int]:
-        return PRODUCTS, self.batch * self.tiles, self.channels
+        return self.form.products, self.shape.batch * self.tiles, self.shape.channels
 
     @property
-    def unpacked(self) -> tuple[int, int, int, int]:
-        return self.batch, self.out_height, self.out_width, self.out_channels
+    def gain(self) -> float:
+        """The operations that are saved, less what the bytes are worth that are moved for it."""
+        shape, products = self.shape, self.form.products
+        tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
+        direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width
+        moved = 2 * products * tiles * (shape.channels + shape.out_channels)
+        moved += (products - KERNEL**2) * pairs
+        return 2 * (direct - products * tiles) * pairs - OPERATIONS_A_BYTE * 4 * moved
 
-    def pays(self) -> bool:
-        """Whether the products that are saved are worth the bytes that are moved for it."""
-        tiles, pairs = self.batch * self.tiles, self.channels * self.out_channels
-        direct = KERNEL**2 * self.batch * self.out_height * self.out_width
-        moved = 2 * PRODUCTS * tiles * (self.channels + self.out_channels)
-        moved += (PRODUCTS - KERNEL**2) * pairs
-        return 2 * (direct - PRODUCTS * tiles) * pairs > OPERATIONS_A_BYTE * 4 * moved
+
+def best(shape: Shape) -> Plan | None:
+    """The form that gains most; None where the direct sums are cheaper than any."""
+    plan = max((Plan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
+    return plan if plan.gain > 0 else None
 
 
 def winograd() -> Any:
@@ -108,7 +159,8 @@ def _rewrite_all(mod: Any, _: Any) -> Any:
 
     def rewrite(call: Any, _: Any) -> Any:
         shape = _shape(call)
-        return call if shape is None or not shape.pays() else _three_steps(builder, shape, call)
+        plan = best(shape) if shape else None
+        return _three_steps(builder, plan, call) if plan else call
 
     convolution = is_op("relax.nn.conv2d")(wildcard(), wildcard())
     for var, graph in mod.functions.items():
@@ -134,51 +186,53 @@ def _shape(call: Any) -> Shape | None:
     return Shape(batch, height, width, channels, top, left, out_height, out_width, out_channels)
 
 
-def _three_steps(builder: Any, shape: Shape, call: Any) -> Any:
+def _three_steps(builder: Any, plan: Plan, call: Any) -> Any:
     data, weights = call.args
-    pack = builder.add_func(_pack(shape), "winograd_pack")
-    unpack = builder.add_func(_unpack(shape), "winograd_unpack")
-    padded = relax.op.nn.pad(data, shape.margins)
-    packed = relax.call_tir(pack, [padded], relax.TensorType(shape.packed, "float32"))
-    products = relax.op.matmul(packed, relax.const(_transformed(weights.value.numpy())))
-    return relax.call_tir(unpack, [products], relax.TensorType(shape.unpacked, "float32"))
+    pack = builder.add_func(_pack(plan), "winograd_pack")
+    unpack = builder.add_func(_unpack(plan), "winograd_unpack")
+    padded = relax.op.nn.pad(data, plan.margins)
+    packed = relax.call_tir(pack, [padded], relax.TensorType(plan.packed, "float32"))
+    products = relax.op.matmul(packed, relax.const(_transformed(plan.form, weights.value.numpy())))
+    return relax.call_tir(unpack, [products], relax.TensorType(plan.shape.unpacked, "float32"))
 
 
-def _transformed(weights: Any) -> Any:
-    """The weights of the 36 products, computed once and exactly."""
-    matrix = np.array(WEIGHTS)
+def _transformed(form: Form, weights: Any) -> Any:
+    """The weights of all products, computed once and exactly."""
+    matrix = np.array(form.weights)
     values = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
-    return values.reshape(PRODUCTS, *weights.shape[2:]).astype("float32")
+    return values.reshape(form.products, *weights.shape[2:]).astype("float32")
 
 
-def _pack(shape: Shape) -> Any:
+def _pack(plan: Plan) -> Any:
+    tile, span = plan.form.tile, plan.form.span
+
     def read(i: int, j: int) -> str:
-        row = f"p % {shape.tiles} // {shape.wide} * {TILE} + {i}"
-        return f"x[p // {shape.tiles}, {row}, p % {shape.wide} * {TILE} + {j}, c]"
+        row = f"p % {plan.tiles} // {plan.wide} * {tile} + {i}"
+        return f"x[p // {plan.tiles}, {row}, p % {plan.wide} * {tile} + {j}, c]"
 
     def store(i: int, j: int, value: str) -> str:
-        return f"y[{i * SPAN + j}, p, c] = {value}"
+        return f"y[{i * span + j}, p, c] = {value}"
 
-    return _function(PACK, shape.padded, shape.packed, shape.packed[1:], read, store)
+    return _function(plan.form.pack, plan.padded, plan.packed, plan.packed[1:], read, store)
 
 
-def _unpack(shape: Shape) -> Any:
+def _unpack(plan: Plan) -> Any:
     """Stores that would fall off the end go to the last row and column, where later ones overwrite them."""
+    shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 
     def read(i: int, j: int) -> str:
-        return f"x[{i * SPAN + j}, p, c]"
+        return f"x[{i * span + j}, p, c]"
+
+    def up_to(size: int, index: str) -> str:
+        return f"T.min({index}, {size - 1})" if size % tile else index
 
     def store(i: int, j: int, value: str) -> str:
-        row = _up_to(shape.out_height, f"p % {shape.tiles} // {shape.wide} * {TILE} + {i}")
-        column = _up_to(shape.out_width, f"p % {shape.wide} * {TILE} + {j}")
-        return f"y[p // {shape.tiles}, {row}, {column}, c] = {value}"
+        row = up_to(shape.out_height, f"p % {plan.tiles} // {plan.wide} * {tile} + {i}")
+        column = up_to(shape.out_width, f"p % {plan.wide} * {tile} + {j}")
+        return f"y[p // {plan.tiles}, {row}, {column}, c] = {value}"
 
-    products = (*shape.packed[:2], shape.out_channels)
-    return _function(UNPACK, products, shape.unpacked, products[1:], read, store)
-
-
-def _up_to(size: int, index: str) -> str:
-    return f"T.min({index}, {size - 1})" if size % TILE else index
+    products = (*plan.packed[:2], shape.out_channels)
+    return _function(plan.form.unpack, products, shape.unpacked, products[1:], read, store)
 
 
 def _function(
@@ -190,13 +244,13 @@ def _function(
     store: Callable[[int, int, str], str],
 ) -> Any:
     """A tensor function that stores matrix @ tile @ matrix.T of every tile and channel."""
-    size = len(matrix)
+    size, span = len(matrix), len(matrix[0])
     backwards = [(i, j) for i in reversed(range(size)) for j in reversed(range(size))]
-    lines = [f"t{i}_{j}: T.let = {read(i, j)}" for i in range(SPAN) for j in range(SPAN)]
+    lines = [f"t{i}_{j}: T.let = {read(i, j)}" for i in range(span) for j in range(span)]
     for i in range(size):
-        for j in range(SPAN):
-            lines.append(f"h{i}_{j}: T.let = {_sum(matrix[i], [f't{k}_{j}' for k in range(SPAN)])}")
-    lines += [store(i, j, _sum(matrix[j], [f"h{i}_{k}" for k in range(SPAN)])) for i, j in backwards]
+        for j in range(span):
+            lines.append(f"h{i}_{j}: T.let = {_sum(matrix[i], [f't{k}_{j}' for k in range(span)])}")
+    lines += [store(i, j, _sum(matrix[j], [f"h{i}_{k}" for k in range(span)])) for i, j in backwards]
     body = "\n".join(f"            {line}" for line in lines)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
