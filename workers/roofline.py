@@ -26,11 +26,11 @@ def memory_gbytes_per_sec(cores: int) -> float:
     copy = np.zeros_like(source)
     parts = list(zip(np.array_split(source, cores), np.array_split(copy, cores), strict=True))
     with ThreadPoolExecutor(cores) as threads:
-        best_sec = _best(lambda: list(threads.map(lambda part: np.copyto(part[1], part[0]), parts)))
+        best_sec = shortest_sec(lambda: list(threads.map(lambda part: np.copyto(part[1], part[0]), parts)))
     return 2 * COPIED_BYTES / best_sec / 1e9
 
 
-def _best(work: Callable[[], object]) -> float:
+def shortest_sec(work: Callable[[], object]) -> float:
     """The shortest of the runs of one second: what else the machine does makes them longer only."""
     work()
     best, deadline = float("inf"), time.perf_counter() + SECONDS

@@ -97,12 +97,10 @@ class EngineRoom:
         )
         return child
 
-    def peak_gflops(self, seconds: float) -> float:
-        """What the target's cores compute at most; takes `seconds`."""
+    def peak_gflops(self) -> float:
+        """What the target's cores compute at most."""
         target = {"target": self.target.text, "cores": self.target.num_cores}
-        return float(
-            self._child("workers.tvm.peak").call("peak_gflops", RUN_TIMEOUT_SEC, **target, seconds=seconds)
-        )
+        return float(self._child("workers.tvm.peak").call("peak_gflops", RUN_TIMEOUT_SEC, **target))
 
     def error(self, engine: "Engine", reference: "Engine") -> float:
         """The relative error of an engine's outputs against another's, on the same random inputs."""

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions, choices
 
 TargetOption = Annotated[
@@ -30,15 +29,15 @@ JobOption = Annotated[
 ]
 
 
-def known(seam: str) -> str:
-    """The names registered under a seam, for a help text."""
-    return ", ".join(sorted(REGISTRY[seam]))
+def known(option: str) -> str:
+    """The names that an option may have, for a help text."""
+    return ", ".join(choices(option))
 
 
 def words(option: str) -> str:
     """What the schema says of a job option, for a help text; of a choice also the names."""
     said = str(JobOptions.model_fields[option].description)
-    return f"{said} One of {', '.join(choices(option))}." if choices(option) else said
+    return f"{said} One of {known(option)}." if choices(option) else said
 
 
 ShapeOption = Annotated[

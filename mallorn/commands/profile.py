@@ -29,7 +29,6 @@ COLUMNS: Final = {
     "gbytes": "GB/S",
 }
 SECONDS: Final = 2.0
-SECONDS_FOR_PEAK: Final = 1.0
 BYTES: Final = {"8": 1, "16": 2, "32": 4, "64": 8}  # by the bits that end a type's name
 
 
@@ -105,7 +104,7 @@ def _roof(room: EngineRoom) -> "Roof | None":
 
     if not room.target.is_cpu:
         return None
-    return Roof(room.peak_gflops(SECONDS_FOR_PEAK), memory_gbytes_per_sec(room.target.num_cores))
+    return Roof(room.peak_gflops(), memory_gbytes_per_sec(room.target.num_cores))
 
 
 def _bytes(task: Mapping[str, Any]) -> float:

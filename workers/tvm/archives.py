@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.tvm.values import dtype_of
+
 _BFLOAT16 = "bfloat16"
 _MARK = f":{_BFLOAT16}"
 
@@ -29,6 +31,4 @@ def _stored(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
 def _restored(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     if not name.endswith(_MARK):
         return name, array
-    from ml_dtypes import bfloat16
-
-    return name.removesuffix(_MARK), array.view(bfloat16)
+    return name.removesuffix(_MARK), array.view(dtype_of(_BFLOAT16))

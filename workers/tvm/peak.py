@@ -1,12 +1,12 @@
 """Child process that finds out what a CPU's cores compute at most: numbers that never leave registers."""
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from workers.children.serve import serve
+from workers.roofline import shortest_sec
 
 #: Fewer vectors leave the multipliers waiting for sums, more do not fit the 16 registers of AVX2.
 VECTORS: Final = 12
@@ -14,18 +14,13 @@ STEPS: Final = 1 << 20
 _OPERATIONS: Final = 2  # a product and a sum
 
 
-def peak_gflops(target: str, cores: int, seconds: float) -> float:
-    """Products and sums in single precision on so many of a target's cores: the best run within `seconds`."""
+def peak_gflops(target: str, cores: int) -> float:
+    """Products and sums in single precision on so many of a target's cores."""
     from workers.tvm.programs import parse_tvm_target, vector_lanes
 
     lanes = vector_lanes(target)
     sums = _multiply_and_add(cores, lanes, parse_tvm_target(target))
-    best_sec, deadline = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < deadline:
-        started = time.perf_counter()
-        sums()
-        best_sec = min(best_sec, time.perf_counter() - started)
-    return _OPERATIONS * cores * STEPS * VECTORS * lanes / best_sec / 1e9
+    return _OPERATIONS * cores * STEPS * VECTORS * lanes / shortest_sec(sums) / 1e9
 
 
 def _multiply_and_add(cores: int, lanes: int, target: Any) -> Callable[[], None]:

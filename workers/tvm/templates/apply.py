@@ -34,7 +34,7 @@ PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 OWN_PASSES = {"mallorn.bf16": "bf16", "mallorn.restore_clip": "clip", "mallorn.winograd": "winograd"}
 
 
-# Of ours a recipe's pass knows.
+# An intrinsic of ours is registered by the pass that needs it.
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
 
 
