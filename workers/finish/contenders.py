@@ -1,5 +1,6 @@
 """Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,12 +12,15 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
+from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
 from workers.round_context import descriptors_of, program_of
 from workers.search.space import Candidate, Sketch
 from workers.stage import Stage
 from workers.stored import sketch_of
 from workers.tvm.space import TvmSpace, load_sketches
+
+log = logging.getLogger(__name__)
 
 TOP: Final = 3
 # Rivals slower than this beside the fastest have no chance: no noise that we have seen explains as much.
@@ -81,8 +85,13 @@ def _number(candidates: Sequence[Entry]) -> tuple[Slot, ...]:
 
 
 def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) -> Sequence[Entry]:
+    """None where TVM finds no space for a program: what the job found for the others is not lost for it."""
     compiler = claimed.runtime.compiler
-    sketches = load_sketches(compiler, program, claimed.target)
+    try:
+        sketches = load_sketches(compiler, program, claimed.target)
+    except ChildFailed as error:
+        log.warning("no defaults for %s, job %s: %s", program.key, claimed.job.id, error)
+        return ()
     space = TvmSpace(sketches, program, claimed.target, descriptors, compiler)
     defaults = space.defaults()
     valid = [candidate for candidate, good in zip(defaults, space.valid(defaults), strict=True) if good]

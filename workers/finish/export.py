@@ -18,8 +18,8 @@ from workers.finish.winners import Winner
 from workers.stage import Stage
 
 WRITE_TIMEOUT_SEC: Final = 300.0
-# apply.py, and the graph passes that it has beyond TVM's.
-SCRIPTS: Final = ("apply", "bf16", "clip", "winograd")
+# apply.py, the graph passes that it has beyond TVM's, and what they share.
+SCRIPTS: Final = ("apply", "bf16", "clip", "heads", "rewriting", "rows", "transposes", "vectors", "winograd")
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import tvm_ffi
 from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
-from tvm.tirx import Add, BufferStore, Cast, IntImm, IterVar, Mul, Var
+from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
@@ -22,6 +22,7 @@ class Block:
     stores: tuple[Any, ...]
     loads: tuple[Any, ...]
     calls: frozenset[str]
+    loops: bool  # a row or a tile at a time
 
     @property
     def extents(self) -> list[int]:
@@ -56,7 +57,7 @@ def operator_of(blocks: list[Block]) -> str:
     if anchor.factors is not None:
         return _product(anchor, *anchor.factors)
     if not anchor.reduced:
-        return _pointwise(blocks)
+        return _rows(anchor) if anchor.loops else _pointwise(blocks)
     if _sliding(anchor, frozenset()):
         return "pool"
     if any(block.calls & _ROOTS for block in blocks):
@@ -90,6 +91,7 @@ def _read(block: Any) -> Block:
         stores=tuple(collect(block.body, BufferStore)),
         loads=tuple(collect(block.body, TensorLoad)),
         calls=frozenset(calls),
+        loops=bool(collect(block.body, For)),
     )
 
 
@@ -111,6 +113,13 @@ def _sliding(block: Block, shared: Names) -> Names:
     reduced = frozenset(hash(axis.var) for axis in block.reduced)
     used = [variables(index) for load in block.loads for index in load.indices]
     return frozenset().union(*(names & reduced for names in used if names & spatial))
+
+
+def _rows(block: Block) -> str:
+    """The programs of templates/ whose blocks are rows or tiles."""
+    if _pointwise([block]) == "layout":
+        return "layout"
+    return "layer_norm" if block.calls & _ROOTS else "softmax"
 
 
 def _pointwise(blocks: list[Block]) -> str:

@@ -75,11 +75,15 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
             *_SIMPLIFY,
             *_NHWC,
             *choices,
-            # Before legalisation: swaps erf, exp, tanh and softmax for forms that LLVM vectorises.
+            Step("mallorn.heads"),
+            Step("mallorn.transposes"),
+            Step("mallorn.rows"),
+            # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),
             *_DISPATCH,
             *_LEGALIZE,
-            *_relax("AttachAttrLayoutFreeBuffers"),
+            # Reshapes become views, and are no tasks.
+            *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
         ),
         # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which
         # makes a second function that the caller has to run, is not needed.
@@ -87,13 +91,17 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
     )
 
 
-TUNED: Final = _tuned("tuned", 4, Step("mallorn.winograd"))
-DIRECT: Final = _tuned("direct", 3)
 # What several products read is rounded once.
-BF16: Final = _tuned("bf16", 1, Step("mallorn.bf16"), *_relax("EliminateCommonSubexpr"))
+_ROUND: Final = (Step("mallorn.bf16"), *_relax("EliminateCommonSubexpr"))
+
+TUNED: Final = _tuned("tuned", 5, Step("mallorn.winograd"), Step("mallorn.vectors"))
+DIRECT: Final = _tuned("direct", 4, Step("mallorn.vectors"))
+BF16: Final = _tuned("bf16", 2, Step("mallorn.winograd", ("bfloat16",)), *_ROUND)
+DIRECT_BF16: Final = _tuned("direct-bf16", 1, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 
+_IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
 _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
 
 
@@ -111,9 +119,10 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
 def _in_bf16(recipe: Recipe, target: Target) -> Recipe:
     if not target.is_cpu:
         raise InvalidRequest("bf16 is for CPUs", hint="--precision float32")
-    if recipe.name == PLAIN.name:
-        raise InvalidRequest("the plain recipe computes in float32", hint="--recipe tuned --precision bf16")
-    return BF16
+    if recipe.name not in _IN_BF16:
+        hint = "--recipe tuned --precision bf16"
+        raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
+    return _IN_BF16[recipe.name]
 
 
 def recipe_json(recipe: Recipe) -> dict[str, Any]:

@@ -150,8 +150,13 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "apply.py",
         "bf16.py",
         "clip.py",
+        "heads.py",
         "manifest.json",
         "report.json",
+        "rewriting.py",
+        "rows.py",
+        "transposes.py",
+        "vectors.py",
         "winograd.py",
     ]
 
@@ -232,6 +237,14 @@ def test_a_task_that_nothing_computes_is_named_in_the_report(workshop, exported,
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     assert exported == []
+    assert report(workshop, job)["without_schedule"] == ["w0"]
+
+
+def test_a_task_that_tvm_finds_no_space_for_is_named_too(workshop, exported):
+    job = untuned(workshop)
+    workshop.compiler.error = ChildFailed("ScheduleError", "reverse-compute-at")
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
     assert report(workshop, job)["without_schedule"] == ["w0"]
 
 

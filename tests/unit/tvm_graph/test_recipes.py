@@ -10,6 +10,7 @@ from mallorn.core.targets import Target, parse_target
 from workers.tvm.recipes import (
     BF16,
     DIRECT,
+    DIRECT_BF16,
     PLAIN,
     PLAIN_GPU,
     TUNED,
@@ -23,7 +24,7 @@ from workers.tvm.recipes import (
 
 CPU = parse_target({"kind": "llvm", "num-cores": 2})
 GPU = parse_target("nvidia/nvidia-a100")
-ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT, BF16)
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT, BF16, DIRECT_BF16)
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
@@ -56,9 +57,9 @@ def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe
     assert recipe_for(name, target) is expected
 
 
-@pytest.mark.parametrize("name", ["tuned", "direct"])
-def test_a_precision_is_a_recipe_of_its_own(name: str) -> None:
-    assert recipe_for(name, CPU, "bf16") is BF16
+@pytest.mark.parametrize(("name", "expected"), [("tuned", BF16), ("direct", DIRECT_BF16)])
+def test_a_precision_is_a_recipe_of_its_own(name: str, expected: Recipe) -> None:
+    assert recipe_for(name, CPU, "bf16") is expected
 
 
 @pytest.mark.parametrize(("name", "target"), [("plain", CPU), ("tuned", GPU)])

@@ -28,9 +28,9 @@ def convolution(sizes: tuple[int, ...], padding: int = 1, kernel: int = 3, **att
     return builder.get()
 
 
-def rewritten(mod: Any) -> Any | None:
+def rewritten(mod: Any, dtype: str = "float32") -> Any | None:
     """The module after the pass; None where the pass left it alone."""
-    after = winograd.winograd()(mod)
+    after = winograd.winograd(dtype)(mod)
     return None if len(after.functions) == len(mod.functions) else after
 
 
@@ -63,6 +63,29 @@ def test_the_numbers_are_those_of_the_convolution(
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("form", winograd.FORMS, ids=lambda form: f"tiles of {form.tile}")
+def test_rounded_factors_cost_no_more_than_their_rounding(
+    form: winograd.Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(winograd, "FORMS", (form,))
+    mod = convolution((1, 12, 12, 32, 32))
+    after = rewritten(mod, "bfloat16")
+    assert after is not None
+    x = np.random.default_rng(1).standard_normal((1, 12, 12, 32)).astype("float32")
+    expected = run(mod, x)
+    error = np.abs(run(after, x) - expected).max() / np.abs(expected).max()
+    assert error <= (1e-2 if form.rounds else 2e-5)
+    assert ('"bfloat16"' in after.script()) == form.rounds
+
+
+@pytest.mark.usefixtures("always")
+def test_what_the_instruction_cannot_take_stays_float32() -> None:
+    after = rewritten(convolution(SIZES), "bfloat16")
+    assert after is not None
+    assert '"bfloat16"' not in after.script()
+
+
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(
     "other",
     [{"strides": 2}, {"dilation": 2}, {"groups": 8}, {"kernel": 1}, {"kernel": 5}],
@@ -89,11 +112,20 @@ def test_convolutions_of_one_shape_share_their_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("height", "channels", "tile"),
-    [(56, 64, 4), (28, 128, 4), (14, 256, 2), (7, 512, 2), (112, 8, None), (14, 32, None)],
+    ("height", "channels", "tile", "rounded"),
+    [
+        (56, 64, 4, 4),
+        (28, 128, 4, 2),
+        (14, 256, 2, 2),
+        (7, 512, 2, None),
+        (112, 8, None, None),
+        (14, 32, None, None),
+    ],
 )
 def test_it_pays_where_much_is_computed_for_what_is_moved(
-    height: int, channels: int, tile: int | None
+    height: int, channels: int, tile: int | None, rounded: int | None
 ) -> None:
-    plan = winograd.best(winograd.Shape(1, height, height, channels, 1, 1, height, height, channels))
-    assert (plan and plan.form.tile) == tile
+    sizes = 1, height, height, channels, 1, 1, height, height, channels
+    for dtype, expected in (("float32", tile), ("bfloat16", rounded)):
+        plan = winograd.best(winograd.Shape(*sizes, dtype))
+        assert (plan and plan.form.tile) == expected

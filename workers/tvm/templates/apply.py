@@ -31,7 +31,15 @@ from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
-OWN_PASSES = {"mallorn.bf16": "bf16", "mallorn.restore_clip": "clip", "mallorn.winograd": "winograd"}
+OWN_PASSES = {
+    "mallorn.bf16": "bf16",
+    "mallorn.heads": "heads",
+    "mallorn.restore_clip": "clip",
+    "mallorn.rows": "rows",
+    "mallorn.transposes": "transposes",
+    "mallorn.vectors": "vectors",
+    "mallorn.winograd": "winograd",
+}
 
 
 # An intrinsic of ours is registered by the pass that needs it.

@@ -4,20 +4,21 @@ Data is rounded before a product, and sums stay what they were: float32. Sixteen
 (`vdpbf16ps`), so weights are laid out as that reads them: sixteen columns of two rows side by side.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, MultiLevelTilingWithIntrin, ReuseType
 from tvm.target.codegen import target_has_features
 
-LANES, PAIR = 16, 2
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+LANES, PAIR = rewriting.LANES, 2
 DOT = "mallorn_dot_bf16"
 RULE = f"s_tir.meta_schedule.cpu.{DOT}"
 
@@ -83,151 +84,193 @@ _TILE = MultiLevelTilingWithIntrin(
     reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
 )
 
-OUT_ELEMENTWISE_FUSABLE = 4  # TVM's number for operators that take element-wise ones behind them along
+NARROW = "bfloat16"
+INPUT = f"vko * {PAIR} + vki"
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Of a product: data and result with the channels last; a convolution's kernel and strides."""
+class Sums:
+    """A product: which data and weights each number of the result sums over.
+
+    Its axes are `vi0`, `vi1` and so on, outputs last. Weights are matrices, as many as `kernel` says: one for
+    each place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
+    """
 
     data: tuple[int, ...]
     result: tuple[int, ...]
+    inputs: int
+    read: tuple[str, ...]
     kernel: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
+    stacked: bool = False
+
+    @property
+    def window(self) -> list[str]:
+        return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
 
 
 def bf16() -> Any:
     """The pass that rewrites every product with constant weights whose sizes fit the instruction."""
-    return tvm.transform.module_pass(_rewrite_all, opt_level=0, name="Bf16")
+    return rewriting.graph_pass("Bf16", _rewrite)
 
 
-def _rewrite_all(mod: Any, _: Any) -> Any:
+def _rewrite(builder: Any, graph: Any) -> Any:
     target = tvm.target.Target.current()
     if target is None or not target_has_features("avx512bf16", target):
         raise ValueError("the target's processor has no products of bfloat16 (avx512bf16)")
-    builder = relax.BlockBuilder(mod)
-    for var, graph in mod.functions.items():
-        if isinstance(graph, relax.Function):
-            for operator, rewrite in (("relax.matmul", _product), ("relax.nn.conv2d", _convolution)):
-                pattern = is_op(operator)(wildcard(), wildcard())
-                graph = rewrite_call(pattern, lambda call, _, how=rewrite: how(builder, call), graph)
-            builder.update_func(var, graph)
-    return builder.get()
+    graph = rewriting.rewrite_known(graph, "relax.matmul", lambda call: _product(builder, call))
+    values = relax.analysis.get_var2val(graph)
+    return rewriting.rewrite_known(graph, "relax.nn.conv2d", lambda call: _convolution(builder, values, call))
 
 
 def _product(builder: Any, call: Any) -> Any:
+    """Of rows with a matrix; of stacks of both where data comes rounded."""
     data, weights = call.args
-    if not _fits(call) or weights.ty.ndim != 2 or data.ty.ndim < 2:
+    sizes, result = rewriting.sizes_of(data), rewriting.sizes_of(call)
+    stacked = data.ty.dtype == NARROW and weights.ty.ndim == len(sizes) == 3
+    if not _fits(call) or sizes[-1] % PAIR or not (stacked or weights.ty.ndim == 2 <= len(sizes)):
         return call
-    sizes = tuple(map(int, data.ty.shape))
-    result = (*sizes[:-1], int(weights.ty.shape[1]))
-    return _call(builder, "bf16_matmul", _rounded(data), weights, Sizes(sizes, result))
+    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), INPUT
+    kernel = result[:1] if stacked else ()
+    sums = Sums(sizes, result, sizes[-1], read, kernel, stacked)
+    return _call(builder, "bf16_matmul", _rounded(data), weights.value.numpy(), sums)
 
 
-def _convolution(builder: Any, call: Any) -> Any:
+def _convolution(builder: Any, values: Mapping[Any, Any], call: Any) -> Any:
+    data, weights = call.args
     attrs = call.attrs
-    layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
-    dense = all(int(number) == 1 for number in (*attrs.dilation, attrs.groups))
-    if not _fits(call) or not dense or layouts != ("NHWC", "HWIO", "NHWC"):
+    if not rewriting.channels_last(call) or call.ty.dtype != "float32":
         return call
-    data, weights = call.args
-    top, left, bottom, right = map(int, attrs.padding)
-    batch, height, width, channels = map(int, data.ty.shape)
-    sizes = batch, height + top + bottom, width + left + right, channels
-    rounded = _rounded(data)
-    if sizes[1:3] != (height, width):
-        rounded = relax.op.nn.pad(rounded, (0, 0, top, bottom, left, right, 0, 0))
-    kernel, strides = tuple(map(int, weights.ty.shape))[:2], tuple(map(int, attrs.strides))
-    result = tuple(map(int, call.ty.shape))
-    return _call(builder, "bf16_conv2d", rounded, weights, Sizes(sizes, result, kernel, strides))
+    if 1 < int(attrs.groups) == rewriting.sizes_of(data)[-1]:
+        return _depthwise(call)
+    if not _fits(call) or any(int(number) != 1 for number in (*attrs.dilation, attrs.groups)):
+        return call
+    if rewriting.sizes_of(data)[-1] % PAIR == 0:
+        return _window(builder, call, weights.value.numpy())
+    planes = _planes(values, data)
+    return call if planes is None else _window_of_planes(builder, call, planes, weights.value.numpy())
+
+
+def _depthwise(call: Any) -> Any:
+    """It has no sums for the instruction, but half as much to read."""
+    attrs, factors = call.attrs, (_rounded(call.args[0]), relax.const(call.args[1].value.numpy(), NARROW))
+    names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
+    return relax.op.nn.conv2d(*factors, **{name: getattr(attrs, name) for name in names}, out_dtype="float32")
+
+
+def _window(builder: Any, call: Any, weights: Any) -> Any:
+    """All places have their inputs in pairs."""
+    data = call.args[0]
+    padded, sizes = rewriting.padded(_rounded(data), rewriting.sizes_of(data), call.attrs.padding)
+    down, across = map(int, call.attrs.strides)
+    read = "vi0", f"vi1 * {down} + vr0", f"vi2 * {across} + vr1", INPUT
+    sums = Sums(sizes, rewriting.sizes_of(call), sizes[-1], read, weights.shape[:2])
+    return _call(builder, "bf16_conv2d", padded, weights, sums)
+
+
+def _planes(values: Mapping[Any, Any], data: Any) -> Any | None:
+    """What data was while its channels were planes, if it was transposed from that."""
+    transpose = rewriting.call_of(values, data, "relax.permute_dims")
+    moved = transpose is not None and tuple(map(int, transpose.attrs.axes or ())) == (0, 2, 3, 1)
+    return transpose.args[0] if transpose is not None and moved else None
+
+
+def _window_of_planes(builder: Any, call: Any, planes: Any, weights: Any) -> Any:
+    """Odd channels, as a picture has: pairs lie along the window's rows, the last perhaps with a zero."""
+    high, wide, channels, _ = weights.shape
+    odd = wide % PAIR
+    rows = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, odd), (0, 0)))
+    top, left, bottom, right = map(int, call.attrs.padding)
+    batch, _, height, width = rewriting.sizes_of(planes)
+    sizes = batch, channels, height + top + bottom, width + left + right + odd
+    padded = relax.op.nn.pad(_rounded(planes), (0, 0, 0, 0, top, bottom, left, right + odd))
+    down, across = map(int, call.attrs.strides)
+    read = "vi0", "vr0", f"vi1 * {down} + vr1", f"vi2 * {across} + {INPUT}"
+    sums = Sums(sizes, rewriting.sizes_of(call), wide + odd, read, (channels, high))
+    return _call(builder, "bf16_conv2d", padded, rows, sums)
 
 
 def _fits(call: Any) -> bool:
-    """Whether the weights are constant, and inputs and outputs whole pairs and vectors."""
+    """Whether the weights are constant, and little of the last vector of outputs would be for nothing."""
     weights = call.args[1]
-    if not isinstance(weights, tvm.ir.GenericConst) or weights.ty.ndim < 2 or call.ty.dtype != "float32":
-        return False
-    *_, inputs, outputs = map(int, weights.ty.shape)
-    return inputs % PAIR == 0 and outputs % LANES == 0
+    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
+    return bool(constant and call.ty.dtype == "float32" and rewriting.mostly_whole(int(call.ty.shape[-1])))
 
 
 def _rounded(data: Any) -> Any:
-    return relax.op.astype(data, "bfloat16")
+    return data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
 
 
-def _call(builder: Any, name: str, data: Any, weights: Any, sizes: Sizes) -> Any:
-    function = builder.add_func(_dot(sizes), name)
-    packed = relax.const(_packed(weights.value.numpy()))
-    return relax.call_tir(function, [data, packed], relax.TensorType(sizes.result, "float32"))
+def _call(builder: Any, name: str, data: Any, weights: Any, sums: Sums) -> Any:
+    function = builder.add_func(_dot(sums), name)
+    packed = relax.const(_packed(weights))
+    return relax.call_tir(function, [data, packed], relax.TensorType(sums.result, "float32"))
 
 
 def _packed(weights: Any) -> Any:
-    """[..., inputs, outputs] as [outputs / 16, ..., inputs / 2, 16, 2]."""
+    """[..., inputs, outputs] as [outputs / 16, ..., inputs / 2, 16, 2]; outputs that are missing are zero."""
     *kernel, inputs, outputs = weights.shape
-    split = weights.reshape(*kernel, inputs // PAIR, PAIR, outputs // LANES, LANES)
+    whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, rewriting.whole_vectors(outputs) - outputs)])
+    split = whole.reshape(*kernel, inputs // PAIR, PAIR, -1, LANES)
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1)).astype(ml_dtypes.bfloat16)
 
 
-def _dot(sizes: Sizes) -> Any:
-    """The product as a tensor function whose innermost loops are the instruction's."""
-    rows = [f"i{axis}" for axis in range(len(sizes.result) - 1)]
-    window = [f"r{axis}" for axis in range(len(sizes.kernel))]
-    axes = [*rows, "jo", "ji", *window, "ko", "ki"]
-    inputs, outputs = sizes.data[-1] // PAIR, sizes.result[-1] // LANES
-    extents = [*sizes.result[:-1], outputs, LANES, *sizes.kernel, inputs, PAIR]
-    kinds = "S" * (len(rows) + 2) + "R" * (len(window) + 2)
+def _dot(sums: Sums) -> Any:
+    """The product as a tensor function whose innermost loops are the instruction's.
+
+    Where the last vector is not whole, all are summed elsewhere, and those of the result are taken.
+    """
+    *sizes, outputs = sums.result
+    rows = [f"i{axis}" for axis in range(len(sizes))]
+    axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
+    pairs, vectors = sums.inputs // PAIR, rewriting.whole_vectors(outputs) // LANES
+    extents = [*sizes, vectors, LANES, *sums.kernel[: len(sums.window)], pairs, PAIR]
+    kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
     values = [f"v{axis}" for axis in axes]
-    read = [f"v{row}" for row in rows]
-    for axis, stride in enumerate(sizes.strides):
-        read[axis + 1] = f"v{rows[axis + 1]} * {stride} + v{window[axis]}"
-    x = f"x[{', '.join(read)}, vko * {PAIR} + vki]"
-    w = f"w[{', '.join(['vjo', *(f'v{axis}' for axis in window), 'vko', 'vji', 'vki'])}]"
-    y = f"y[{', '.join(f'v{row}' for row in rows)}, vjo * {LANES} + vji]"
-    packed = outputs, *sizes.kernel, inputs, LANES, PAIR
+    place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
+    x = f"x[{', '.join(sums.read)}]"
+    w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
+    whole = outputs % LANES == 0
+    every = rewriting.numbers((*sizes, rewriting.whole_vectors(outputs)))
+    z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {LANES} + vji]"
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({_numbers(sizes.data)}), "bfloat16"),
-    w: T.Buffer(({_numbers(packed)}), "bfloat16"),
-    y: T.Buffer(({_numbers(sizes.result)}), "float32"),
+    x: T.Buffer(({rewriting.numbers(sums.data)}), "bfloat16"),
+    w: T.Buffer(({rewriting.numbers((vectors, *sums.kernel, pairs, LANES, PAIR))}), "bfloat16"),
+    y: T.Buffer(({rewriting.numbers(sums.result)}), "float32"),
 ) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
-    for {", ".join(axes)} in T.grid({_numbers(extents)}):
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "float32")'}
+    for {", ".join(axes)} in T.grid({rewriting.numbers(extents)}):
         with T.sblock("dot"):
             {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
             T.sblock_attr({{"schedule_rule": "{DOT}"}})
             with T.init():
-                {y} = T.float32(0)
-            {y} = {y} + T.Cast("float32", {x}) * T.Cast("float32", {w})
-""")
+                {z} = T.float32(0)
+            {z} = {z} + T.Cast("float32", {x}) * T.Cast("float32", {w})
+{"" if whole else _taken(sums.result)}""")
 
 
-def _numbers(sizes: Iterable[int]) -> str:
-    """As Relax's own functions have them, or nothing is fused with this one."""
-    return ", ".join(f"T.int64({size})" for size in sizes)
+def _taken(result: tuple[int, ...]) -> str:
+    axes = [f"i{axis}" for axis in range(len(result))]
+    place = ", ".join(f"v{axis}" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({rewriting.numbers(result)}):
+        with T.sblock("taken"):
+            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{place}] = z[{place}]
+"""
 
 
 def _tile(schedule: Any, block: Any) -> Any:
     """MetaSchedule's tiles around the instruction, and what follows the product fused into one of them.
 
-    TVM asks the rule that a block names first, when what follows is in as many blocks as operators still.
+    TVM asks the rule that a block names first, when all that is fused is still in a block an operator.
     """
-    for follower in _followers(schedule, block):
-        (schedule,) = _INLINE.apply(schedule, follower)
+    for other in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(other).name_hint != schedule.get(block).name_hint:
+            (schedule,) = _INLINE.apply(schedule, other)
     return _TILE.apply(schedule, block)
-
-
-def _followers(schedule: Any, block: Any) -> list[Any]:
-    """What reads the block's result, directly or not, in order."""
-    found: dict[str, Any] = {}
-    pending = [block]
-    while pending:
-        for consumer in schedule.get_consumers(pending.pop(0)):
-            name = schedule.get(consumer).name_hint
-            if name not in found:
-                found[name] = consumer
-                pending.append(consumer)
-    return list(found.values())
 
 
 tvm.register_global_func(RULE, _tile, override=True)

@@ -3,18 +3,20 @@
 The data is padded to whole tiles of six by six (four by four), which are transformed (pack), multiplied with
 transformed weights (36 or 16 matrix products) and transformed to tiles of four by four (two by two, unpack).
 Both transforms are unrolled a tile, channels side by side. What came before is summed and activated while it
-is padded.
+is padded. Where products may take bfloat16, those of the smaller tiles do; the larger tiles would show the
+rounding ninefold.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
 
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 KERNEL = 3
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -26,6 +28,7 @@ class Form:
     pack: Matrix
     weights: Matrix
     unpack: Matrix
+    rounds: bool  # whether its factors may be rounded
 
     @property
     def tile(self) -> int:
@@ -44,6 +47,7 @@ SMALL = Form(
     pack=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
     weights=((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
     unpack=((1, 1, 1, 0), (0, 1, -1, -1)),
+    rounds=True,
 )
 LARGE = Form(
     pack=(
@@ -68,16 +72,21 @@ LARGE = Form(
         (0, 1, 1, 4, 4, 0),
         (0, 1, -1, 8, -8, 1),
     ),
+    rounds=False,
 )
 FORMS = (SMALL, LARGE)
-# What a processor computes while it moves a byte through its caches, about: the products that are saved
-# must be worth the bytes that packed tiles and the larger weights cost.
-OPERATIONS_A_BYTE = 10
+# What a processor computes while it moves a byte through its caches and from memory, about: the products that
+# are saved must be worth the bytes that packed tiles and the larger weights cost.
+OPERATIONS_A_BYTE = 5
+OPERATIONS_A_FAR_BYTE = 11.5
+BYTES = {"float32": 4, "bfloat16": 2}
+SPEED = {"float32": 1, "bfloat16": 2}  # products a moment
+PAIR, LANES = 2, rewriting.LANES  # inputs and outputs of bfloat16's instruction
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution's sizes."""
+    """A convolution's sizes, and what its factors may be."""
 
     batch: int
     height: int
@@ -88,6 +97,7 @@ class Shape:
     out_height: int
     out_width: int
     out_channels: int
+    dtype: str = "float32"
 
     @property
     def unpacked(self) -> tuple[int, int, int, int]:
@@ -100,6 +110,11 @@ class Plan:
 
     shape: Shape
     form: Form
+
+    @property
+    def dtype(self) -> str:
+        """Of the products' factors."""
+        return self.shape.dtype if self.form.rounds else "float32"
 
     @property
     def high(self) -> int:
@@ -135,12 +150,13 @@ class Plan:
     @property
     def gain(self) -> float:
         """The operations that are saved, less what the bytes are worth that are moved for it."""
-        shape, products = self.shape, self.form.products
+        shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
-        direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width
-        moved = 2 * products * tiles * (shape.channels + shape.out_channels)
-        moved += (products - KERNEL**2) * pairs
-        return 2 * (direct - products * tiles) * pairs - OPERATIONS_A_BYTE * 4 * moved
+        direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
+        moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
+        fetched = (products * size - KERNEL**2 * BYTES[shape.dtype]) * pairs
+        saved = 2 * (direct - products * tiles / SPEED[self.dtype]) * pairs
+        return saved - OPERATIONS_A_BYTE * moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
 def best(shape: Shape) -> Plan | None:
@@ -149,50 +165,45 @@ def best(shape: Shape) -> Plan | None:
     return plan if plan.gain > 0 else None
 
 
-def winograd() -> Any:
-    """The pass that rewrites every convolution for which it pays."""
-    return tvm.transform.module_pass(_rewrite_all, opt_level=0, name="Winograd")
+def winograd(dtype: str = "float32") -> Any:
+    """The pass that rewrites every convolution for which it pays, with factors rounded to `dtype` at most."""
+
+    return rewriting.graph_pass("Winograd", lambda builder, graph: _rewrite(builder, graph, dtype))
 
 
-def _rewrite_all(mod: Any, _: Any) -> Any:
-    builder = relax.BlockBuilder(mod)
-
-    def rewrite(call: Any, _: Any) -> Any:
-        shape = _shape(call)
+def _rewrite(builder: Any, graph: Any, dtype: str) -> Any:
+    def rewrite(call: Any) -> Any:
+        shape = _shape(call, dtype)
         plan = best(shape) if shape else None
         return _three_steps(builder, plan, call) if plan else call
 
-    convolution = is_op("relax.nn.conv2d")(wildcard(), wildcard())
-    for var, graph in mod.functions.items():
-        if isinstance(graph, relax.Function):
-            builder.update_func(var, rewrite_call(convolution, rewrite, graph))
-    return builder.get()
+    return rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
 
 
-def _shape(call: Any) -> Shape | None:
+def _shape(call: Any, dtype: str) -> Shape | None:
     """The sizes of a convolution that can be rewritten, None of any other."""
     attrs, weights = call.attrs, call.args[1]
     plain = all(int(number) == 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups))
-    layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
-    if not plain or layouts != ("NHWC", "HWIO", "NHWC"):
-        return None
-    if not isinstance(weights, tvm.ir.GenericConst):
+    if not plain or not rewriting.channels_last(call):
         return None
     if call.ty.dtype != "float32" or tuple(map(int, weights.ty.shape))[:2] != (KERNEL, KERNEL):
         return None
     batch, height, width, channels = map(int, call.args[0].ty.shape)
     top, left = map(int, list(attrs.padding)[:2])
     _, out_height, out_width, out_channels = map(int, call.ty.shape)
-    return Shape(batch, height, width, channels, top, left, out_height, out_width, out_channels)
+    fits = channels % PAIR == 0 and out_channels % LANES == 0
+    sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
+    return Shape(*sizes, dtype if fits else "float32")
 
 
 def _three_steps(builder: Any, plan: Plan, call: Any) -> Any:
     data, weights = call.args
     pack = builder.add_func(_pack(plan), "winograd_pack")
     unpack = builder.add_func(_unpack(plan), "winograd_unpack")
-    padded = relax.op.nn.pad(data, plan.margins)
-    packed = relax.call_tir(pack, [padded], relax.TensorType(plan.packed, "float32"))
-    products = relax.op.matmul(packed, relax.const(_transformed(plan.form, weights.value.numpy())))
+    padded = relax.op.nn.pad(data, plan.margins) if any(plan.margins) else data
+    packed = relax.call_tir(pack, [padded], relax.TensorType(plan.packed, plan.dtype))
+    transformed = relax.const(_transformed(plan.form, weights.value.numpy()), plan.dtype)
+    products = relax.op.matmul(packed, transformed, out_dtype="float32")
     return relax.call_tir(unpack, [products], relax.TensorType(plan.shape.unpacked, "float32"))
 
 
@@ -211,9 +222,9 @@ def _pack(plan: Plan) -> Any:
         return f"x[p // {plan.tiles}, {row}, p % {plan.wide} * {tile} + {j}, c]"
 
     def store(i: int, j: int, value: str) -> str:
-        return f"y[{i * span + j}, p, c] = {value}"
+        return f"y[{i * span + j}, p, c] = {_as(plan.dtype, value)}"
 
-    return _function(plan.form.pack, plan.padded, plan.packed, plan.packed[1:], read, store)
+    return _function(plan.form.pack, plan.padded, plan.packed, plan.packed[1:], read, store, plan.dtype)
 
 
 def _unpack(plan: Plan) -> Any:
@@ -242,6 +253,7 @@ def _function(
     grid: Sequence[int],
     read: Callable[[int, int], str],
     store: Callable[[int, int, str], str],
+    dtype: str = "float32",
 ) -> Any:
     """A tensor function that stores matrix @ tile @ matrix.T of every tile and channel."""
     size, span = len(matrix), len(matrix[0])
@@ -254,7 +266,7 @@ def _function(
     body = "\n".join(f"            {line}" for line in lines)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
-def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "float32")) -> None:
+def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True}})
     for a, b in T.grid({grid[0]}, {grid[1]}):
         with T.sblock("tile"):
@@ -268,6 +280,10 @@ def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, 
 def _all_of(sizes: Sequence[int]) -> str:
     """Every dimension but the channels, from end to end."""
     return ", ".join(f"0:{size}" for size in sizes[:-1])
+
+
+def _as(dtype: str, value: str) -> str:
+    return value if dtype == "float32" else f'T.Cast("{dtype}", {value})'
 
 
 def _sum(row: Sequence[float], values: Sequence[str]) -> str:

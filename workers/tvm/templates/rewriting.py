@@ -1,0 +1,81 @@
+"""What the graph passes beside this file share."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.dpl import is_op, rewrite_call
+
+LANES = 16  # numbers of float32 in a vector; narrower processors take two or four registers for it
+# TVM's numbers for operators that take element-wise ones behind them along, and that nothing is fused with.
+OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
+
+
+def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
+    """The pass that rewrites every graph; `rewrite` gets what adds tensor functions and a graph."""
+
+    def rewrite_all(mod: Any, _: Any) -> Any:
+        builder = relax.BlockBuilder(mod)
+        for var, graph in mod.functions.items():
+            if isinstance(graph, relax.Function):
+                builder.update_func(var, rewrite(builder, graph))
+        return builder.get()
+
+    return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
+
+
+def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> Any:
+    """The graph with an operator's calls rewritten; not those with sizes that only the data will tell."""
+    pattern = is_op(operator)(varg_default_wildcard=True)
+    return rewrite_call(pattern, lambda call, _: rewrite(call) if known(call) else call, graph)
+
+
+def known(call: Any) -> bool:
+    """Whether all sizes are."""
+    shapes = [value.ty.shape for value in (*call.args, call)]
+    return all(
+        shape is not None and all(isinstance(size, tvm.tirx.IntImm) for size in shape) for shape in shapes
+    )
+
+
+def call_of(values: Mapping[Any, Any], var: Any, operator: str) -> Any | None:
+    """The call that a variable stands for, if it is one of this operator."""
+    value = values.get(var) if isinstance(var, relax.Var) else None
+    named = isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
+    return value if named else None
+
+
+def channels_last(convolution: Any) -> bool:
+    """Whether data, weights and result have their channels last, and the weights are constant."""
+    attrs = convolution.attrs
+    layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
+    return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
+
+
+def padded(data: Any, sizes: tuple[int, ...], padding: Iterable[Any]) -> tuple[Any, tuple[int, ...]]:
+    """Data of these sizes, channels last, with zeros around it, and its sizes then."""
+    top, left, bottom, right = map(int, padding)
+    batch, height, width, channels = sizes
+    margins = 0, 0, top, bottom, left, right, 0, 0
+    around = relax.op.nn.pad(data, margins) if any(margins) else data
+    return around, (batch, height + top + bottom, width + left + right, channels)
+
+
+def sizes_of(value: Any) -> tuple[int, ...]:
+    return tuple(map(int, value.ty.shape))
+
+
+def mostly_whole(outputs: int) -> bool:
+    """Whether at most a third of what fills vectors is for nothing."""
+    return 2 * whole_vectors(outputs) <= 3 * outputs
+
+
+def whole_vectors(outputs: int) -> int:
+    """As many as fill vectors."""
+    return -(-outputs // LANES) * LANES
+
+
+def numbers(sizes: Iterable[int]) -> str:
+    """As Relax's own functions have them, or nothing is fused with ours."""
+    return ", ".join(f"T.int64({size})" for size in sizes)

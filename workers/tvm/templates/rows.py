@@ -1,0 +1,141 @@
+"""Softmax and layer norm a row at a time, in vectors, while the row is in the nearest cache.
+
+TVM makes each a chain of blocks: sums along a row go from number to number, and the exponentials of softmax
+are computed twice, since fast forms of them are inlined wherever they are read.
+"""
+
+from importlib import import_module
+from textwrap import indent
+from typing import Any
+
+import tvm
+from tvm import relax
+
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+LANES = rewriting.LANES
+
+# The exponential, of what is never above zero, is two to the power of n times a polynomial, with TVM's
+# coefficients (topi.fast_exp).
+_SOFTMAX = """
+peak = T.sblock_alloc_buffer(({lanes},), "float32")
+total = T.sblock_alloc_buffer(({lanes},), "float32")
+for i in T.vectorized({lanes}):
+    peak[i] = x[{row}, i]
+    total[i] = T.float32(0)
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        peak[i] = T.max(peak[i], x[{row}, c * {lanes} + i])
+{highest}
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        d: T.let = T.max(x[{row}, c * {lanes} + i] - peak[0], T.float32(-87.33654))
+        n: T.let = T.floor(d * T.float32(1.44269502) + T.float32(0.5))
+        f: T.let = d - n * T.float32(0.693147182)
+        p: T.let = (T.float32(0.00019875691) * f + T.float32(0.0013981999)) * f + T.float32(0.00833345205)
+        q: T.let = ((p * f + T.float32(0.0416657962)) * f + T.float32(0.166666657)) * f + T.float32(0.5)
+        power: T.let = T.reinterpret("float32", T.shift_left(T.Cast("int32", n) + 127, 23))
+        y[{row}, c * {lanes} + i] = (q * f * f + f + T.float32(1)) * power
+        total[i] = total[i] + y[{row}, c * {lanes} + i]
+{summed}
+total[0] = T.float32(1) / total[0]
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        y[{row}, c * {lanes} + i] = y[{row}, c * {lanes} + i] * total[0]
+"""
+
+_LAYER_NORM = """
+mean = T.sblock_alloc_buffer(({lanes},), "float32")
+scale = T.sblock_alloc_buffer(({lanes},), "float32")
+for i in T.vectorized({lanes}):
+    mean[i] = T.float32(0)
+    scale[i] = T.float32(0)
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        mean[i] = mean[i] + x[{row}, c * {lanes} + i]
+{summed}
+mean[0] = mean[0] * T.float32({share})
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        d: T.let = x[{row}, c * {lanes} + i] - mean[0]
+        scale[i] = scale[i] + d * d
+{squared}
+scale[0] = T.float32(1) / T.sqrt(scale[0] * T.float32({share}) + T.float32({epsilon}))
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        d: T.let = (x[{row}, c * {lanes} + i] - mean[0]) * scale[0]
+        y[{row}, c * {lanes} + i] = d * gamma[c * {lanes} + i] + beta[c * {lanes} + i]
+"""
+
+
+def rows() -> Any:
+    """The pass that rewrites both wherever a row is the last axis and whole vectors."""
+    return rewriting.graph_pass("Rows", _rewrite)
+
+
+def _rewrite(builder: Any, graph: Any) -> Any:
+    graph = rewriting.rewrite_known(graph, "relax.nn.softmax", lambda call: _softmax(builder, call))
+    return rewriting.rewrite_known(graph, "relax.nn.layer_norm", lambda call: _layer_norm(builder, call))
+
+
+def _softmax(builder: Any, call: Any) -> Any:
+    if not _fits(call, [call.attrs.axis]):
+        return call
+    highest, summed = _across("peak", "T.max({}, {})"), _across("total", "{} + {}")
+    return _call(builder, "softmax_rows", call, ["x"], _SOFTMAX, highest=highest, summed=summed)
+
+
+def _layer_norm(builder: Any, call: Any) -> Any:
+    """Mean first, then the squares of what is left: no sum of squares that cancels."""
+    attrs = call.attrs
+    if not _fits(call, attrs.axes) or not attrs.center or not attrs.scale:
+        return call
+    facts = {"share": repr(1 / int(call.ty.shape[-1])), "epsilon": repr(float(attrs.epsilon))}
+    facts |= {"summed": _across("mean", "{} + {}"), "squared": _across("scale", "{} + {}")}
+    return _call(builder, "layer_norm_rows", call, ["x", "gamma", "beta"], _LAYER_NORM, **facts)
+
+
+def _fits(call: Any, axes: Any) -> bool:
+    """Whether it goes along the last axis alone, and that is whole vectors of known size."""
+    last = call.ty.ndim - 1
+    if last == 0 or call.ty.dtype != "float32" or call.ty.shape[last] % LANES:
+        return False
+    return [int(axis) % (last + 1) for axis in axes] == [last]
+
+
+def _across(name: str, combine: str) -> str:
+    """A vector's numbers combined into its first, halves with halves."""
+    lines, half = [], LANES // 2
+    while half > 1:
+        pair = combine.format(f"{name}[i]", f"{name}[i + {half}]")
+        lines.append(f"for i in T.vectorized({half}):\n    {name}[i] = {pair}")
+        half //= 2
+    return "\n".join([*lines, f"{name}[0] = {combine.format(f'{name}[0]', f'{name}[1]')}"])
+
+
+def _call(builder: Any, name: str, call: Any, names: list[str], body: str, **facts: str) -> Any:
+    """The call of a tensor function of rows in place of an operator."""
+    shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
+    function = _function(dict(zip([*names, "y"], shapes, strict=True)), body, facts)
+    return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
+
+
+def _function(shapes: dict[str, tuple[int, ...]], body: str, facts: dict[str, str]) -> Any:
+    """A block a row. Its last loop runs once, for MetaSchedule to make vectors of: it would take the rows."""
+    *sizes, size = shapes["y"]
+    loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
+    row = ", ".join(f"v{axis}" for axis in range(len(sizes)))
+    buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
+    whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
+    reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
+    text = body.format(row=row, chunks=size // LANES, lanes=LANES, **facts)
+    return tvm.script.from_source(f"""
+@T.prim_func(private=True, s_tir=True)
+def main({buffers}) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})
+    for {loops}, once in T.grid({", ".join(map(str, sizes))}, 1):
+        with T.sblock("row"):
+            {row}, v_once = T.axis.remap("{"S" * len(shapes["y"])}", [{loops}, once])
+            T.reads({reads})
+            T.writes(y[{whole["y"]}])
+{indent(text, " " * 12)}
+""")

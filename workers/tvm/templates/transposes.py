@@ -1,0 +1,68 @@
+"""Transposes that move the last axis, tile by tile.
+
+A column at a time reads a cache line for every number, and the lines of a column share few places in the
+nearest cache. A tile of sixteen by sixteen numbers reads sixteen lines and uses all of each.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import tvm
+from tvm import relax
+
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+
+TILE = 16  # numbers of float32 in a cache line
+
+
+def transposes() -> Any:
+    """The pass that rewrites them where both axes are whole tiles."""
+    return rewriting.graph_pass("Transposes", _rewrite_all)
+
+
+def _rewrite_all(builder: Any, graph: Any) -> Any:
+    return rewriting.rewrite_known(graph, "relax.permute_dims", lambda call: _rewrite(builder, call))
+
+
+def _rewrite(builder: Any, call: Any) -> Any:
+    last = call.ty.ndim - 1
+    axes = list(map(int, call.attrs.axes or range(last, -1, -1)))
+    sizes = list(map(int, call.ty.shape))
+    across = axes.index(last)  # where the source's last axis went
+    if call.ty.dtype != "float32" or across == last or sizes[across] % TILE or sizes[last] % TILE:
+        return call
+    function = _function(sizes, axes, across)
+    return relax.call_tir(builder.add_func(function, "transpose_tiles"), [call.args[0]], call.ty)
+
+
+def _function(sizes: list[int], axes: list[int], across: int) -> Any:
+    """A block a tile; its last loop runs once, for MetaSchedule to make vectors of."""
+    last = len(sizes) - 1
+    tiled = (across, last)
+    loops = [f"a{axis}" for axis in range(len(sizes))]
+    extents = [size // TILE if axis in tiled else size for axis, size in enumerate(sizes)]
+    start = [f"v{axis} * {TILE}" if axis in tiled else f"v{axis}" for axis in range(len(sizes))]
+    to = list(start)
+    to[across], to[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
+    whole = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
+    source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
+    place, region = (_before(axes, of) for of in (to, whole))
+    return tvm.script.from_source(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})
+    for {", ".join(loops)}, once in T.grid({", ".join(map(str, extents))}, 1):
+        with T.sblock("tile"):
+            {", ".join(f"v{axis}" for axis in range(len(sizes)))}, v_once = T.axis.remap(
+                "{"S" * (len(sizes) + 1)}", [{", ".join(loops)}, once])
+            T.reads(x[{region}])
+            T.writes(y[{", ".join(whole)}])
+            for i in T.unroll({TILE}):
+                for j in T.vectorized({TILE}):
+                    y[{", ".join(to)}] = x[{place}]
+""")
+
+
+def _before(axes: list[int], places: list[str]) -> str:
+    """Places of the result's axes in the order of the source's."""
+    return ", ".join(place for _, place in sorted(zip(axes, places, strict=True)))
