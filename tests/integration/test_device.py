@@ -1,7 +1,7 @@
 """A device outlives whatever runs on it, and its own log knows every execution."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from workers.tvm.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, d
 EVALUATOR = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 # What a call may take: it waits for the device, and for the candidate's own deadline.
 CALL_SEC = 2 * PATIENCE
+VALUES = np.random.default_rng(0).random((64, 64), dtype=np.float32)
 
 
 @pytest.fixture
@@ -90,24 +91,40 @@ def test_every_execution_is_in_the_devices_log(
     assert fleet.executions() == ["a", "b", "a"]
 
 
-def test_outputs_come_back_for_the_numeric_check(
+@pytest.fixture
+def outputs(
     fleet: TestFleet, local_target: Target, runner: Child, subject: Subject, tmp_path: Path
-) -> None:
-    values = np.random.default_rng(0).random((64, 64), dtype=np.float32)
-    np.savez(tmp_path / "in.npz", a=values, b=values, c=np.zeros_like(values))
-    answer = runner.call(
-        "run_outputs",
-        CALL_SEC,
-        tracker=fleet.address,
-        target=local_target.text,
-        artifact=str(subject.harmful("double")),
-        inputs=str(tmp_path / "in.npz"),
-        outputs=str(tmp_path / "out.npz"),
-        candidate_key="check",
-        timeout_sec=60,
-    )
-    assert answer["outcome"] == "ok"
-    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["c"], values * 2)
+) -> Callable[[str], Any]:
+    """What a harmful library makes of VALUES."""
+
+    def run_outputs(hazard: str) -> Any:
+        np.savez(tmp_path / "in.npz", a=VALUES, b=VALUES, c=np.zeros_like(VALUES))
+        answer = runner.call(
+            "run_outputs",
+            CALL_SEC,
+            tracker=fleet.address,
+            target=local_target.text,
+            artifact=str(subject.harmful(hazard)),
+            inputs=str(tmp_path / "in.npz"),
+            outputs=str(tmp_path / "out.npz"),
+            candidate_key="check",
+            timeout_sec=60,
+        )
+        assert answer["outcome"] == "ok"
+        return np.load(tmp_path / "out.npz")["c"]
+
+    return run_outputs
+
+
+def test_outputs_come_back_for_the_numeric_check(outputs: Callable[[str], Any]) -> None:
+    np.testing.assert_array_equal(outputs("double"), VALUES * 2)
+
+
+def test_what_a_candidate_reads_and_never_wrote_is_no_zero(outputs: Callable[[str], Any]) -> None:
+    """Zeros would make it right here, and wrong in a model, where memory was used before."""
+    found = outputs("half_written")
+    np.testing.assert_array_equal(found[:32], VALUES[:32])
+    assert np.abs(found[32:]).min() > 1e30
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tvm.rpc import _ffi_api as rpc_api
 from tvm.runtime import Device, Module, Tensor, load_module, num_threads
 
 from mallorn.core.targets import Target
+from workers.tvm.poison import poison_fresh_memory
 from workers.tvm.values import random_values
 
 
@@ -27,6 +28,7 @@ class Session:
     def serve(self, connection_fd: int) -> None:
         """Answer the client until it closes the connection."""
         os.chdir(self._folder)
+        poison_fresh_memory()
         for name, function in self._functions().items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
