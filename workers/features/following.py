@@ -35,6 +35,7 @@ class Follower:
         self._loops: dict[str, Loop] = {}
         self._ways: dict[str, Callable[[Step], None]] = {
             "GetSBlock": self._meet,
+            "GetChildBlocks": self._children,
             "GetLoops": self._loops_of,
             "GetConsumers": lambda step: self._name_neighbour(step, 1),
             "GetProducers": lambda step: self._name_neighbour(step, -1),
@@ -64,6 +65,11 @@ class Follower:
         block = self._blocks[step.outputs[0]] = Block()
         if step.attrs[0] != "root":
             self._nest.blocks.append(block)
+
+    def _children(self, step: Step) -> None:
+        """Of the root: every block that is not inlined yet."""
+        found = [block for block in self._nest.blocks if not block.inlined]
+        self._blocks |= dict(zip(step.outputs, found, strict=False))
 
     def _loops_of(self, step: Step) -> None:
         block = self._blocks[step.names[0]]

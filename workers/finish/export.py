@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ from workers.stage import Stage
 
 WRITE_TIMEOUT_SEC: Final = 300.0
 # apply.py, the graph passes that it has beyond TVM's, and what they share.
-SCRIPTS: Final = ("apply", "bf16", "clip", "heads", "rewriting", "rows", "transposes", "vectors", "winograd")
+TEMPLATES: Final = Path(str(files("workers.tvm.templates")))
+SCRIPTS: Final = tuple(sorted(path.stem for path in TEMPLATES.glob("[a-z]*.py")))
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
 
 
@@ -43,13 +44,10 @@ def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Child, dire
 
 
 def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
-    """Put the manifest and the scripts beside the logs. Raises ExportFailed."""
+    """Put the manifest and the scripts beside the logs."""
     (directory / "manifest.json").write_text(json.dumps(_manifest(claimed, winners), indent=1) + "\n")
     for name in SCRIPTS:
-        script = find_spec(f"workers.tvm.templates.{name}")
-        if script is None or script.origin is None:
-            raise ExportFailed(f"the script {name}.py is missing from this installation")
-        shutil.copyfile(script.origin, directory / f"{name}.py")
+        shutil.copyfile(TEMPLATES / f"{name}.py", directory / f"{name}.py")
 
 
 def upload(claimed: Stage, directory: Path) -> str:

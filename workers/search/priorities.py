@@ -20,7 +20,10 @@ LEAST_TASKS, MOST_TASKS = 8, 1024  # work for all cores, and tasks long enough t
 
 
 def priorities(space: Space, candidates: Sequence[Candidate]) -> Values:
-    """How much of its speed each candidate probably loses; zero is none, as for what has no tiles."""
+    """How much of its speed each candidate probably loses.
+
+    Zero is none, as for what has no tiles, or tiles that a rule of its own understands.
+    """
     lost = np.zeros(len(candidates))
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
         sketch = space.by_key[key]
@@ -30,7 +33,7 @@ def priorities(space: Space, candidates: Sequence[Candidate]) -> Values:
 
 def _of_rows(sketch: Sketch, rows: Rows) -> Values:
     where = layout(sketch)
-    if not where.spatial:
+    if not where.spatial or any(choice.suggested for choice in sketch.choices):
         return np.zeros(len(rows))
     logs = np.log2(np.maximum(rows, 1)).astype(np.float64)
     width = rows[:, where.spatial[-1].stop - 1].astype(np.float64)

@@ -32,6 +32,7 @@ class Choice:
     values: tuple[int, ...] = ()  # allowed values: indices for CATEGORICAL, loop positions for LOCATION
     labels: tuple[int, ...] = ()  # what the indices of a CATEGORICAL stand for (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
+    suggested: tuple[int, ...] = ()  # what the rule that made the sketch would choose, if it says so
 
 
 @dataclass(frozen=True, slots=True)

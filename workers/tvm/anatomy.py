@@ -54,6 +54,9 @@ def anchor_of(blocks: list[Block]) -> Block:
 def operator_of(blocks: list[Block]) -> str:
     """The program's kind by structure; it names the family `operator`."""
     anchor = anchor_of(blocks)
+    products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
+    if len(products) > 1:
+        return "-".join(products)
     if anchor.factors is not None:
         return _product(anchor, *anchor.factors)
     if not anchor.reduced:

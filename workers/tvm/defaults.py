@@ -64,7 +64,7 @@ def default_decisions(sketch: Sketch, machine: Machine, recipe: Recipe) -> tuple
     for choice in sketch.choices:
         match choice.kind:
             case ChoiceKind.TILE:
-                vector += next(tiles)
+                vector += choice.suggested or next(tiles)
             case ChoiceKind.CATEGORICAL:
                 labels = choice.labels or choice.values
                 vector.append(min(choice.values, key=lambda value: abs(labels[value] - recipe.unroll)))
@@ -75,14 +75,16 @@ def default_decisions(sketch: Sketch, machine: Machine, recipe: Recipe) -> tuple
 
 def _tiles(sketch: Sketch, machine: Machine, recipe: Recipe) -> Iterator[list[int]]:
     """The factors of each tile choice, in order."""
-    choices = [choice for choice in sketch.choices if choice.kind is ChoiceKind.TILE]
+    choices = [choice for choice in sketch.choices if choice.kind is ChoiceKind.TILE and not choice.suggested]
     while choices:
         group = _next_group(choices)
         choices = choices[len(group) :]
         spatial = [choice for choice in group if choice.width == group[0].width]
         reduction = group[len(spatial) :]
         if group[0].width < 4:  # a reduction split in two so that its inner part can be vectorised
-            yield from ([c.extent // f, f] for c in spatial for f in [_largest(c.extent, 2 * machine.lanes)])
+            yield from (
+                [c.extent // f, f] for c in spatial for f in [largest_factor(c.extent, 2 * machine.lanes)]
+            )
         elif machine.gpu:
             yield from _gpu_spatial(spatial)
             yield from _reduction(reduction, recipe.reduction)
@@ -113,12 +115,12 @@ def _cpu_spatial(axes: Sequence[Choice], machine: Machine, recipe: Recipe) -> li
     rows = min(_MAX_ROWS, max(1, _ACCUMULATORS // -(-vector // machine.lanes)))
     if last > 0:
         # The axis that offers most rows, of equals the nearest to the vector.
-        axis = max(range(last), key=lambda i: (_largest(left[i], rows), i))
-        give(axis, recipe.rows_level, _largest(left[axis], rows))
+        axis = max(range(last), key=lambda i: (largest_factor(left[i], rows), i))
+        give(axis, recipe.rows_level, largest_factor(left[axis], rows))
     chunks = 1
     for axis in range(len(axes)):
         if chunks < _CHUNKS_PER_CORE * machine.cores:
-            factor = _largest(left[axis], max(1, _MAX_CHUNKS_PER_CORE * machine.cores // chunks))
+            factor = largest_factor(left[axis], max(1, _MAX_CHUNKS_PER_CORE * machine.cores // chunks))
             give(axis, 0, factor)
             chunks *= factor
         give(axis, 1, left[axis])
@@ -130,8 +132,8 @@ def _gpu_spatial(axes: Sequence[Choice]) -> list[list[int]]:
     tiles = [[axis.extent] + [1] * (axis.width - 1) for axis in axes]
     widest = sorted(range(len(axes)), key=lambda i: (axes[i].extent > 1, i))[-2:]
     for axis in widest:
-        threads = _largest(axes[axis].extent, _GPU_THREADS)
-        inner = _largest(axes[axis].extent // threads, 2)
+        threads = largest_factor(axes[axis].extent, _GPU_THREADS)
+        inner = largest_factor(axes[axis].extent // threads, 2)
         tiles[axis][0] //= threads * inner
         tiles[axis][2], tiles[axis][-1] = threads, inner
     return tiles
@@ -141,7 +143,7 @@ def _reduction(axes: Sequence[Choice], steps: int) -> list[list[int]]:
     """Innermost axis first: a few steps stay beside the registers, all others outside."""
     tiles: list[list[int]] = []
     for axis in reversed(axes):
-        inner = _largest(axis.extent, steps)
+        inner = largest_factor(axis.extent, steps)
         tiles.append([axis.extent // inner] + [1] * (axis.width - 2) + [inner])
         steps //= inner
     return tiles[::-1]
@@ -165,5 +167,6 @@ def _location(values: Sequence[int], wanted: Location) -> int:
     return min(set(beginning) & set(values), default=values[0])
 
 
-def _largest(extent: int, limit: int) -> int:
+def largest_factor(extent: int, limit: int) -> int:
+    """The largest divisor that is at most `limit`, and at least one."""
     return max(factor for factor in divisors(extent) if factor <= max(1, limit))

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Final
 
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
-# Instructions that TVM has not, registered where the pass that needs them is.
-_OURS: Final = {"x86": ("workers.tvm.templates.bf16",)}
+# Instructions and schedule rules that TVM has not, registered where the passes that need them are.
+_OURS: Final = {"llvm": ("workers.tvm.strips",), "x86": ("workers.tvm.templates.bf16",)}
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {
     "x86_64": "x86",
@@ -32,7 +32,7 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
     submodule = _submodule(target_kind, triple)
     if submodule is not None:
         importlib.import_module(f"{_PACKAGE}.{submodule}")
-    for module in _OURS.get(submodule or "", ()):
+    for module in (*_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
         importlib.import_module(module)
 
 

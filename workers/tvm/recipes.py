@@ -91,11 +91,12 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
     )
 
 
+_DEPTHWISE: Final = (Step("mallorn.depthwise"), *_relax("DeadCodeElimination"))
 # What several products read is rounded once.
 _ROUND: Final = (Step("mallorn.bf16"), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 5, Step("mallorn.winograd"), Step("mallorn.vectors"))
-DIRECT: Final = _tuned("direct", 4, Step("mallorn.vectors"))
+TUNED: Final = _tuned("tuned", 6, Step("mallorn.winograd"), *_DEPTHWISE, Step("mallorn.vectors"))
+DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, Step("mallorn.vectors"))
 BF16: Final = _tuned("bf16", 2, Step("mallorn.winograd", ("bfloat16",)), *_ROUND)
 DIRECT_BF16: Final = _tuned("direct-bf16", 1, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.

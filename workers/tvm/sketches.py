@@ -15,16 +15,18 @@ from workers.tvm.programs import instructions, is_choice, new_schedule, tune_con
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
+# On a block of a sketch whose rule decides tiles by itself, until a search knows better.
+SUGGESTS = "mallorn_suggests"
 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[dict[str, Any]]:
     """The sketches of a program on a target as plain values: key, trace and choices, in TVM's order."""
     schedules = tune_context(tir, target).generate_design_space()
-    traces = dict.fromkeys(trace_text(schedule.trace) for schedule in schedules)
+    traces = {trace_text(schedule.trace): schedule.trace for schedule in schedules}
     return [
-        {"key": sketch_key(trace), "trace": trace, "choices": _choices(tir, instructions(tir, trace))}
-        for trace in traces
+        {"key": sketch_key(text), "trace": text, "choices": _choices(tir, instructions(tir, text), trace)}
+        for text, trace in traces.items()
     ]
 
 
@@ -49,14 +51,26 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def _choices(tir: str, insts: Sequence[Any]) -> list[dict[str, Any]]:
+def _choices(tir: str, insts: Sequence[Any], trace: Any) -> list[dict[str, Any]]:
     choices = [inst for inst in insts if is_choice(inst)]
     if not choices:
         return []
     samples = list(_samples(tir, insts, choices))
-    return [
+    described = [
         _describe(inst, [sample[position] for sample in samples]) for position, inst in enumerate(choices)
     ]
+    return [_suggested(*both) for both in zip(described, _decisions(trace), strict=True)]
+
+
+def _decisions(trace: Any) -> list[Any]:
+    """What the rules that made a sketch would choose themselves; None for what they leave open."""
+    taken = [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
+    suggests = any(SUGGESTS in map(str, inst.attrs) for inst in trace.insts if inst.kind.name == "Annotate")
+    return taken if suggests else [None] * len(taken)
+
+
+def _suggested(choice: dict[str, Any], decision: Any) -> dict[str, Any]:
+    return choice | {"suggested": decision} if choice["kind"] == ChoiceKind.TILE and decision else choice
 
 
 def _samples(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
@@ -99,5 +113,5 @@ def _describe(inst: Any, decisions: list[Any]) -> dict[str, Any]:
 
 
 def _choice(kind: ChoiceKind, width: int = 1, **fields: Any) -> dict[str, Any]:
-    empty = {"extent": 0, "limit": 0, "values": [], "labels": [], "weights": []}
+    empty = {"extent": 0, "limit": 0, "values": [], "labels": [], "weights": [], "suggested": []}
     return {"kind": kind.value, "width": width, **empty, **fields}

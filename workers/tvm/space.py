@@ -114,4 +114,5 @@ def _choice(fields: dict[str, Any]) -> Choice:
         values=tuple(fields["values"]),
         labels=tuple(fields["labels"]),
         weights=tuple(fields["weights"]),
+        suggested=tuple(fields["suggested"]),
     )

@@ -150,6 +150,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "apply.py",
         "bf16.py",
         "clip.py",
+        "depthwise.py",
         "heads.py",
         "manifest.json",
         "report.json",

@@ -58,6 +58,12 @@ def of(made: Any, *inputs: Any) -> Tensors:
     return [*inputs, made]
 
 
+def pair() -> Tensors:
+    x, w, first = convolution(1)
+    kernel = tensor(3, 3, 1, 16)
+    return [x, w, kernel, topi.nn.group_conv2d_nhwc(first, kernel, 1, 1, 1, 16)]
+
+
 X = tensor(4, 8)
 EXPECTED: dict[str, list[Tensors]] = {
     "matmul": [matmul()],
@@ -65,6 +71,7 @@ EXPECTED: dict[str, list[Tensors]] = {
     "conv2d": [convolution(3), convolution(1), nchw()],
     "depthwise_conv2d": [convolution(3, groups=8)],
     "group_conv2d": [convolution(3, groups=2)],
+    "conv2d-depthwise_conv2d": [pair()],
     "pool": [pool()],
     "layer_norm": [layer_norm()],
     "softmax": [of(topi.nn.softmax(X), X)],

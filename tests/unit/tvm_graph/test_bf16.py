@@ -3,18 +3,18 @@
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
+from tests.unit.tvm_graph import networks
+from tests.unit.tvm_graph.networks import NHWC, difference, program, random, run
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
 from workers.tvm.templates import bf16
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
-STEPS = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 TARGET = '{"kind":"llvm","mcpu":"znver5","num-cores":1}'
 
 
@@ -24,8 +24,7 @@ def network(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
     x = relax.Var("x", relax.TensorType(data, "float32"))
     with builder.function("main", [x]):
         w = relax.const(weights)
-        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
-        call = relax.op.nn.conv2d(x, w, **layouts, **convolution) if convolution else relax.op.matmul(x, w)
+        call = relax.op.nn.conv2d(x, w, **NHWC, **convolution) if convolution else relax.op.matmul(x, w)
         builder.emit_func_output(builder.emit(call))
     return builder.get()
 
@@ -33,18 +32,7 @@ def network(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
 def rewritten(mod: Any, target: dict[str, Any] = ABLE) -> Any | None:
     """The module after the pass; None where the pass left it alone."""
     with tvm.target.Target(target):
-        after = bf16.bf16()(mod)
-    return None if len(after.functions) == len(mod.functions) else after
-
-
-def run(mod: Any, x: Any) -> Any:
-    """On whatever processor this is: without a schedule nothing needs the instruction."""
-    vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
-    return vm["main"](tvm.runtime.tensor(x)).numpy()
-
-
-def random(*shape: int) -> Any:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+        return networks.rewritten(bf16.bf16(), mod)
 
 
 def rounded(values: Any) -> Any:
@@ -52,7 +40,7 @@ def rounded(values: Any) -> Any:
 
 
 def assert_close(ours: Any, expected: Any) -> None:
-    assert np.abs(ours - expected).max() <= 1e-6 * np.abs(expected).max()
+    assert difference(ours, expected) <= 1e-6
 
 
 @pytest.mark.parametrize("data", [(8, 6), (1, 34), (2, 3, 16), (1, 2, 5, 4)], ids=str)
@@ -83,9 +71,8 @@ def picture(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
     with builder.function("main", [x]):
         with builder.dataflow():
             last = builder.emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
-            layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
             result = builder.emit_output(
-                relax.op.nn.conv2d(last, relax.const(weights), **layouts, **convolution)
+                relax.op.nn.conv2d(last, relax.const(weights), **NHWC, **convolution)
             )
         builder.emit_func_output(result)
     return builder.get()
@@ -180,11 +167,7 @@ def fused(*, joined: bool = False) -> Any:
                 biased = builder.emit(relax.op.add(branch, biased))
             result = builder.emit_output(relax.op.nn.relu(biased))
         builder.emit_func_output(result)
-    steps = [getattr(relax.transform, f"{name}")() for name in STEPS]
-    with tvm.target.Target(ABLE), tvm.transform.PassContext(opt_level=3):
-        mod = tvm.transform.Sequential([bf16.bf16(), *steps])(builder.get())
-    (function,) = (mod[var] for var in mod.functions if var.name_hint.startswith("fused_bf16_matmul"))
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return program(networks.fused(rewritten(builder.get()), ABLE), "fused_bf16_matmul")
 
 
 @pytest.mark.parametrize(("joined", "inlined"), [(False, 1), (True, 3)], ids=["alone", "joined by a branch"])

@@ -8,20 +8,17 @@ import pytest
 import tvm
 from tvm import relax
 
+from tests.unit.tvm_graph import networks
+from tests.unit.tvm_graph.networks import HASWELL, difference, program, random, rewritten, run
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.templates import rows
+from workers.tvm.templates.rows import rows
 
-TARGET = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
 SHAPES = [(3, 32), (1, 4, 5, 128), (2, 3, 48)]
 
 
 def network(shape: tuple[int, ...], operator: Any, dtype: str = "float32") -> Any:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape, dtype))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(operator(x)))
-    return builder.get()
+    return networks.network(lambda _, x: operator(x), shape, dtype=dtype)
 
 
 def softmax(axis: int = -1) -> Any:
@@ -34,25 +31,10 @@ def layer_norm(size: int, **options: Any) -> Any:
     return lambda x: relax.op.nn.layer_norm(x, gamma, beta, **options)
 
 
-def rewritten(mod: Any) -> Any | None:
-    """The module after the pass; None where the pass left it alone."""
-    after = rows.rows()(mod)
-    return None if len(after.functions) == len(mod.functions) else after
-
-
-def run(mod: Any, x: Any) -> Any:
-    vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
-    return vm["main"](tvm.runtime.tensor(x)).numpy()
-
-
-def random(*shape: int) -> Any:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
-
-
 def assert_same(mod: Any, x: Any) -> None:
-    after, expected = rewritten(mod), run(mod, x)
+    after, expected = rewritten(rows(), mod), run(mod, x)
     assert after is not None
-    assert np.abs(run(after, x) - expected).max() <= 1e-6 * np.abs(expected).max()
+    assert difference(run(after, x), expected) <= 1e-6
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -64,7 +46,7 @@ def test_softmax_is_tvms(shape: tuple[int, ...], spread: int) -> None:
 def test_what_a_mask_takes_out_of_a_softmax_gets_nothing() -> None:
     x = random(4, 32)
     x[:, 5:] = -np.inf
-    after = rewritten(network((4, 32), softmax()))
+    after = rewritten(rows(), network((4, 32), softmax()))
     assert after is not None
     found = run(after, x)
     assert found[:, 5:].max() < 1e-30
@@ -75,13 +57,13 @@ def test_what_a_mask_takes_out_of_a_softmax_gets_nothing() -> None:
 @pytest.mark.parametrize("offset", [0, 100], ids=lambda offset: f"mean of {offset}")
 def test_layer_norm_is_that_of_exact_sums(shape: tuple[int, ...], offset: int) -> None:
     x = random(*shape) + np.float32(offset)
-    after = rewritten(network(shape, layer_norm(shape[-1])))
+    after = rewritten(rows(), network(shape, layer_norm(shape[-1])))
     assert after is not None
     exact = x.astype("float64")
     centred = exact - exact.mean(-1, keepdims=True)
     gamma, beta = random(2, shape[-1])
     expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gamma + beta
-    assert np.abs(run(after, x) - expected).max() <= 1e-4 * np.abs(expected).max()
+    assert difference(run(after, x), expected) <= 1e-4
 
 
 @pytest.mark.parametrize(
@@ -97,30 +79,31 @@ def test_layer_norm_is_that_of_exact_sums(shape: tuple[int, ...], offset: int) -
     ids=["no whole vectors", "columns", "one row", "half", "the axis between", "a vector and a half"],
 )
 def test_others_stay_as_they_are(mod: Any) -> None:
-    assert rewritten(mod) is None
+    assert rewritten(rows(), mod) is None
 
 
 def test_a_layer_norm_over_two_axes_stays_as_it_is() -> None:
     gamma, beta = (relax.const(values) for values in random(2, 4, 32))
     norm = network((3, 4, 32), lambda x: relax.op.nn.layer_norm(x, gamma, beta, axes=[-2, -1]))
-    assert rewritten(norm) is None
+    assert rewritten(rows(), norm) is None
 
 
 def test_rows_of_one_shape_share_their_function() -> None:
     twice = network((4, 32), lambda x: relax.op.nn.softmax(relax.op.nn.softmax(x)))
-    after = rewritten(twice)
+    after = rewritten(rows(), twice)
     assert after is not None
     assert len(after.functions) == 2
 
 
-@pytest.mark.parametrize("operator", [softmax(), layer_norm(128)], ids=["softmax", "layer norm"])
-def test_metaschedule_gives_rows_to_the_cores_and_leaves_them_whole(operator: Any) -> None:
-    after = rewritten(network((1, 4, 128, 128), operator))
+@pytest.mark.parametrize(
+    ("name", "operator"), [("softmax_rows", softmax()), ("layer_norm_rows", layer_norm(128))]
+)
+def test_metaschedule_gives_rows_to_the_cores_and_leaves_them_whole(name: str, operator: Any) -> None:
+    after = rewritten(rows(), network((1, 4, 128, 128), operator))
     assert after is not None
-    (function,) = (after[var] for var in after.functions if var.name_hint.endswith("_rows"))
-    tir = tvm.ir.save_json(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
-    (sketch,) = design_space(tir, TARGET)
-    schedule = rebuild(tir, TARGET, sketch["trace"], [])
+    tir = tvm.ir.save_json(program(after, name))
+    (sketch,) = design_space(tir, HASWELL)
+    schedule = rebuild(tir, HASWELL, sketch["trace"], [])
     assert schedule is not None
     text = schedule.mod.script()
     assert text.count("T.parallel(") == 1

@@ -7,31 +7,16 @@ import pytest
 import tvm
 from tvm import relax
 
+from tests.unit.tvm_graph import networks
+from tests.unit.tvm_graph.networks import HASWELL, program, rewritten, run
 from workers.tvm.anatomy import blocks_of, operator_of
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.templates import transposes
-
-TARGET = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
+from workers.tvm.templates.transposes import transposes
 
 
 def network(shape: tuple[int, ...], axes: list[int] | None, dtype: str = "float32") -> Any:
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape, dtype))
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(relax.op.permute_dims(x, axes)))
-    return builder.get()
-
-
-def rewritten(mod: Any) -> Any | None:
-    """The module after the pass; None where the pass left it alone."""
-    after = transposes.transposes()(mod)
-    return None if len(after.functions) == len(mod.functions) else after
-
-
-def run(mod: Any, x: Any) -> Any:
-    vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
-    return vm["main"](tvm.runtime.tensor(x)).numpy()
+    return networks.network(lambda _, x: relax.op.permute_dims(x, axes), shape, dtype=dtype)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +30,7 @@ def run(mod: Any, x: Any) -> Any:
     ids=str,
 )
 def test_every_number_goes_where_it_belongs(shape: tuple[int, ...], axes: list[int] | None) -> None:
-    after = rewritten(network(shape, axes))
+    after = rewritten(transposes(), network(shape, axes))
     assert after is not None
     x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     assert np.array_equal(run(after, x), np.transpose(x, axes))
@@ -62,18 +47,17 @@ def test_every_number_goes_where_it_belongs(shape: tuple[int, ...], axes: list[i
     ids=["the last axis stays", "rows", "columns", "half"],
 )
 def test_others_stay_as_they_are(mod: Any) -> None:
-    assert rewritten(mod) is None
+    assert rewritten(transposes(), mod) is None
 
 
 def test_metaschedule_gives_tiles_to_the_cores_and_leaves_them_whole() -> None:
-    after = rewritten(network((1, 128, 4, 64), [0, 2, 3, 1]))
+    after = rewritten(transposes(), network((1, 128, 4, 64), [0, 2, 3, 1]))
     assert after is not None
-    (function,) = (after[var] for var in after.functions if var.name_hint == "transpose_tiles")
-    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    mod = program(after, "transpose_tiles")
     assert operator_of(blocks_of(mod)) == "layout"
     tir = tvm.ir.save_json(mod)
-    (sketch,) = design_space(tir, TARGET)
-    schedule = rebuild(tir, TARGET, sketch["trace"], [])
+    (sketch,) = design_space(tir, HASWELL)
+    schedule = rebuild(tir, HASWELL, sketch["trace"], [])
     assert schedule is not None
     text = schedule.mod.script()
     assert (text.count("T.parallel(128)"), text.count("T.vectorized(16)"), text.count("T.unroll(16)")) == (

@@ -8,12 +8,12 @@ import pytest
 import tvm
 from tvm import relax
 
+from tests.unit.tvm_graph.networks import NHWC
 from workers.tvm.recipes import BF16, DIRECT, TUNED, step_json
 from workers.tvm.templates.apply import OWN_PASSES, run_passes
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
 OURS = [step for recipe in (TUNED, DIRECT, BF16) for step in recipe.before if step.name in OWN_PASSES]
-LAYOUTS = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 Body = Callable[[Any, Any], Any]
 
 
@@ -32,8 +32,8 @@ BODIES: dict[str, Body] = {
     "transpose": lambda _, x: relax.op.permute_dims(x, [0, 1, 3, 2]),
     "attention": attention,
     "product": lambda _, x: relax.op.matmul(x, weights(16, 32)),
-    "pointwise": lambda _, x: relax.op.nn.conv2d(x, weights(1, 1, 16, 24), **LAYOUTS),
-    "three by three": lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 16, 32), padding=1, **LAYOUTS),
+    "pointwise": lambda _, x: relax.op.nn.conv2d(x, weights(1, 1, 16, 24), **NHWC),
+    "three by three": lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 16, 32), padding=1, **NHWC),
 }
 
 

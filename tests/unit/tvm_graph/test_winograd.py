@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
+from tests.unit.tvm_graph import networks
+from tests.unit.tvm_graph.networks import NHWC, difference, run
 from workers.tvm.templates import winograd
 
 SIZES = (1, 12, 12, 8, 8)  # batch, height, width, channels in and out
@@ -19,25 +20,15 @@ def convolution(sizes: tuple[int, ...], padding: int = 1, kernel: int = 3, **att
     weights = np.random.default_rng(0).standard_normal((kernel, kernel, inner, out_channels))
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((batch, height, width, channels), "float32"))
-    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     with builder.function("main", [x]):
-        call = relax.op.nn.conv2d(
-            x, relax.const(weights.astype("float32")), padding=padding, **layouts, **attrs
-        )
+        call = relax.op.nn.conv2d(x, relax.const(weights.astype("float32")), padding=padding, **NHWC, **attrs)
         builder.emit_func_output(builder.emit(call))
     return builder.get()
 
 
 def rewritten(mod: Any, dtype: str = "float32") -> Any | None:
     """The module after the pass; None where the pass left it alone."""
-    after = winograd.winograd(dtype)(mod)
-    return None if len(after.functions) == len(mod.functions) else after
-
-
-def run(mod: Any, x: Any) -> Any:
-    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-    vm = relax.VirtualMachine(relax.build(mod, target), tvm.cpu())
-    return vm["main"](tvm.runtime.tensor(x)).numpy()
+    return networks.rewritten(winograd.winograd(dtype), mod)
 
 
 @pytest.fixture
@@ -59,7 +50,7 @@ def test_the_numbers_are_those_of_the_convolution(
     assert after is not None
     x = np.random.default_rng(1).standard_normal(sizes[:4]).astype("float32")
     expected = run(mod, x)
-    assert np.abs(run(after, x) - expected).max() <= 2e-5 * np.abs(expected).max()
+    assert difference(run(after, x), expected) <= 2e-5
 
 
 @pytest.mark.usefixtures("always")
@@ -73,8 +64,7 @@ def test_rounded_factors_cost_no_more_than_their_rounding(
     assert after is not None
     x = np.random.default_rng(1).standard_normal((1, 12, 12, 32)).astype("float32")
     expected = run(mod, x)
-    error = np.abs(run(after, x) - expected).max() / np.abs(expected).max()
-    assert error <= (1e-2 if form.rounds else 2e-5)
+    assert difference(run(after, x), expected) <= (1e-2 if form.rounds else 2e-5)
     assert ('"bfloat16"' in after.script()) == form.rounds
 
 
@@ -99,12 +89,11 @@ def test_other_convolutions_stay_as_they_are(other: dict[str, Any]) -> None:
 def test_convolutions_of_one_shape_share_their_functions() -> None:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, 8, 8, 4), "float32"))
-    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     with builder.function("main", [x]):
         y: Any = x
         for seed in range(3):
             weights = np.random.default_rng(seed).standard_normal((3, 3, 4, 4)).astype("float32")
-            y = builder.emit(relax.op.nn.conv2d(y, relax.const(weights), padding=1, **layouts))
+            y = builder.emit(relax.op.nn.conv2d(y, relax.const(weights), padding=1, **NHWC))
         builder.emit_func_output(y)
     after = rewritten(builder.get())
     assert after is not None

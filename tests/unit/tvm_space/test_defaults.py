@@ -47,6 +47,13 @@ def test_where_an_instruction_fills_the_vector_whole_vectors_are_tiled() -> None
     assert (rows[2], vectors[3], filled) == (8, 2, (1, 1, 1, 1))
 
 
+def test_tiles_that_a_rule_suggests_are_taken_as_they_are() -> None:
+    ours = Choice(ChoiceKind.TILE, 3, extent=12, limit=4, suggested=(3, 2, 2))
+    vector = default_decisions(sketch(ours, tile(64, 4), ours, UNROLL), CPU, Recipe())
+    assert (vector[:3], vector[7:10]) == ((3, 2, 2), (3, 2, 2))
+    assert vector[3:7] == default_decisions(sketch(tile(64, 4)), CPU, Recipe())
+
+
 def test_rows_are_taken_where_the_axis_divides_best() -> None:
     nchw = sketch(tile(1, 4), tile(128, 4), tile(28, 4), tile(28, 4), tile(3, 2), tile(3, 2))
     vector = default_decisions(nchw, CPU, Recipe())

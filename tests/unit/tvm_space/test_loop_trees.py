@@ -26,7 +26,7 @@ PROGRAMS = {
 def sketches(tir: str) -> Iterator[Sketch]:
     for fields in design_space(tir, TARGET):
         choices = (choice | {"kind": ChoiceKind(choice["kind"])} for choice in fields["choices"])
-        listed = ("values", "labels", "weights")
+        listed = ("values", "labels", "weights", "suggested")
         made = (Choice(**choice | {name: tuple(choice[name]) for name in listed}) for choice in choices)
         yield Sketch(fields["key"], fields["trace"], tuple(made))
 

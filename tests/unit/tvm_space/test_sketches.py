@@ -23,6 +23,13 @@ def test_a_matmul_is_tiled_along_its_three_axes() -> None:
         assert all(tile["limit"] == 64 for tile in tiles)
 
 
+def test_stock_rules_suggest_nothing() -> None:
+    """What TVM draws while it makes a sketch is no advice."""
+    for program in (matmul(), softmax()):
+        choices = [choice for sketch in design_space(program, TARGET) for choice in sketch["choices"]]
+        assert all(choice["suggested"] == [] for choice in choices)
+
+
 def test_an_unrolling_choice_names_its_steps_and_their_odds() -> None:
     (unroll,) = of_kind(design_space(matmul(), TARGET)[0], "categorical")
     assert unroll["labels"] == [0, 16, 64, 512]

@@ -33,6 +33,7 @@ PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
 OWN_PASSES = {
     "mallorn.bf16": "bf16",
+    "mallorn.depthwise": "depthwise",
     "mallorn.heads": "heads",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",

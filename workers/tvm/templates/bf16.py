@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 from tvm import relax
 from tvm.s_tir import TensorIntrin
-from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, MultiLevelTilingWithIntrin, ReuseType
+from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 from tvm.target.codegen import target_has_features
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -67,16 +67,7 @@ TensorIntrin.register(
     DOT, tvm.script.from_source(_HEAD + _MEANING), tvm.script.from_source(_HEAD + _INSTRUCTION), override=True
 )
 
-# As MetaSchedule has both for CPUs.
-_INLINE = AutoInline(
-    into_producer=False,
-    into_consumer=True,
-    inline_const_tensor=True,
-    disallow_if_then_else=True,
-    require_injective=True,
-    require_ordered=True,
-    disallow_op=["tirx.exp"],
-)
+# As MetaSchedule has it for CPUs.
 _TILE = MultiLevelTilingWithIntrin(
     DOT,
     structure="SSRSRS",
@@ -263,14 +254,8 @@ def _taken(result: tuple[int, ...]) -> str:
 
 
 def _tile(schedule: Any, block: Any) -> Any:
-    """MetaSchedule's tiles around the instruction, and what follows the product fused into one of them.
-
-    TVM asks the rule that a block names first, when all that is fused is still in a block an operator.
-    """
-    for other in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(other).name_hint != schedule.get(block).name_hint:
-            (schedule,) = _INLINE.apply(schedule, other)
-    return _TILE.apply(schedule, block)
+    """MetaSchedule's tiles around the instruction, and what follows the product fused into one of them."""
+    return _TILE.apply(rewriting.inline_all_but(schedule, [block]), block)
 
 
 tvm.register_global_func(RULE, _tile, override=True)

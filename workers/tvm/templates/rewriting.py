@@ -6,6 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
+from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 
 LANES = 16  # numbers of float32 in a vector; narrower processors take two or four registers for it
 # TVM's numbers for operators that take element-wise ones behind them along, and that nothing is fused with.
@@ -79,3 +80,27 @@ def whole_vectors(outputs: int) -> int:
 def numbers(sizes: Iterable[int]) -> str:
     """As Relax's own functions have them, or nothing is fused with ours."""
     return ", ".join(f"T.int64({size})" for size in sizes)
+
+
+# As MetaSchedule has it for CPUs.
+_INLINE = AutoInline(
+    into_producer=False,
+    into_consumer=True,
+    inline_const_tensor=True,
+    disallow_if_then_else=True,
+    require_injective=True,
+    require_ordered=True,
+    disallow_op=["tirx.exp"],
+)
+
+
+def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
+    """The schedule with all other blocks inlined that can be, as MetaSchedule does it.
+
+    TVM asks the rule that a block names first, when all that is fused is still in a block an operator.
+    """
+    names = {schedule.get(block).name_hint for block in kept}
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(block).name_hint not in names:
+            (schedule,) = _INLINE.apply(schedule, block)
+    return schedule

@@ -1,0 +1,67 @@
+"""Small Relax networks for tests of graph passes, and what becomes of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+HASWELL = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
+_FUSING = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
+Body = Callable[..., Any]
+
+
+def random(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def weights(*shape: int) -> Any:
+    return relax.const(random(*shape))
+
+
+def network(body: Body, *shapes: tuple[int, ...], dtype: str = "float32") -> Any:
+    """A module of what `body` computes from inputs of these shapes; it gets what emits steps, too."""
+    builder = relax.BlockBuilder()
+    inputs = [relax.Var(f"x{i}", relax.TensorType(shape, dtype)) for i, shape in enumerate(shapes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder.emit, *inputs))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def convolution(data: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Any:
+    """A module of one convolution with constant weights, channels last."""
+    return network(lambda _, x: relax.op.nn.conv2d(x, weights(*kernel), **NHWC, **attrs), data)
+
+
+def rewritten(transform: Any, mod: Any) -> Any | None:
+    """The module after a pass that adds tensor functions; None where it left the module alone."""
+    after = transform(mod)
+    return None if len(after.functions) == len(mod.functions) else after
+
+
+def run(mod: Any, *arrays: Any) -> Any:
+    """The numbers, without schedules."""
+    vm = relax.VirtualMachine(relax.build(mod, tvm.target.Target("llvm")), tvm.cpu())
+    return vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+
+
+def difference(ours: Any, expected: Any) -> float:
+    """The largest, of the largest number."""
+    return float(np.abs(ours - expected).max() / np.abs(expected).max())
+
+
+def program(mod: Any, name: str) -> Any:
+    """The only tensor function whose name begins so, as a module that MetaSchedule tunes."""
+    (function,) = (mod[var] for var in mod.functions if var.name_hint.startswith(name))
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def fused(mod: Any, target: Any = HASWELL) -> Any:
+    """The module with its operators lowered, and what follows a tensor function in one with it."""
+    steps = [getattr(relax.transform, f"{name}")() for name in _FUSING]
+    with tvm.target.Target(target), tvm.transform.PassContext(opt_level=3):
+        return tvm.transform.Sequential(steps)(mod)
