@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
+from db.repositories.rounds import MAX_LOSSES, Rounds
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import InvalidRequest, LeaseLost, MallornError, StorageFull, Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
 from workers.bases import proposer
-from workers.children.errors import ChildError
+from workers.children.errors import ChildError, ChildFailed
 from workers.commits import ERROR_CHARS, Commits
 from workers.lease import Lease
 from workers.measure.base import Measurer, Result
@@ -58,7 +58,9 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
             _hand_back(runtime, round_id, attempt, error)
         except ChildError as error:
             # TVM died of the workload, not of a candidate: it is tried again, three times in all.
-            _lose(runtime, round_id, attempt, error)
+            # What it refuses to schedule it will refuse again.
+            refused = isinstance(error, ChildFailed) and error.kind == "ScheduleError"
+            _lose(runtime, round_id, attempt, error, max_losses=1 if refused else MAX_LOSSES)
     return None
 
 
@@ -131,10 +133,10 @@ def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornErro
             Jobs(session).say(Rounds(session).get(round_id).job_id, words)
 
 
-def _lose(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:
+def _lose(runtime: Runtime, round_id: int, attempt: int, error: MallornError, max_losses: int) -> None:
     log.error("round %s failed: %s", round_id, error)
     with runtime.database.transaction() as session:
-        ended = Rounds(session).lose(round_id, attempt, error.message[-ERROR_CHARS:])
+        ended = Rounds(session).lose(round_id, attempt, error.message[-ERROR_CHARS:], max_losses)
         for kind, lost in (("round_returned", ended.returned), ("round_poisoned", ended.poisoned)):
             for row in map(Rounds(session).get, lost):
                 payload = {"round": row.index, "attempt": row.attempt, "error": row.error}

@@ -21,7 +21,8 @@ def over(task: TaskView, task_trials: int | None) -> str:
     if task_trials is not None and task.trials >= task_trials:
         return f"its budget of {task_trials} trials is spent"
     if task.lost_rounds >= HOPELESS_ROUNDS:
-        return f"its last {task.lost_rounds} rounds lost every worker that took them"
+        why = "they lost every worker, or TVM refused the task"
+        return f"its last {task.lost_rounds} rounds were given up: {why}"
     if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
         return f"no valid result in {task.trials} trials; its default schedule is kept"
     return ""

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from workers.features.nest import Axis, Block, Loop, Nest
+from workers.features.nest import ONE, Axis, Block, Loop, Nest
 from workers.features.trace import Number, Step
 
 INLINED: Final = -2
@@ -49,6 +49,7 @@ class Follower:
             "ReverseComputeInline": self._inline,
             "ComputeAt": self._move,
             "ReverseComputeAt": self._move,
+            "Blockize": self._blockize,
             "Annotate": self._annotate,
         }
 
@@ -85,10 +86,11 @@ class Follower:
     def _split(self, step: Step) -> None:
         whole = self._loops[step.names[0]]
         host = self._nest.host(whole)
-        summed = host is not None and len(step.numbers) == host.structure.count("R")
+        # A factor that is left out (the text "None") is made to fit.
+        factors = [given if isinstance(given, Number) else ONE for given in step.inputs[1:]]
+        summed = host is not None and len(factors) == host.structure.count("R")
         kind = Axis.REDUCTION if summed else whole.kind
-        factors = enumerate(step.numbers)
-        parts = [Loop((factor,), whole.axis, level, kind) for level, factor in factors]
+        parts = [Loop((factor,), whole.axis, level, kind) for level, factor in enumerate(factors)]
         self._nest.replace(whole, parts)
         self._loops |= dict(zip(step.outputs, parts, strict=True))
 
@@ -123,6 +125,13 @@ class Follower:
         block.path = [*before, dataclasses.replace(factored, kind=Axis.REDUCTION)]
         self._nest.blocks.insert(self._nest.blocks.index(block), partial)
         self._blocks[step.outputs[0]] = partial
+
+    def _blockize(self, step: Step) -> None:
+        """What an instruction computes at once has no loops of its own any more."""
+        loop = self._loops[step.names[0]]
+        if (host := self._nest.host(loop)) is not None:
+            host.path = host.path[: host.path.index(loop)]
+            self._blocks[step.outputs[0]] = host
 
     def _cache(self, step: Step, after: int) -> None:
         copy = self._blocks[step.outputs[0]] = Block(stage=True)

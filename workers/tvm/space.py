@@ -99,10 +99,12 @@ def _tiling(machine: Machine, sketch: Sketch) -> Machine:
 def load_sketches(compiler: Child, program: Program, target: Target) -> list[Sketch]:
     """The sketches of a program on a target, alike in every process."""
     found = compiler.call("design_space", _DESIGN_TIMEOUT_SEC, tir=program.tir, target=target.text)
-    return [
-        Sketch(fields["key"], fields["trace"], tuple(_choice(c) for c in fields["choices"]), ordinal)
-        for ordinal, fields in enumerate(found)
-    ]
+    return [sketch_of(fields, ordinal) for ordinal, fields in enumerate(found)]
+
+
+def sketch_of(fields: dict[str, Any], ordinal: int = 0) -> Sketch:
+    """A sketch from the plain values that a compiler describes it by."""
+    return Sketch(fields["key"], fields["trace"], tuple(_choice(c) for c in fields["choices"]), ordinal)
 
 
 def _choice(fields: dict[str, Any]) -> Choice:

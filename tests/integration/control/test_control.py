@@ -158,7 +158,7 @@ def test_a_job_whose_every_round_is_poison_ends_all_the_same(workshop):
         for _ in range(3):
             lose_lease(workshop, round_id)
     assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
-    assert "lost every worker" in retired(workshop, job)[0]
+    assert "3 rounds were given up: they lost every worker" in retired(workshop, job)[0]
 
 
 def test_a_task_that_is_known_to_be_good_is_given_up_too_when_it_kills_workers(workshop):

@@ -8,7 +8,7 @@ from db.repositories.rounds import Rounds
 from mallorn.core.errors import NoDevice
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
-from workers.children.errors import ChildCrashed
+from workers.children.errors import ChildCrashed, ChildFailed
 from workers.commits import BATCH, Commits
 from workers.proposing import propose
 from workers.round_context import load_round
@@ -193,6 +193,14 @@ def test_a_workload_that_kills_the_compiler_is_given_up_after_three_times(worksh
         assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.POISON
     assert "SIGSEGV" in workshop.round(round_id).error
+
+
+def test_what_tvm_refuses_to_schedule_is_not_tried_again(workshop):
+    round_id = workshop.next_round(workshop.job())
+    workshop.maker.error = ChildFailed("ScheduleError", "no block is named padded")
+    assert workshop.run(round_id) is None
+    assert workshop.round(round_id).state == RoundState.POISON
+    assert "padded" in workshop.round(round_id).error
 
 
 def stored_model(workshop, seed):

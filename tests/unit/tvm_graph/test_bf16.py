@@ -3,15 +3,19 @@
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
 from tests.unit.tvm_graph import networks
 from tests.unit.tvm_graph.networks import NHWC, difference, program, random, run
+from workers.features.loops import Loops
+from workers.search.decisions import SketchRules
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
+from workers.tvm.space import sketch_of
 from workers.tvm.templates import bf16
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
@@ -175,6 +179,16 @@ def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inli
     sketches = design_space(tvm.ir.save_json(fused(joined=joined)), TARGET)
     assert sorted(sketch["trace"].count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
     assert all(sketch["trace"].count('"ComputeInline"') == inlined for sketch in sketches)
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined by a branch"])
+def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
+    for fields in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
+        sketch = sketch_of(fields)
+        rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
+        described = Loops().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
+        assert np.isfinite(described).all()
+        assert len(np.unique(described, axis=0)) > 1
 
 
 def test_schedules_come_down_to_the_instruction() -> None:

@@ -23,12 +23,13 @@ from workers.features.decisions import Decisions
 from workers.features.loops import Loops
 from workers.features.primitives import Primitives
 from workers.search.decisions import SketchRules
-from workers.search.space import Choice, ChoiceKind, Sketch
+from workers.search.space import Sketch
 from workers.tvm.anatomy import blocks_of, operator_of
 from workers.tvm.arguments import tensor_args
 from workers.tvm.defaults import Machine, Recipe, default_decisions
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
+from workers.tvm.space import sketch_of
 from workers.tvm.templates.depthwise import depthwise
 from workers.tvm.workload import canonical
 
@@ -178,12 +179,7 @@ def followed(**attrs: Any) -> Any:
 
 def sketched(mod: Any) -> Sketch:
     (fields,) = design_space(tvm.ir.save_json(mod), HASWELL)
-    tuples = (
-        {name: tuple(value) if isinstance(value, list) else value for name, value in choice.items()}
-        for choice in fields["choices"]
-    )
-    choices = (Choice(**{**choice, "kind": ChoiceKind(choice["kind"])}) for choice in tuples)
-    return Sketch(fields["key"], fields["trace"], tuple(choices))
+    return sketch_of(fields)
 
 
 def scheduled(mod: Any, decisions: Sequence[int]) -> Any:

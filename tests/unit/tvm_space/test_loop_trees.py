@@ -11,10 +11,11 @@ from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, Loops
 from workers.features.trace import steps_of
 from workers.search.decisions import SketchRules
-from workers.search.space import Choice, ChoiceKind, Matrix, Sketch
+from workers.search.space import ChoiceKind, Matrix, Sketch
 from workers.tvm.programs import instructions, new_schedule
 from workers.tvm.rebuild import bind
 from workers.tvm.sketches import design_space
+from workers.tvm.space import sketch_of
 
 PROGRAMS = {
     "matmul": (matmul(), (32, 64, 48)),
@@ -24,11 +25,7 @@ PROGRAMS = {
 
 
 def sketches(tir: str) -> Iterator[Sketch]:
-    for fields in design_space(tir, TARGET):
-        choices = (choice | {"kind": ChoiceKind(choice["kind"])} for choice in fields["choices"])
-        listed = ("values", "labels", "weights", "suggested")
-        made = (Choice(**choice | {name: tuple(choice[name]) for name in listed}) for choice in choices)
-        yield Sketch(fields["key"], fields["trace"], tuple(made))
+    yield from map(sketch_of, design_space(tir, TARGET))
 
 
 def real_loops(tir: str, sketch: Sketch, decisions: list[int], block: str) -> list[int]:
