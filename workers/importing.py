@@ -10,7 +10,9 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import NewWorkload, Workloads
+from mallorn.core.errors import InvalidModel
 from mallorn.core.states import JobState, StageKind
+from workers.children.errors import ChildFailed
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, recipe_json
@@ -38,14 +40,17 @@ def _extract(claimed: Stage) -> dict[str, Any]:
         model = claimed.model_file(Path(scratch))
         recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
         with claimed.runtime.graphs(claimed.target.num_cores) as child:
-            graph: dict[str, Any] = child.call(
-                "extract",
-                config.import_timeout_sec,
-                model_path=str(model),
-                target=claimed.target.attrs,
-                recipe=recipe,
-                input_shapes=claimed.options.input_shapes,
-            )
+            try:
+                graph: dict[str, Any] = child.call(
+                    "extract",
+                    config.import_timeout_sec,
+                    model_path=str(model),
+                    target=claimed.target.attrs,
+                    recipe=recipe,
+                    input_shapes=claimed.options.input_shapes,
+                )
+            except ChildFailed as error:
+                raise InvalidModel(f"TVM cannot turn this model into tasks: {error.message}") from None
     return graph | {"recipe": recipe}
 
 

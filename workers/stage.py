@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.stages import Stages
+from db.repositories.stages import MAX_LOSSES, Stages
 from db.repositories.targets import Targets
 from db.tables import Job
 from mallorn.core.artifacts import model_uri
@@ -20,6 +20,8 @@ from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailabl
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
+from workers.children.advice import advice
+from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
 from workers.lease import Lease
 from workers.runtime import Runtime
 from workers.stopping import Stopping
@@ -62,7 +64,7 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
     """Hold a stage while the block runs; None when another worker has it or the job has moved on.
 
     An error that the user can act on fails the job with its words. What may pass by itself gives the stage
-    back, for the sweeper to send again.
+    back, for the sweeper to send again; a helper process that died does so at most three times.
     """
     claimed = _claim(runtime, job_id, state)
     if claimed is None:
@@ -77,6 +79,9 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
         log.warning("%s of job %s was taken back", state, job_id)
     except (Unavailable, StorageFull) as error:
         _give_back(claimed, error)
+    except (ChildCrashed, ChildTimeout) as error:
+        # It may have died of a busy host: tried again, three times in all.
+        _lose(claimed, error)
     except MallornError as error:
         _fail(claimed, error)
     except Exception as error:
@@ -111,6 +116,21 @@ def _give_back(claimed: Stage, error: MallornError | None = None) -> None:
             Jobs(session).say(claimed.job.id, words)
 
 
+def _lose(claimed: Stage, error: ChildError) -> None:
+    """Give the stage back as a loss; the third fails the job."""
+    log.error("%s of job %s broke off: %s", claimed.state, claimed.job.id, error)
+    hint = advice(error, claimed.runtime.settings)
+    with claimed.runtime.database.transaction() as session:
+        job_id, what = claimed.job.id, error.message.partition("\n")[0]
+        given_up = f"{claimed.state} broke off {MAX_LOSSES} times in a row: {what}\n{hint}".strip()
+        lost = Stages(session).lose_stage(job_id, claimed.attempt, given_up)
+        if lost.returned:
+            Jobs(session).say(job_id, f"{claimed.state} broke off and is tried again: {what}\n{hint}".strip())
+            Events(session).append(job_id, "stage_returned", {"state": claimed.state, "error": error.message})
+        if lost.failed:
+            Events(session).append(job_id, "failed", _why(error, hint))
+
+
 def _say(claimed: Stage, words: str) -> None:
     with claimed.runtime.database.transaction() as session:
         Jobs(session).say(claimed.job.id, words)
@@ -118,10 +138,13 @@ def _say(claimed: Stage, words: str) -> None:
 
 def _fail(claimed: Stage, error: MallornError) -> None:
     log.warning("%s of job %s failed: %s", claimed.state, claimed.job.id, error)
-    why = {"error": error.code, "detail": error.message, "hint": error.hint}
     reason = f"{error.message}\n{error.hint}".strip()
     with claimed.runtime.database.transaction() as session:
         if Jobs(session).move(
             claimed.job.id, [claimed.state], JobState.FAILED, reason, attempt=claimed.attempt
         ):
-            Events(session).append(claimed.job.id, "failed", why)
+            Events(session).append(claimed.job.id, "failed", _why(error, error.hint))
+
+
+def _why(error: MallornError, hint: str) -> dict[str, str]:
+    return {"error": error.code, "detail": error.message, "hint": hint}

@@ -15,8 +15,8 @@ MAX_LOSSES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ExpiredStages:
-    """Jobs whose worker went silent: those to be sent again, and those that failed three times."""
+class LostStages:
+    """Jobs whose stage broke off: those to be sent again, and those that failed three times."""
 
     returned: list[str]
     failed: list[str]
@@ -54,20 +54,33 @@ class Stages(Repository):
         """A message for the stage of these jobs goes out now."""
         self.changed(update(Job).where(Job.id.in_(job_ids)).values(stage_sent_at=now()))
 
-    def expire_stages(self, max_losses: int = MAX_LOSSES) -> ExpiredStages:
+    def expire_stages(self, max_losses: int = MAX_LOSSES) -> LostStages:
         """Take stages back from workers that went silent; fail the job after `max_losses` of them."""
         silent = Job.state.in_(STAGES), Job.stage_lease_until < now()
-        self.lock_jobs(select(Job.id).where(*silent))
+        return self._lose(silent, _SILENT.format(max_losses), max_losses)
+
+    def lose_stage(self, job_id: str, attempt: int, reason: str, max_losses: int = MAX_LOSSES) -> LostStages:
+        """Count a loss of this attempt's stage now: it ended in a way that the next try may not."""
+        mine = Job.id == job_id, Job.attempts == attempt, Job.stage_lease_until.is_not(None)
+        return self._lose(mine, reason, max_losses)
+
+    def _lose(self, which: tuple[ColumnElement[bool], ...], reason: str, max_losses: int) -> LostStages:
+        self.lock_jobs(select(Job.id).where(*which))
         last = Job.stage_losses + 1 >= max_losses
-        freed = {"stage_lease_until": None, "stage_worker": None, "stage_losses": Job.stage_losses + 1}
-        failed = freed | {"state": JobState.FAILED, "finished_at": now(), "reason": _LOST.format(max_losses)}
-        lost = update(Job).where(*silent, last).values(failed).returning(Job.id)
-        kept = update(Job).where(*silent).values(freed).returning(Job.id)
+        freed = {
+            "stage_lease_until": None,
+            "stage_worker": None,
+            "stage_sent_at": 0.0,
+            "stage_losses": Job.stage_losses + 1,
+        }
+        failed = freed | {"state": JobState.FAILED, "finished_at": now(), "reason": reason}
+        lost = update(Job).where(*which, last).values(failed).returning(Job.id)
+        kept = update(Job).where(*which).values(freed).returning(Job.id)
         failed_ids = sorted(self.session.scalars(lost))
-        return ExpiredStages(returned=sorted(self.session.scalars(kept)), failed=failed_ids)
+        return LostStages(returned=sorted(self.session.scalars(kept)), failed=failed_ids)
 
 
-_LOST = "its worker died or went silent {} times in a row"
+_SILENT = "its worker died or went silent {} times in a row"
 
 
 def _unheld() -> ColumnElement[bool]:

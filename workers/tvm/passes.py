@@ -16,6 +16,10 @@ from workers.tvm.templates import apply as stock
 TargetLike = str | dict[str, Any]
 
 
+class PassFailed(InvalidRequest):
+    """TVM cannot run a graph pass on this model."""
+
+
 def as_tvm_target(target: TargetLike) -> Any:
     """TVM's form of a target in any of the forms `parse_target` reads."""
     return parse_tvm_target(parse_target(target).text)
@@ -52,10 +56,12 @@ def _run(mod: Any, step: Step, target: Any) -> tuple[Any, str]:
     required = step_json(step) | {"optional": False}
     try:
         return stock.run_passes(mod, [required], target), ""
-    except (AttributeError, ImportError, RuntimeError, ValueError) as error:
+    except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have
+        raise InvalidRequest(f"cannot run the graph pass {step.name}: {first_line(error)}") from error
+    except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if step.optional and isinstance(error, RuntimeError):
             return mod, first_line(error)
-        raise InvalidRequest(f"cannot run the graph pass {step.name}: {first_line(error)}") from error
+        raise PassFailed(f"cannot run the graph pass {step.name}: {first_line(error)}") from error
 
 
 def _callee(call: Any) -> str:

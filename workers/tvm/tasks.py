@@ -12,6 +12,7 @@ from workers.tvm.arguments import FREE_RANGE, arguments
 from workers.tvm.model import Shapes, load_network
 from workers.tvm.passes import TargetLike, as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_from_json
+from workers.tvm.refusals import naming_the_node
 from workers.tvm.workload import canonical, structure_key, workload_key
 
 
@@ -24,7 +25,8 @@ def extract(
     """
     network = load_network(model_path, input_shapes)
     tvm_target = as_tvm_target(target)
-    mod, steps = run_steps(network.mod, recipe_from_json(recipe).before, tvm_target)
+    with naming_the_node(model_path, input_shapes):
+        mod, steps = run_steps(network.mod, recipe_from_json(recipe).before, tvm_target)
     tasks = merge([describe(task) for task in extract_tasks(mod, tvm_target)])
     if not tasks:
         raise InvalidModel("the model has nothing to tune: every result is a constant or an input")

@@ -89,6 +89,17 @@ def test_the_third_worker_that_dies_fails_the_job(stage):
     assert "3 times in a row" in stage.job().reason
 
 
+def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_once(stage):
+    token = stage.claim()
+    assert stage.lose_stage(stage.job_id, token + 1, "not mine").returned == []
+    assert stage.lose_stage(stage.job_id, token, "it died").returned == [stage.job_id]
+    assert [job.id for job in stage.waiting_stages(30)] == [stage.job_id]
+    for _ in range(2):
+        lost = stage.lose_stage(stage.job_id, stage.claim(), "it died again")
+    assert lost.failed == [stage.job_id]
+    assert (stage.job().state, stage.job().reason) == (JobState.FAILED, "it died again")
+
+
 def test_deaths_in_one_stage_do_not_count_in_the_next(stage):
     for state in (JobState.IMPORTING, FINISHING):
         for _ in range(2):

@@ -17,7 +17,7 @@ from mallorn.core.errors import NoDevice
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from tests.fixtures.workshop import MadeUpMeasurer
-from workers.children.errors import ChildFailed
+from workers.children.errors import ChildCrashed, ChildFailed
 from workers.finish.job import finish
 from workers.finish.stand import Stand
 from workers.finish.verify import Verdict
@@ -281,6 +281,16 @@ def test_a_stopping_worker_leaves_the_finish_to_another(workshop, exported):
     finish(workshop, job)
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     assert (stored.state, stored.stage_worker, stored.stage_losses) == (JobState.FINISHING, None, 0)
+    workshop.graph_answers["compile_model"] = COMPILED
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+
+
+def test_a_finish_whose_helper_dies_is_tried_again(workshop, exported):
+    job = tuned(workshop)
+    workshop.graph_answers["compile_model"] = ChildCrashed("graphs died of SIGKILL")
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.FINISHING
     workshop.graph_answers["compile_model"] = COMPILED
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE

@@ -9,6 +9,7 @@ from db.repositories.tasks import Tasks
 from db.tables import StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind
+from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.importing import import_job
 from workers.stopping import Stopping
 
@@ -106,6 +107,36 @@ def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)
     assert workshop.reason(job) == ""
+
+
+def test_a_helper_that_dies_costs_a_try_and_not_the_job(workshop, job):
+    workshop.graph_answers["extract"] = ChildCrashed("graphs died of SIGKILL\nits last words")
+    for _ in range(2):
+        assert not import_job(workshop, job)
+        assert workshop.state(job) == JobState.IMPORTING
+    assert "died of SIGKILL" in workshop.reason(job)
+    assert "MALLORN_BUILDERS" in workshop.reason(job)
+    workshop.graph_answers["extract"] = found("w0")
+    assert import_job(workshop, job)
+    assert workshop.reason(job) == ""
+
+
+@pytest.mark.parametrize("error", [ChildCrashed("graphs died of SIGSEGV"), ChildTimeout("graphs took long")])
+def test_the_third_helper_that_dies_in_a_row_fails_the_job_with_its_words(workshop, job, error):
+    workshop.graph_answers["extract"] = error
+    for _ in range(3):
+        assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert workshop.reason(job).startswith(f"importing broke off 3 times in a row: {error.message}")
+    event = workshop.read(lambda session: Events(session).newest(job, "failed"))
+    assert event.payload["detail"] == error.message
+
+
+def test_what_the_importer_cannot_say_better_fails_the_job_as_a_matter_of_its_model(workshop, job):
+    workshop.graph_answers["extract"] = ChildFailed("IndexError", "list index out of range")
+    assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert "TVM cannot turn this model into tasks" in workshop.reason(job)
 
 
 def test_a_stopping_worker_leaves_the_import_to_another(workshop, job):

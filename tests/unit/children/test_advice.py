@@ -1,0 +1,24 @@
+"""A helper process that died says what its user may do about it."""
+
+import pytest
+
+from mallorn.core.settings import Settings
+from workers.children.advice import advice
+from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ChildCrashed("graphs died of SIGKILL"), "MALLORN_BUILDERS=1"),
+        (ChildCrashed("graphs died of SIGABRT\nwhat():  std::bad_alloc"), "MALLORN_CHILD_MEMORY_BYTES=2048"),
+        (ChildTimeout("graphs took longer than 600 s"), "MALLORN_IMPORT_TIMEOUT_SEC=1200"),
+        (ChildFailed("KeyError", "x", hint="its own"), "its own"),
+    ],
+)
+def test_what_is_known_to_help_is_said(error, words):
+    assert words in advice(error, Settings(child_memory_bytes=1024, import_timeout_sec=600))
+
+
+def test_nothing_is_made_up_about_other_deaths():
+    assert advice(ChildCrashed("graphs died of SIGSEGV"), Settings()) == ""

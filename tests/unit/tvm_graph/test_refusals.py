@@ -1,0 +1,46 @@
+"""What TVM cannot convert is named as the model's author knows it."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+from mallorn.core.errors import InvalidModel
+from workers.tvm.graphs import recipe
+from workers.tvm.refusals import unsized_node
+from workers.tvm.tasks import extract
+
+TARGET = '{"kind":"llvm","num-cores":2}'
+
+
+def sliced_by_data(input_shape):
+    """A model whose second output size is an input's value."""
+    given = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, input_shape),
+        helper.make_tensor_value_info("end", TensorProto.INT64, [1]),
+    ]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Slice", ["a", "start", "end"], ["b"], name="crop"),
+        helper.make_node("ReduceSum", ["b"], ["y"], keepdims=1),
+    ]
+    start = numpy_helper.from_array(np.array([0], "int64"), "start")
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])
+    graph = helper.make_graph(nodes, "g", given, [result], [start])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize("shapes", [{}, {"x": [1, 8]}])
+def test_an_assertion_of_tvms_becomes_the_node_that_it_cannot_convert(tmp_path, shapes):
+    path = tmp_path / "model.onnx"
+    save(sliced_by_data(["batch", 8] if shapes else [1, 8]), path)
+    with pytest.raises(InvalidModel, match=r"the operator Slice \(node 'crop'\)") as caught:
+        extract(str(path), TARGET, recipe("tuned", TARGET), shapes)
+    assert "emit_te now only supports" in caught.value.message
+    assert "fixed sizes" in caught.value.hint
+
+
+def test_a_model_of_fixed_sizes_has_no_node_to_name():
+    model = sliced_by_data([1, 8])
+    del model.graph.node[1:]
+    model.graph.output[0].name = "a"
+    assert unsized_node(model) is None
