@@ -63,6 +63,7 @@ page: ## build the web page, with Node 20.19 or newer or, where there is none, w
 run: setup ## tune the example model on this machine and print what it won
 	@python examples/build.py mlp -o build/models
 	mallorn tune build/models/mlp.onnx --target local --trials 200 --out build/mlp-tuned
+	echo 'So that your shell finds mallorn:   source .venv/bin/activate'
 
 test: setup ## lint, types, layers, then every test, cheap ones first
 	@start=$$SECONDS

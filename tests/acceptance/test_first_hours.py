@@ -1,0 +1,72 @@
+"""The first hours of four kinds of reader, typed again: the pages show what is printed today.
+
+`make hours` types them and writes what was printed into them.
+"""
+
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.command_line import ROOT
+from tests.fixtures.transcript import Prose, Terminal, Typed, comparable, read, written
+
+PAGES = ROOT / "docs" / "first-hours"
+HOURS = ("engineer", "platform", "researcher", "bad-day")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    """The empty home of somebody who has just installed Mallorn."""
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_every_page_is_listed_and_typed() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} - {"README"} == set(HOURS)
+    assert all(f"({name}.md)" in (PAGES / "README.md").read_text() for name in HOURS)
+
+
+@pytest.mark.parametrize("name", HOURS)
+def test_an_hour_goes_as_its_page_shows(terminal: Terminal, name: str) -> None:
+    for part in read((PAGES / f"{name}.md").read_text()):
+        if isinstance(part, Typed):
+            expected, printed = comparable(part.printed), comparable(terminal.type(part).printed)
+            difference = "\n".join(
+                unified_diff(expected, printed, "the page", "printed now", lineterm="", n=9)
+            )
+            assert not difference, f"$ {part.code}\n{difference}"
+
+
+SESSION = """# T
+
+```console exit=1
+$ one
+> more
+printed
+$ two
+and this
+```
+
+text
+"""
+
+
+def test_a_page_is_cut_into_what_is_typed_and_what_is_printed() -> None:
+    one, two = (part for part in read(SESSION) if isinstance(part, Typed))
+    assert one == Typed(("one", "more"), ("printed",), {})
+    assert two == Typed(("two",), ("and this",), {"exit": 1})
+
+
+def test_a_page_is_written_as_it_was_read() -> None:
+    assert written(read(SESSION)) == SESSION
+    assert Prose(("text",)) in read(SESSION)
+
+
+def test_figures_and_moments_do_not_count() -> None:
+    one = ("job 0a1b2c3d4e5f6071: 12 trials", "tuning  4/12 trials", "took 1.5 ms to 2e-3 s   0:30")
+    other = ("job ffffffffffffffff: 8 trials", "took 90 us to 1 s   1:02:03")
+    assert comparable(one) == comparable(other)
+    assert comparable(("a word",)) != comparable(("another",))

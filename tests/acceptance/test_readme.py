@@ -1,0 +1,54 @@
+"""What README tells a newcomer to type works, in its order, and so does what that prints to be typed next."""
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.command_line import ROOT
+from tests.fixtures.tutorials import Block, Checkout, blocks
+
+BESIDES = ("Makefile", "README.md", "requirements", "services/dashboard/node.sh")
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout that is set up, with a model of the reader's own."""
+    made = Checkout(tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("data"))
+    for name in BESIDES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, made.root / name)
+    set_up(made.root)
+    made.run(Block("sh", {}, "python examples/build.py mlp -o own && mv own/mlp.onnx model.onnx"))
+    return made
+
+
+def set_up(root: Path) -> None:
+    """What `make setup` leaves behind: the environment that these tests run in."""
+    (root / ".venv").mkdir()
+    (root / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    for made_from in ("requirements/lock.txt", "pyproject.toml"):
+        os.utime(root / made_from, (0, 0))
+    (root / ".venv" / "ready").touch()
+
+
+@pytest.fixture(scope="module")
+def said(clone: Checkout) -> str:
+    """All that was printed when README was typed from top to bottom."""
+    return "".join(clone.run(block) for block in blocks((clone.root / "README.md").read_text()))
+
+
+def test_readme_typed_in_order_tunes_and_exports(clone: Checkout, said: str) -> None:
+    assert "Traceback" not in said
+    assert (clone.root / "build" / "mlp-tuned" / "manifest.json").is_file()
+    assert (clone.root / "tuned" / "manifest.json").is_file()
+
+
+def test_what_make_run_prints_to_be_typed_next_works(clone: Checkout, said: str) -> None:
+    commands = re.findall(r"^ +((?:mallorn|python) .*)$", said, re.MULTILINE)
+    assert any("--schedules build/mlp-tuned" in command for command in commands)
+    for command in dict.fromkeys(commands):
+        assert "Traceback" not in clone.run(Block("sh", {}, command))
