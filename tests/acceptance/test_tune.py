@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mallorn import Job
+from tests.fixtures.scalars import NETWORKS as SCALARS
 from tests.fixtures.service import JOB_SEC, Service, log_key, trials
 
 TRIALS = {"mlp": 24, "tiny": 24}
@@ -105,6 +106,22 @@ def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
     fresh = service.executions() - before
     assert set(fresh.values()) == {1}
     assert not set(fresh) & set(before)
+
+
+@pytest.mark.parametrize("name", ["scaled by a float", "branching"])
+def test_a_model_with_a_scalar_input_is_timed_whole_and_handed_out(
+    service: Service, tmp_path: Path, name: str
+) -> None:
+    model = tmp_path / "scalar.onnx"
+    model.write_bytes(SCALARS[name]())
+    job = service.client.tune(model, trials=4)
+    job.wait(JOB_SEC)
+    report = job.body["report"]
+    assert report["found"] == report["of"] > 0
+    assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
+    answer = apply(job.schedules(tmp_path / "tuned"), model)
+    assert answer["workloads_found"] == answer["workloads"]
+    assert answer["relative_error"] < RELATIVE_ERROR
 
 
 def test_with_the_plain_recipe_stock_compile_relax_finds_the_logs(

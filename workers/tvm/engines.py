@@ -99,7 +99,7 @@ def _timed_us(run: Callable[[], list[Any]]) -> float:
 
 def _arrays(path: str) -> dict[str, Any]:
     with np.load(path) as archive:
-        return {name: np.ascontiguousarray(archive[name]) for name in archive.files}
+        return {name: np.asarray(archive[name], order="C") for name in archive.files}
 
 
 METHODS: Final[dict[str, Callable[..., Any]]] = {

@@ -27,9 +27,16 @@ def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
 
 
 def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> Any:
-    """The graph with an operator's calls rewritten; not those with sizes that only the data will tell."""
+    """The graph with an operator's calls rewritten; not those with sizes that only the data will tell.
+
+    Nor those that make a scalar, which has no axes.
+    """
     pattern = is_op(operator)(varg_default_wildcard=True)
-    return rewrite_call(pattern, lambda call, _: rewrite(call) if known(call) else call, graph)
+
+    def rewrite_fitting(call: Any, _: Any) -> Any:
+        return rewrite(call) if known(call) and call.ty.ndim > 0 else call
+
+    return rewrite_call(pattern, rewrite_fitting, graph)
 
 
 def known(call: Any) -> bool:
