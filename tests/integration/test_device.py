@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidTarget, NoDevice, Unavailable
-from mallorn.core.targets import Target
+from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.children.child import Child
@@ -81,6 +81,23 @@ def test_a_device_loads_no_compiler(fleet: TestFleet) -> None:
 def test_a_target_with_more_cores_than_the_host_is_refused(local_target: Target) -> None:
     with pytest.raises(InvalidTarget, match="cores"):
         prepare_runtime(with_cores(local_target, available_cores() + 1))
+
+
+def test_two_devices_of_one_host_do_not_time_at_once(
+    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Child
+) -> None:
+    other = parse_target({**local_target.attrs, "mcpu": "x86-64-v2"})
+    for target, name in ((local_target, "whole"), (other, "older")):
+        lone_tracker.start_device(target, name)
+        lone_tracker.wait_free(target)
+    with Child("workers.tvm.runner", name="second runner") as second:
+        take(runner, lone_tracker, local_target, hold=True)
+        with pytest.raises(Unavailable, match="others timed on the device's host"):
+            take(second, lone_tracker, other, wait_sec=0.1, hold=True)
+        assert run(runner, lone_tracker, local_target, subject.harmful("double"), "a")["outcome"] == "ok"
+        take(second, lone_tracker, other, hold=True)
+        lone_tracker.lose_session()  # a candidate that dies does not keep the others waiting
+        take(runner, lone_tracker, local_target, hold=True)
 
 
 def test_every_execution_is_in_the_devices_log(

@@ -112,7 +112,8 @@ class Verifier:
     def _run(self, program: Program, slot: Slot) -> dict[str, Any]:
         device = {"tracker": self._tracker, "target": self._target.text}
         # Taken beforehand: waiting for a busy device must not count against the candidate.
-        self._runner.call("identity", DEVICE_WAIT_SEC + GRACE_SEC, **device, wait_sec=DEVICE_WAIT_SEC)
+        limit_sec = DEVICE_WAIT_SEC + GRACE_SEC
+        self._runner.call("identity", limit_sec, **device, wait_sec=DEVICE_WAIT_SEC, hold=True)
         answer: dict[str, Any] = self._runner.call(
             "run_outputs",
             RUN_TIMEOUT_SEC + GRACE_SEC,

@@ -108,7 +108,8 @@ class Timing:
         self._phase = phase
         if phase is Phase.TAKING:
             self._limit_sec = DEVICE_WAIT_SEC + GRACE_SEC
-            self._runner.send("identity", **self._device, wait_sec=DEVICE_WAIT_SEC)
+            hold = self._built is not None
+            self._runner.send("identity", **self._device, wait_sec=DEVICE_WAIT_SEC, hold=hold)
         elif self._built is not None:
             self._limit_sec = self._timeout_sec + GRACE_SEC
             self._runner.send("measure", **self._device, **self._request, **self._candidate(self._built))

@@ -17,6 +17,7 @@ from workers.tvm.handshake import DEATH_NOTICE
 from workers.tvm.tracker_client import Address, TrackerClient, device_key
 
 _PATIENCE_SEC = 5.0
+_HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 _names = count()
@@ -57,6 +58,18 @@ class RemoteDevice:
             raise self._judge(str(error)) from None
         self._session.remove(name)
         return result
+
+    def hold(self, wait_sec: float) -> None:
+        """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
+        deadline_sec = time.monotonic() + wait_sec
+        try:
+            while not self._call("mallorn.hold", _HOLD_SEC):
+                if time.monotonic() > deadline_sec:
+                    raise Unavailable(
+                        f"others timed on the device's host for {wait_sec:g} s", hint="mallorn devices"
+                    )
+        except (RPCError, RuntimeError) as error:
+            raise _lost(str(error)) from None
 
     def answers(self) -> bool:
         """Whether the session still lives."""
@@ -115,7 +128,11 @@ class RemoteDevice:
             return CandidateTimeout("did not return in time") if slow else CandidateFailed(text)
         if self.answers():
             return CandidateFailed(text)
-        return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
+        return _lost(text)
+
+
+def _lost(text: str) -> Unavailable:
+    return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
 
 
 def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
@@ -24,15 +25,29 @@ ROUGH = {"number": 1, "repeat": 1, "min_repeat_ms": 5}
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
-def identity(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> dict[str, Any]:
+def identity(
+    tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC, hold: bool = False
+) -> dict[str, Any]:
     """Take a device of the target, if none is held, and say who it is.
 
+    With `hold` nothing else is timed on its host until the next candidate is over.
     A session that was lost since the last candidate is the fault of neither: it gets a successor.
     """
     held = _held.get((tracker, target))
     if held is not None and not held.answers():
         _held.pop((tracker, target)).close()
-    return _device(tracker, target, wait_sec).identity
+    device = _device(tracker, target, wait_sec)
+    if hold:
+        _hold(device, wait_sec)
+    return device.identity
+
+
+def _hold(device: "RemoteDevice", wait_sec: float) -> None:
+    try:
+        device.hold(wait_sec)
+    except Unavailable:
+        release()
+        raise
 
 
 def measure(

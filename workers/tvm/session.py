@@ -13,6 +13,7 @@ from tvm.rpc import _ffi_api as rpc_api
 from tvm.runtime import Device, Module, Tensor, load_module, num_threads
 
 from mallorn.core.targets import Target
+from workers.measure.cores import Cores
 from workers.tvm.poison import poison_fresh_memory
 from workers.tvm.values import random_values
 
@@ -24,6 +25,8 @@ class Session:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path
+        self._cores = Cores()
+        self._on_cores = Target(identity["target"]).is_cpu
 
     def serve(self, connection_fd: int) -> None:
         """Answer the client until it closes the connection."""
@@ -38,6 +41,7 @@ class Session:
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
             "mallorn.identity": self.identity,
+            "mallorn.hold": self.hold,
             "mallorn.begin": self.begin,
             "mallorn.end": self.end,
             "mallorn.random_fill": random_fill,
@@ -52,6 +56,10 @@ class Session:
     def identity(self) -> str:
         return json.dumps(self._identity)
 
+    def hold(self, wait_sec: float) -> int:
+        """Have the cores of this host alone until the next candidate is over; 0 when they stay in use."""
+        return int(not self._on_cores or self._cores.take(wait_sec))
+
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution, then have the kernel end this process when it is not over in time.
 
@@ -62,8 +70,9 @@ class Session:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def end(self) -> None:
-        """The candidate came back: no deadline any more."""
+        """The candidate came back: no deadline any more, and others may time."""
         signal.setitimer(signal.ITIMER_REAL, 0)
+        self._cores.give_back()
 
 
 def append_line(path: Path, line: str) -> None:

@@ -1,0 +1,67 @@
+"""Who times has the cores of the host alone, across processes, and never longer than it lives."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mallorn.core.errors import Unavailable
+from workers.measure.cores import Cores, alone
+
+HOLDER = """
+import sys
+from pathlib import Path
+from workers.measure.cores import Cores
+assert Cores(Path(sys.argv[1])).take(0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cores.lock"
+
+
+def test_one_at_a_time_has_them_alone(path: Path) -> None:
+    first, second = Cores(path), Cores(path)
+    assert first.take(0)
+    assert first.take(0)  # whoever has them may ask again
+    assert not second.take(0)
+    first.give_back()
+    assert second.take(0)
+
+
+def test_work_is_shared_and_keeps_timing_waiting(path: Path) -> None:
+    one, another, timer = Cores(path), Cores(path), Cores(path)
+    one.share()
+    another.share()
+    assert not timer.take(0)
+    one.give_back()
+    another.give_back()
+    assert timer.take(0)
+
+
+def test_whoever_waits_in_vain_is_told(path: Path) -> None:
+    holder = Cores(path)
+    assert holder.take(0)
+    with pytest.raises(Unavailable, match="others timed"), alone(0.0, Cores(path)):
+        pytest.fail("they are in use")
+
+
+def test_after_a_block_they_are_free_even_when_it_raised(path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), alone(0.0, Cores(path)):
+        raise ZeroDivisionError
+    assert Cores(path).take(0)
+
+
+def test_a_killed_process_keeps_nothing(path: Path) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert not Cores(path).take(0)
+        process.kill()
+        process.wait()
+        assert Cores(path).take(0)
