@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
+from mallorn.core.verdict import Level
 from services.coordinator.texts import check_storable
 
 # Columns of 32 bits; a seed is also TVM's.
@@ -69,6 +70,20 @@ class ProgressOut(BaseModel):
     ]
 
 
+class VerdictOut(BaseModel):
+    """What a job's figures mean."""
+
+    level: Annotated[
+        Level,
+        Field(
+            description="`good`: as fast as onnxruntime or faster. `fair`: little slower, uncertain, or "
+            "compared with TVM's default build alone. `poor`: slower, or failed. `none`: nothing to judge."
+        ),
+    ]
+    summary: Annotated[str, Field(description="The judgement in one line.")]
+    next: Annotated[str, Field(description="A command to type next; empty where nothing is left to do.")]
+
+
 class JobOut(BaseModel):
     """One job."""
 
@@ -87,6 +102,7 @@ class JobOut(BaseModel):
     progress: ProgressOut
     graph: Annotated[dict[str, Any] | None, Field(description="The importer's report.")]
     report: Annotated[dict[str, Any] | None, Field(description="The finish's report.")]
+    verdict: Annotated[VerdictOut | None, Field(description="How good the result is, and what to do next.")]
     exported: Annotated[bool, Field(description="Whether its schedules can be downloaded.")]
     created_at: float
     started_at: float | None

@@ -10,12 +10,14 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
 from db.tables import Job
 from mallorn.core.states import JobState
-from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut
+from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut, VerdictOut
+from services.coordinator.jobs.verdicts import verdict_of
 
 
 def job_out(session: Session, job: Job) -> JobOut:
     """A job with its target and progress."""
-    progress = progress_out(Jobs(session).progress(job.id), Tasks(session).weights(job.id))
+    progress = Jobs(session).progress(job.id)
+    verdict = verdict_of(session, job, progress)
     return JobOut(
         id=job.id,
         owner=job.owner,
@@ -29,9 +31,10 @@ def job_out(session: Session, job: Job) -> JobOut:
         options=job.options,
         state=JobState(job.state),
         reason=job.reason,
-        progress=progress,
+        progress=progress_out(progress, Tasks(session).weights(job.id)),
         graph=job.graph,
         report=job.report,
+        verdict=VerdictOut(level=verdict.level, summary=verdict.summary, next=verdict.next),
         exported=job.export_uri is not None,
         created_at=job.created_at,
         started_at=job.started_at,

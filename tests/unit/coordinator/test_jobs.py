@@ -9,7 +9,7 @@ from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import RoundState
+from mallorn.core.states import JobState, RoundState
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -50,6 +50,23 @@ def test_the_estimate_leaves_out_what_the_first_pass_left_out(
     measure(owned, "w0", 10.0)
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
     assert progress["estimated_us"] == 10.0
+
+
+def test_a_job_is_judged_by_its_report_and_by_the_trials_that_its_tasks_still_have_a_use_for(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    measure(owned, "w0", 30.0, 20.0)
+    running = coordinator.http.get(f"/jobs/{owned.job_id}").json()["verdict"]
+    assert (running["level"], running["next"]) == ("none", f"mallorn watch {owned.job_id}")
+    tuned, onnxruntime = ({"median": m, "low": m - 1, "high": m + 1} for m in (400.0, 100.0))
+    report = {"latency_us": {"tuned": tuned, "onnxruntime": onnxruntime}}
+    owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
+    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE))
+    assert coordinator.http.get("/jobs").json()["items"][0]["verdict"] == {
+        "level": "poor",
+        "summary": "4.0 times slower than onnxruntime after 2 of about 130 useful trials",
+        "next": f"mallorn resume {owned.job_id} --trials +200",
+    }
 
 
 def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRows) -> None:

@@ -1,0 +1,82 @@
+"""A tuned model beside the fastest engine that it was timed with, in words that do not oversell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+Timing = Mapping[str, float]  # median, low, high; in microseconds
+# Medians nearer than this are as fast as one another where their intervals overlap.
+ALIKE: Final = 1.2
+# From so many times slower on, a result is poor.
+LITTLE_SLOWER: Final = 1.2
+RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, which is a naive one"}
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """How many times faster than its rival the tuned model is, and whether the intervals overlap."""
+
+    rival: str
+    times: float
+    overlap: bool
+
+    @property
+    def by_default_build(self) -> bool:
+        """Whether no other engine was timed: then to be faster is no more than fair."""
+        return self.rival != "onnxruntime"
+
+    @property
+    def even(self) -> bool:
+        return self.overlap and 1 / ALIKE < self.times < ALIKE
+
+    @property
+    def won(self) -> bool:
+        return (self.times >= 1 or self.even) and not self.by_default_build
+
+    @property
+    def lost(self) -> bool:
+        if self.by_default_build:
+            return self.times <= 1 or self.even
+        return self.times * LITTLE_SLOWER <= 1 and not self.even
+
+    @property
+    def words(self) -> str:
+        """As `1.4 times faster than onnxruntime`."""
+        rival = RIVALS[self.rival]
+        if self.even:
+            return f"as fast as {rival}{self._alone}"
+        maybe = "probably " if self.overlap else ""
+        way, times = ("faster", self.times) if self.times >= 1 else ("slower", 1 / self.times)
+        return f"{maybe}{_how_much(times)} {way} than {rival}{self._alone}"
+
+    @property
+    def _alone(self) -> str:
+        return " (onnxruntime was not timed)" if self.by_default_build else ""
+
+
+def raced(latency_us: Mapping[str, Timing | None]) -> Race | None:
+    """The tuned model against onnxruntime, else against the default build; None without both times."""
+    tuned = latency_us.get("tuned")
+    rival = next((name for name in RIVALS if latency_us.get(name)), None)
+    if not tuned or rival is None:
+        return None
+    other = latency_us[rival] or {}
+    overlap = tuned["low"] <= other["high"] and other["low"] <= tuned["high"]
+    return Race(rival, other["median"] / tuned["median"], overlap)
+
+
+def beside_onnxruntime(latency_us: Mapping[str, Timing | None]) -> str:
+    """A few words for a column, as `1.4x faster`; empty where onnxruntime was not timed."""
+    race = raced(latency_us)
+    if race is None or race.by_default_build:
+        return ""
+    if race.even:
+        return "as fast"
+    return f"{race.times:.1f}x faster" if race.times >= 1 else f"{1 / race.times:.1f}x slower"
+
+
+def _how_much(times: float) -> str:
+    """Percents where a factor would read as 1.0."""
+    if times < 1.1:
+        return f"{max(1, round((times - 1) * 100))} %"
+    return f"{times:.1f} times" if times < 10 else f"{times:.0f} times"

@@ -1,0 +1,55 @@
+"""How many trials a job still has a use for.
+
+A task rests once so many rounds brought nothing new (see `resting`). Until then its next rounds may pay. So a
+job has use for what it spent and, for every task that matters, what is missing until it would rest if nothing
+more were found. It is a lower bound: every gain on the way begins the count of that task anew.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from services.planner.curve import NOISE, STANDARD_SIZE
+from services.planner.first_pass import SHARE_THAT_MATTERS
+from services.planner.resting import ROUNDS_TO_REST
+from services.planner.values import Point
+
+TRIALS_TO_REST: Final = ROUNDS_TO_REST * STANDARD_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a job spent on one task, and what for. `best_us` None: no time is known."""
+
+    weight: int
+    best_us: float | None
+    points: tuple[Point, ...]  # its own rounds, their trials counted on top of `known_trials`
+    known_trials: int = 0
+    over: bool = False  # the planner gives it no more rounds
+
+
+def trials_left(efforts: Iterable[Effort]) -> int:
+    """How many more trials may pay, over all tasks that matter."""
+    tasks = list(efforts)
+    total_us = sum(task.weight * task.best_us for task in tasks if task.best_us is not None)
+    return sum(_until_rest(task) for task in tasks if not task.over and _matters(task, total_us))
+
+
+def _matters(task: Effort, total_us: float) -> bool:
+    return task.best_us is None or task.weight * task.best_us >= SHARE_THAT_MATTERS * total_us
+
+
+def _until_rest(task: Effort) -> int:
+    """At least one round: whether a task rests is decided by the planner alone."""
+    return max(STANDARD_SIZE, TRIALS_TO_REST - _since_gain(task))
+
+
+def _since_gain(task: Effort) -> int:
+    """Trials since the best fell by more than noise would explain."""
+    if not task.points:
+        return task.known_trials
+    best_us, gained_at = float("inf"), 0
+    for point in task.points:
+        if point.best_us is not None and point.best_us < best_us * (1 - NOISE):
+            best_us, gained_at = point.best_us, point.trials
+    return task.points[-1].trials - gained_at

@@ -1,0 +1,184 @@
+"""What is said of a job, and that it is never said kindlier than its figures are."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mallorn.core.advice import command_in
+from mallorn.core.race import beside_onnxruntime, raced
+from mallorn.core.states import JobState
+from mallorn.core.verdict import Facts, Level, Verdict, judge
+
+RANK = [Level.POOR, Level.FAIR, Level.GOOD]
+
+
+def timing(median: float, spread: float = 0.01) -> dict[str, float]:
+    return {"median": median, "low": median * (1 - spread), "high": median * (1 + spread)}
+
+
+def latencies(times: float, spread: float = 0.01, rival: str = "onnxruntime") -> dict[str, Any]:
+    """A tuned model that is so many times faster than its rival."""
+    return {"tuned": timing(1000.0, spread), rival: timing(1000.0 * times, spread)}
+
+
+def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Verdict:
+    fields = {"job_id": "j1", "name": "mlp", "state": JobState.DONE, "trials": 8, "useful_trials": 456}
+    report = changes.pop("report", {})
+    if times is not None:
+        report = {"latency_us": latencies(times, spread), **report}
+    return judge(Facts(**fields | changes, report=report))
+
+
+def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
+    assert done(1 / 1.9) == Verdict(
+        Level.POOR,
+        "1.9 times slower than onnxruntime after 8 of about 460 useful trials",
+        "mallorn resume j1 --trials +500",
+    )
+
+
+def test_faster_at_the_machines_limit_is_done() -> None:
+    limits = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}
+    assert done(1.4, trials=400, report=limits) == Verdict(
+        Level.GOOD, "1.4 times faster than onnxruntime; 92 % of what this machine computes; done"
+    )
+
+
+def test_a_search_that_rests_says_that_more_would_not_help() -> None:
+    slower = done(0.5, trials=456)
+    assert slower.summary == "2.0 times slower than onnxruntime; more trials would hardly help"
+    assert slower.next == "mallorn profile mlp.onnx --schedules mlp-tuned"
+    assert done(1.5, trials=456).summary == "1.5 times faster than onnxruntime; done"
+
+
+def test_without_evidence_no_number_of_trials_is_made_up() -> None:
+    verdict = done(0.5, useful_trials=None)
+    assert verdict.summary == "2.0 times slower than onnxruntime after 8 trials"
+    assert verdict.next
+
+
+@pytest.mark.parametrize(
+    ("times", "spread", "words"),
+    [
+        (1.05, 0.1, "as fast as onnxruntime"),
+        (0.95, 0.1, "as fast as onnxruntime"),
+        (1.05, 0.001, "5 % faster than onnxruntime"),
+        (1 / 1.05, 0.001, "5 % slower than onnxruntime"),
+        (0.3, 0.9, "probably 3.3 times slower than onnxruntime"),
+        (14.2, 0.01, "14 times faster than onnxruntime"),
+    ],
+)
+def test_words_follow_from_the_medians_and_the_intervals(times: float, spread: float, words: str) -> None:
+    assert done(times, spread).summary.startswith(f"{words} after 8 of")
+
+
+def test_beside_the_default_build_alone_no_result_is_good() -> None:
+    verdict = done(report={"latency_us": latencies(30.0, rival="untuned")})
+    assert verdict.level is Level.FAIR
+    assert "30 times faster than TVM's default build, which is a naive one (onnxruntime was not timed)" in (
+        verdict.summary
+    )
+
+
+def test_figures_of_a_busy_host_are_uncertain_and_to_be_taken_again() -> None:
+    busy = {"conditions": {"steady": False, "note": "other work took 40 % of the processor."}}
+    verdict = done(1.5, report=busy)
+    assert verdict.level is Level.FAIR
+    assert verdict.summary.endswith("these figures are not certain: other work took 40 % of the processor")
+    assert verdict.next == "mallorn bench mlp.onnx --schedules mlp-tuned"
+
+
+def test_what_the_finish_did_not_do_and_warnings_are_told() -> None:
+    missed = [{"step": "timing the whole model", "why": "no memory", "hint": "free some"}]
+    verdict = done(1.5, report={"not_done": missed}, warnings=[{"source": "search"}])
+    assert verdict.level is Level.FAIR
+    assert verdict.summary.endswith("not done: timing the whole model; 1 warning")
+
+
+def test_a_model_that_was_not_timed_is_not_judged() -> None:
+    verdict = done(report={"not_timed": "the device is on another host than this worker"})
+    assert verdict.level is Level.NONE
+    assert verdict.summary.startswith("the whole model was not timed: the device is on another host")
+
+
+def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
+    def failed(reason: str) -> Verdict:
+        return judge(Facts("j1", "mlp", JobState.FAILED, reason))
+
+    assert failed("no room\ndf -h   (then: mallorn resume JOB)").next == "df -h"
+    assert failed("free dimension n\ngive it with --input-shape x:1,3") == Verdict(
+        Level.POOR, "failed: free dimension n; give it with --input-shape x:1,3", "mallorn show j1"
+    )
+    assert failed("").summary == "failed: no reason was recorded"
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if not state.final])
+def test_a_job_that_goes_on_is_not_judged_yet(state: JobState) -> None:
+    verdict = judge(Facts("j1", "mlp", state))
+    assert verdict.level is Level.NONE
+    assert verdict.summary
+    assert verdict.next == f"mallorn {'resume' if state is JobState.PAUSED else 'watch'} j1"
+
+
+def test_what_a_job_waits_for_names_the_command() -> None:
+    words = "waits for a device for llvm: start one with `mallorn device --target llvm`"
+    verdict = judge(Facts("j1", "mlp", JobState.TUNING, words))
+    assert (verdict.summary, verdict.next) == (words, "mallorn device --target llvm")
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [("a\nmallorn show j", "mallorn show j"), ("use `mallorn up`", "mallorn up"), ("give a path", "")],
+)
+def test_a_command_is_found_in_words(text: str, command: str) -> None:
+    assert command_in(text) == command
+
+
+def test_a_column_says_how_it_stands_beside_onnxruntime() -> None:
+    assert beside_onnxruntime(latencies(0.25)) == "4.0x slower"
+    assert beside_onnxruntime(latencies(9.0, rival="untuned")) == ""
+    assert beside_onnxruntime(latencies(1.4)) == "1.4x faster"
+    assert beside_onnxruntime(latencies(1.05, spread=0.1)) == "as fast"
+    assert beside_onnxruntime({}) == ""
+    assert raced({"tuned": timing(1.0), "onnxruntime": None}) is None
+
+
+TIMES = st.floats(0.01, 100.0)
+SPREADS = st.floats(0.0, 0.9)
+RIVALS = st.sampled_from(["onnxruntime", "untuned"])
+STEADY = st.booleans()
+USEFUL = st.none() | st.integers(0, 10**6)
+
+
+@given(TIMES, SPREADS, RIVALS, STEADY, USEFUL)
+def test_never_both_faster_and_slower_and_poor_always_has_a_next_step(
+    times: float, spread: float, rival: str, steady: bool, useful: int | None
+) -> None:
+    report = {"latency_us": latencies(times, spread, rival), "conditions": {"steady": steady, "note": ""}}
+    verdict = done(report=report, useful_trials=useful)
+    said = [word in verdict.summary for word in ("faster than", "slower than", "as fast as")]
+    assert sum(said) == 1
+    assert verdict.next or verdict.level is Level.GOOD
+    if verdict.level is Level.GOOD:
+        assert "slower" not in verdict.summary
+
+
+@given(TIMES, TIMES, SPREADS, RIVALS, STEADY)
+def test_the_level_never_falls_where_the_model_is_faster(
+    one: float, other: float, spread: float, rival: str, steady: bool
+) -> None:
+    slow, fast = (
+        done(report={"latency_us": latencies(times, spread, rival), "conditions": {"steady": steady}})
+        for times in sorted((one, other))
+    )
+    assert RANK.index(slow.level) <= RANK.index(fast.level)
+
+
+@given(st.floats(1.25, 100.0), SPREADS, STEADY, USEFUL)
+def test_clearly_slower_than_onnxruntime_is_never_better_than_poor(
+    slower: float, spread: float, steady: bool, useful: int | None
+) -> None:
+    report = {"latency_us": latencies(1 / slower, spread), "conditions": {"steady": steady}}
+    assert done(report=report, useful_trials=useful).level is Level.POOR
