@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
+from mallorn.core.verdict import Verdict
 from mallorn.decisions import with_totals
 from mallorn.frames import frame, history_frame
 from mallorn.history import curve
@@ -49,11 +50,22 @@ class Job:
         self.body = body
 
     def __repr__(self) -> str:
-        return f"<Job {self.id} {self.body['state']}>"
+        verdict = self.verdict if JobState(self.body["state"]).final else None
+        return f"<Job {self.id} {self.body['state']}{f': {verdict}' if verdict else ''}>"
 
     @property
     def id(self) -> str:
         return str(self.body["id"])
+
+    @property
+    def page(self) -> str:
+        """Where a browser finds it."""
+        return f"{self._connection.url}/#/jobs/{self.id}"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How good its result is and what to do next, as last known."""
+        return Verdict.told(self.body)
 
     @property
     def state(self) -> JobState:

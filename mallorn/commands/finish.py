@@ -26,6 +26,7 @@ class Ending:
 
     def reach(self, job: Job) -> None:
         """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
+        print_note(f"its page: {job.page}")
         try:
             follow(job, stderr(), self.verbose)
         except KeyboardInterrupt:

@@ -42,7 +42,8 @@ from mallorn.commands.output import (
 )
 from mallorn.commands.upload import upload_with_bar
 from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
-from mallorn.commands.winnings import latency_rows
+from mallorn.commands.winnings import latency_rows, left_undone, print_verdict, warnings
+from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 
@@ -52,6 +53,7 @@ JOB_COLUMNS: Final = {
     "state": "STATE",
     "trials": "TRIALS",
     "latency": "LATENCY",
+    "beside": "VS ONNXRUNTIME",
     "age": "AGE",
     "reason": "REASON",
 }
@@ -147,6 +149,7 @@ def _job_row(body: dict[str, Any]) -> dict[str, Any]:
         "trials": f"{progress['trials']}/{body['trials']}",
         "reason": first_line(body["reason"]),
         "latency": latency(_measured_us(body) or progress["estimated_us"]),
+        "beside": beside_onnxruntime((body["report"] or {}).get("latency_us") or {}),
         "age": duration(time.time() - body["created_at"]),
     }
 
@@ -171,6 +174,10 @@ def show(
     if timed:
         stdout().print()
         stdout().print(table(timed, ENGINE_COLUMNS))
+    stdout().print()
+    for line in left_undone(body["report"] or {}) + warnings(body):
+        stdout().print(line, markup=False)
+    print_verdict(body)
     if body["exported"]:
         print_note(f"fetch its schedules with   mallorn schedules {body['id']}")
 

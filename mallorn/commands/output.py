@@ -60,7 +60,12 @@ def print_error(message: str, hint: str = "") -> None:
     console = stderr()
     console.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
     if hint:
-        console.print(f"[bold]next:[/]  {escape(hint)}", soft_wrap=True)
+        print_next(hint)
+
+
+def print_next(command: str) -> None:
+    """The command to type next."""
+    stderr().print(f"[bold]next:[/]  {escape(command)}", soft_wrap=True)
 
 
 def print_note(text: str) -> None:

@@ -16,6 +16,7 @@ from mallorn.commands.output import (
     stderr,
 )
 from mallorn.commands.progress import follow
+from mallorn.commands.winnings import print_result
 from mallorn.job import Job
 
 
@@ -25,9 +26,9 @@ def watch(
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Follow a job to its end: its curve and its tasks on a terminal, else a line for every change.
+    """Follow a job to its end: its curve and its tasks on a terminal, else a line now and then.
 
-    Leaving does not stop it.
+    Its result comes last. Leaving does not stop it.
     """
     with client(url, api_key) as api:
         handle = api.job(job)
@@ -38,6 +39,10 @@ def watch(
             raise typer.Exit(130) from None
         handle.refresh()
         handle.raise_for_state()
+        if not as_json:
+            print_result(handle.body)
+            if handle.body["exported"]:
+                print_note(f"fetch its schedules with   mallorn schedules {handle.id}")
 
 
 def _follow(job: Job, as_json: bool) -> None:

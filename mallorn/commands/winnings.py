@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from mallorn.commands.output import duration, latency, print_note, stdout, table
+from rich.text import Text
+
+from mallorn.commands.output import duration, latency, print_next, print_note, stdout, table
+from mallorn.core.verdict import Level, Verdict
 
 ENGINES: Final = {
     "untuned": "TVM, default build",
@@ -13,18 +16,37 @@ ENGINES: Final = {
 }
 COLUMNS: Final = {"engine": "ENGINE", "median": "LATENCY", "interval": "INTERVAL", "times": "TIMES FASTER"}
 
+STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
+
 
 def print_winnings(body: dict[str, Any], directory: Path, model: str) -> None:
     """Print a finished job's figures, where the files are, and what to type next."""
+    print_result(body)
+    print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
+    print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
+    print_note(f"  python {directory / 'apply.py'} {model} --check")
+
+
+def print_result(body: dict[str, Any]) -> None:
+    """Print a finished job's figures, and what they mean."""
     report = body["report"] or {}
     rows = latency_rows(report.get("latency_us") or {})
     if rows:
         stdout().print(table(rows, COLUMNS))
     for line in facts(body, report):
-        stdout().print(line)
-    print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
-    print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
-    print_note(f"  python {directory / 'apply.py'} {model} --check")
+        stdout().print(line, markup=False)
+    print_verdict(body)
+
+
+def print_verdict(body: dict[str, Any]) -> None:
+    """Print how good a job's result is, and the next command."""
+    verdict = Verdict.told(body)
+    if verdict is None:
+        return
+    words = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
+    stdout().print(Text(words, style=STYLES[verdict.level]), soft_wrap=True)
+    if verdict.next:
+        print_next(verdict.next)
 
 
 def latency_rows(latencies: Mapping[str, Mapping[str, float] | None]) -> list[dict[str, Any]]:
@@ -47,7 +69,32 @@ def facts(body: dict[str, Any], report: dict[str, Any]) -> list[str]:
     failures = body["progress"]["failures"]
     failed = ", ".join(f"{count} {outcome}" for outcome, count in failures.items()) or "none"
     trials = f"{body['progress']['trials']} trials in {_elapsed(body)}; failures: {failed}"
-    return [trials, *_checks(report), *_inside(report)]
+    return [trials, *_checks(report), *_inside(report), *left_undone(report), *warnings(body)]
+
+
+def left_undone(report: dict[str, Any]) -> list[str]:
+    """Which steps the finish had to leave out, and why, a line each."""
+    return [
+        _with_hint(f"not done: {step['step']}: {step['why']}", step) for step in report.get("not_done") or ()
+    ]
+
+
+def warnings(body: dict[str, Any]) -> list[str]:
+    """What went wrong along the way without ending the job, a line each."""
+    return [
+        _with_hint(f"warning: {told['source']}: {told['message']}{_often(told)}", told)
+        for told in body.get("warnings") or ()
+    ]
+
+
+def _with_hint(words: str, told: dict[str, Any]) -> str:
+    hint = told.get("hint")
+    return f"{words}; {hint}" if hint else words
+
+
+def _often(warning: dict[str, Any]) -> str:
+    count = warning.get("count", 1)
+    return f" ({count} times)" if count > 1 else ""
 
 
 def _inside(report: dict[str, Any]) -> list[str]:

@@ -42,6 +42,12 @@ class Verdict:
     def __str__(self) -> str:
         return self.summary
 
+    @classmethod
+    def told(cls, job: Mapping[str, Any]) -> "Verdict | None":
+        """As the API gives it with a job."""
+        known = job.get("verdict")
+        return known and cls(Level(known["level"]), known["summary"], known["next"])
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -11,6 +11,7 @@ import pytest
 import mallorn.job
 from mallorn import Job
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.verdict import Level, Verdict
 from mallorn.http import Connection
 from mallorn.job import JobFailed, unzip
 from mallorn.sse import parse_events
@@ -139,3 +140,14 @@ def test_an_archive_that_reaches_outside_is_refused_whole(tmp_path: Path, name: 
 def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="not a zip archive"):
         unzip(b"<html>", tmp_path)
+
+
+def test_a_handle_tells_its_verdict_once_the_job_has_ended() -> None:
+    told = {"level": "good", "summary": "1.4 times faster than onnxruntime; done", "next": ""}
+    body = {"id": "j", "state": "done", "reason": "", "verdict": told}
+    connection = Connection("http://c:80/", transport=httpx.MockTransport(lambda _: httpx.Response(404)))
+    done = Job(connection, body)
+    assert done.verdict == Verdict(Level.GOOD, "1.4 times faster than onnxruntime; done")
+    assert repr(done) == "<Job j done: 1.4 times faster than onnxruntime; done>"
+    assert repr(Job(connection, body | {"state": "tuning"})) == "<Job j tuning>"
+    assert done.page == "http://c:80/#/jobs/j"

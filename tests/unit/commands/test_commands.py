@@ -147,14 +147,35 @@ def test_jobs_and_show_tell_how_far_a_job_is(mallorn: Type, owned: OwnedRows) ->
     assert data(mallorn("jobs", "--state", "queued", "--json")) == []
 
 
-def test_show_prints_the_figures_of_a_done_job(mallorn: Type, owned: OwnedRows) -> None:
+def lose(owned: OwnedRows, **recorded: Any) -> None:
+    """The job ends four times slower than onnxruntime."""
+    end(owned, JobState.DONE, **recorded)
     timing = {"median": 2000.0, "low": 1900.0, "high": 2100.0}
-    report = {"latency_us": {"untuned": {**timing, "median": 50_000.0}, "tuned": timing}}
-    end(owned, JobState.DONE)
+    other = {"median": 500.0, "low": 490.0, "high": 510.0}
+    report = {
+        "latency_us": {"untuned": {**timing, "median": 50_000.0}, "tuned": timing, "onnxruntime": other}
+    }
     owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
-    shown = mallorn("show", owned.job_id).stdout
-    assert "2.000 ms" in shown
-    assert "25.0" in shown
+
+
+SLOWER = "verdict: 4.0 times slower than onnxruntime after 2 of about 130 useful trials"
+
+
+def test_show_prints_the_figures_of_a_done_job_and_judges_them(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    lose(owned)
+    shown = mallorn("show", owned.job_id)
+    assert "2.000 ms" in shown.stdout
+    assert "25.0" in shown.stdout
+    assert SLOWER in shown.stdout
+    assert f"next:  mallorn resume {owned.job_id} --trials +200" in shown.stderr
+
+
+def test_a_list_of_jobs_sets_each_beside_onnxruntime(mallorn: Type, owned: OwnedRows) -> None:
+    lose(owned)
+    heading, line = mallorn("jobs").stdout.splitlines()
+    assert "VS ONNXRUNTIME" in heading
+    assert "4.0x slower" in line
 
 
 def test_a_job_on_a_full_disk_says_so(
@@ -191,12 +212,15 @@ def test_a_job_is_paused_and_cancelled(mallorn: Type, owned: OwnedRows) -> None:
     assert "is cancelled" in again.stderr
 
 
-def test_watch_ends_well_with_a_done_job(mallorn: Type, owned: OwnedRows) -> None:
+def test_watch_ends_with_the_result_of_a_done_job(mallorn: Type, owned: OwnedRows) -> None:
     measure(owned)
-    end(owned, JobState.DONE)
+    lose(owned, export_uri="somewhere")
     result = mallorn("watch", owned.job_id)
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.exit_code == 0
     assert "done  2/64 trials  1 failed" in result.stderr
+    assert "onnxruntime" in result.stdout.splitlines()[3]
+    assert result.stdout.splitlines()[-1] == SLOWER
+    assert f"mallorn schedules {owned.job_id}" in result.stderr
 
 
 def test_watch_fails_with_a_failed_job(mallorn: Type, owned: OwnedRows) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.commands.winnings import facts, latency_rows, print_winnings
+from mallorn.commands.winnings import facts, latency_rows, print_result, print_winnings
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}
 TUNED = {"median": 250.0, "low": 240.0, "high": 260.0}
@@ -82,3 +82,27 @@ def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
     assert told not in facts(changed, changed["report"])
     assert told in facts(changed, changed["report"] | {"inside_the_model": joint})
     assert told not in facts(changed, changed["report"] | {"inside_the_model": joint | {"taken": False}})
+
+
+def judged(level: str, **changes: Any) -> dict[str, Any]:
+    told = {"level": level, "summary": "4.0 times slower than onnxruntime", "next": "mallorn resume j1 [x]"}
+    return body(verdict=told, **changes)
+
+
+def test_the_verdict_follows_the_figures_and_the_next_command_is_not_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_result(judged("poor"))
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "verdict: 4.0 times slower than onnxruntime"
+    assert printed.err == "next:  mallorn resume j1 [x]\n"
+
+
+def test_what_the_finish_left_out_and_what_went_wrong_are_told_with_what_helps() -> None:
+    missed = {"step": "timing", "why": "no memory", "hint": "free some"}
+    odd = {"source": "search", "message": "it raised", "hint": "mallorn show j1", "count": 3}
+    told = facts(body(warnings=[odd]), {"not_done": [missed]})
+    assert told[-2:] == [
+        "not done: timing: no memory; free some",
+        "warning: search: it raised (3 times); mallorn show j1",
+    ]
