@@ -13,9 +13,11 @@ from mallorn.core.errors import MallornError, StorageFull, Unavailable
 # SHMSIZE: the WAL index could not grow, which is how a full disk shows on the first read.
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 _SQLITE_AWAY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
+_SQLITE_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 _POSTGRES_FULL = "53100"
 # Connection lost, too many connections, shut down, and the two that say "run the transaction again".
 _POSTGRES_AWAY = ("08", "53300", "57P", "40001", "40P01")
+_RESTORE = "move the file away, or put a backup of it in its place"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 
 
@@ -47,6 +49,8 @@ def _known_sqlite(error: sqlite3.Error) -> MallornError | None:
         return StorageFull()
     if name.startswith(_SQLITE_AWAY):
         return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
+    if name.startswith(_SQLITE_BROKEN):
+        return Unavailable(f"the database file cannot be read: {error}", hint=_RESTORE)
     return None
 
 

@@ -18,6 +18,10 @@ _LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"
 
 
+class OldTables(Conflict):
+    """The database is not at this version's tables."""
+
+
 def upgrade(url: str, revision: str = "head") -> None:
     """Run the missing migrations in one transaction; a second process waits and finds nothing to do.
 
@@ -41,12 +45,12 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def check(database: Database) -> None:
-    """Raise Conflict, naming the command to type, unless the tables are those of this version."""
+    """Raise Conflict, naming the command to type, unless the tables are this version's (OldTables)."""
     with translated(), database.engine.connect() as connection:
         _refuse_newer(connection)
         found = _revision(connection)
     if found != _script().get_current_head():
-        raise Conflict("the database is not at this version's tables", hint=_MIGRATE)
+        raise OldTables(hint=_MIGRATE)
 
 
 def _make_home(url: str) -> None:

@@ -117,12 +117,17 @@ class Client:
         return str(self.upload(model, progress, example_inputs)["id"])
 
     def job(self, job_id: str) -> Job:
-        """A job by its id."""
+        """A job by its id, or by as much of its beginning as no other job's has."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
 
     def jobs(self, state: str | None = None) -> Iterator[Job]:
         """All jobs, newest first."""
         return (Job(self.connection, body) for body in self.connection.pages("/jobs", state=state))
+
+    def newest_job(self) -> Job | None:
+        """The job that was submitted last; None before the first."""
+        items = self.connection.get("/jobs", limit=1)["items"]
+        return Job(self.connection, items[0]) if items else None
 
     def models(self) -> Iterator[dict[str, Any]]:
         return self.connection.pages("/models")

@@ -18,6 +18,7 @@ from mallorn.core.states import JobState
 
 PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 ACTIVE = (*PAUSABLE, JobState.FINISHING)
+MOST_NAMED = 5  # of the jobs that an abbreviated id may mean
 # Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
 NO_TURN: dict[str, Any] = {"share_pass": None, "owner_pass": None, "planned_at": None}
 
@@ -71,6 +72,17 @@ class Jobs(Stages):
         if job is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
         return job
+
+    def find(self, text: str, owner: str | None) -> Job:
+        """The job with this id, or the only one whose id begins so. Raises NotFound; Conflict for several."""
+        begin_so = Job.id.startswith(text, autoescape=True)
+        query = select(Job).where(begin_so, owned(owner)).order_by(Job.created_at.desc(), Job.id.desc())
+        found = self.session.scalars(query.limit(MOST_NAMED + 1)).all()
+        if len(found) < 2 or text in (job.id for job in found):
+            return self.get(found[0].id if len(found) == 1 else text, owner)
+        named = ", ".join(f"{job.id} ({job.name})" for job in found[:MOST_NAMED])
+        more = " and more" if len(found) > MOST_NAMED else ""
+        raise Conflict(f"several jobs begin with {text}: {named}{more}", hint=f"mallorn show {found[0].id}")
 
     def list(
         self, owner: str | None, state: JobState | None = None, cursor: str | None = None, limit: int = 50

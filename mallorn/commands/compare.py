@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from mallorn.commands.output import (
+    DataOption,
     JsonOption,
     KeyOption,
     UrlOption,
-    client,
     duration,
     latency,
     print_json,
@@ -17,6 +17,7 @@ from mallorn.commands.output import (
     stdout,
     table,
 )
+from mallorn.commands.reading import reader
 from mallorn.comparison import Side
 from mallorn.comparison import compare as compared
 from mallorn.core.errors import InvalidRequest
@@ -28,6 +29,7 @@ Row = dict[str, Any]
 
 def compare(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="The ids of two or more jobs.")],
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -35,7 +37,7 @@ def compare(
     """Put jobs beside one another: latency, trials, seconds, the same at equal effort, and task by task."""
     if len(jobs) < 2:
         raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
-    with client(url, api_key) as api:
+    with reader(url, api_key, data) as api:
         found = compared([_side(api.job(job)) for job in jobs])
     if as_json:
         print_json(found)

@@ -9,6 +9,7 @@ import typer
 
 from mallorn.client import Client
 from mallorn.commands.output import (
+    DataOption,
     JsonOption,
     KeyOption,
     UrlOption,
@@ -19,6 +20,7 @@ from mallorn.commands.output import (
     stdout,
     table,
 )
+from mallorn.commands.reading import reader
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.versions import VersionName
 
@@ -53,12 +55,13 @@ def list_models(
     name: Annotated[str | None, typer.Option(help="Only models that jobs name so, e.g. xgboost.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only those that new rounds use.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """List the versions of all cost models, newest first."""
-    with client(url, api_key) as api:
+    with reader(url, api_key, data) as api:
         found = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(found, limit))
     print_rows(rows if as_json else [_row(row) for row in rows], COLUMNS, as_json, NONE_YET)
@@ -68,12 +71,13 @@ def list_models(
 def show(
     model: ModelArgument,
     target: TargetOption = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """Show one version: what it learned from and how well it does."""
-    with client(url, api_key) as api:
+    with reader(url, api_key, data) as api:
         found = _named(api, model, target)
     if as_json:
         print_json(found)

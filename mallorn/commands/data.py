@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mallorn.commands.output import (
+    DataOption,
     JsonOption,
     KeyOption,
     UrlOption,
@@ -19,6 +20,7 @@ from mallorn.commands.output import (
     print_rows,
     stdout,
 )
+from mallorn.commands.reading import FIRST_STEP, reader
 from mallorn.core.outcomes import Outcome
 
 ERROR_SHOWN: Final = 100
@@ -64,19 +66,20 @@ def schedules(
     out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """List the best known schedules, or download a job's."""
-    with client(url, api_key) as api:
+    with reader(url, api_key, data) as api:
         if job is None:
             rows = api.schedules(workload, target)
             print_rows(
                 rows,
                 SCHEDULE_COLUMNS,
                 as_json,
-                "no schedules yet; grow some with   mallorn submit model.onnx",
+                f"no schedules yet; grow some with   {FIRST_STEP}",
             )
             return
         handle = api.job(job)
@@ -97,12 +100,14 @@ def records(
     target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """List measurements of the dataset, newest first."""
-    with client(url, api_key) as api:
+    with reader(url, api_key, data) as api:
+        job = api.job(job).id if job else None
         found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(found, limit))
     if not as_json:

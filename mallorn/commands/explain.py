@@ -7,17 +7,18 @@ import typer
 
 from mallorn.commands.decision_words import COLUMNS, log_lines, log_rows
 from mallorn.commands.output import (
-    JobArgument,
+    DataOption,
     JsonOption,
     KeyOption,
+    NewestJobArgument,
     UrlOption,
-    client,
     print_json,
     print_note,
     stdout,
     table,
 )
 from mallorn.commands.progress import words
+from mallorn.commands.reading import find_job, reader
 from mallorn.commands.summary_words import SHARE_COLUMNS, share_rows, summary_lines
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
@@ -30,18 +31,19 @@ LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only the 
 
 
 def explain(
-    job: JobArgument,
+    job: NewestJobArgument = None,
     task: TaskOption = None,
     last: LastOption = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """Tell why every round of a job was made, what was expected of it and what it brought."""
-    with client(url, api_key) as api:
-        handle = api.job(job)
+    with reader(url, api_key, data) as api:
+        handle = find_job(api, job)
         rounds, tasks, body = handle.explain(), handle.tasks(), handle.refresh()
-    shown = _wanted(rounds, tasks, job, task, last)
+    shown = _wanted(rounds, tasks, handle.id, task, last)
     summary = summarise(body, tasks, rounds)
     if as_json:
         print_json({"job": body["id"], "rounds": shown, "summary": summary})

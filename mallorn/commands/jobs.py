@@ -26,9 +26,10 @@ from mallorn.commands.options import (
     job_options,
 )
 from mallorn.commands.output import (
-    JobArgument,
+    DataOption,
     JsonOption,
     KeyOption,
+    NewestJobArgument,
     UrlOption,
     client,
     duration,
@@ -40,6 +41,7 @@ from mallorn.commands.output import (
     stdout,
     table,
 )
+from mallorn.commands.reading import FIRST_STEP, find_job, reader, source
 from mallorn.commands.upload import upload_with_bar
 from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
 from mallorn.commands.winnings import latency_rows, left_undone, print_verdict, warnings
@@ -93,6 +95,7 @@ def submit(
     only: OnlyOption = None,
     option: JobOption = None,
     input_shape: ShapeOption = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -112,7 +115,7 @@ def submit(
         round_size=round_size,
         only=only,
     )
-    with client(url, api_key) as api:
+    with client(url, api_key, data) as api:
         model_id = upload_with_bar(api, model)
         job = api.tune(model_id, target, trials, minutes, seed, name or _stem(model), priority, **options)
     if as_json:
@@ -130,15 +133,16 @@ def _stem(model: str) -> str | None:
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """List jobs, newest first."""
-    with client(url, api_key) as api:
+    with reader(url, api_key, data) as api:
         found = [job.body for job, _ in zip(api.jobs(state), range(limit), strict=False)]
     rows = found if as_json else [_job_row(body) for body in found]
-    empty = f"no {state} jobs" if state else "no jobs yet; hand one in with   mallorn submit model.onnx"
+    empty = f"no {state} jobs" if state else f"no jobs yet; hand one in with   {FIRST_STEP}"
     print_rows(rows, JOB_COLUMNS, as_json, empty)
 
 
@@ -161,11 +165,15 @@ def _measured_us(body: dict[str, Any]) -> float | None:
 
 
 def show(
-    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+    job: NewestJobArgument = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Show one job: its budget, what was found and what went wrong."""
-    with client(url, api_key) as api:
-        body = api.job(job).body
+    with source(url, api_key, data) as found:
+        body = find_job(found.api, job).body
     if as_json:
         print_json(body)
         return
@@ -179,7 +187,7 @@ def show(
         stdout().print(line, markup=False)
     print_verdict(body)
     if body["exported"]:
-        print_note(f"fetch its schedules with   mallorn schedules {body['id']}")
+        print_note(f"fetch its schedules with   mallorn schedules {body['id']}{found.words}")
 
 
 def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -205,14 +213,18 @@ def _estimate(estimated_us: float | None) -> str:
 
 
 def tasks(
-    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+    job: NewestJobArgument = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
-    with client(url, api_key) as api:
-        rows = api.job(job).tasks()
-    print_rows(
-        rows, TASK_COLUMNS, as_json, f"no tasks yet, the model is still being imported; mallorn show {job}"
-    )
+    with source(url, api_key, data) as found:
+        handle = find_job(found.api, job)
+        rows = handle.tasks()
+    empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{found.words}"
+    print_rows(rows, TASK_COLUMNS, as_json, empty)
     if not as_json and (families := _families(rows)):
         stdout().print()
         stdout().print(table(families, FAMILY_COLUMNS))

@@ -4,30 +4,39 @@ from typing import Annotated, Final
 
 import typer
 
-from mallorn.commands.output import JsonOption, KeyOption, UrlOption, client, print_json, print_rows, stdout
+from mallorn.commands.output import (
+    DataOption,
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    print_json,
+    print_rows,
+    stdout,
+)
+from mallorn.commands.reading import reader
 from mallorn.commands.upload import upload_with_bar
 
 COLUMNS: Final = {"id": "MODEL", "name": "NAME", "size_bytes": "BYTES"}
+NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models --upload FILE"
 
 
 def models(
     upload: Annotated[
         str | None, typer.Option(metavar="FILE", help="Upload a model and print its id.")
     ] = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
     """List the uploaded models, or upload one."""
-    with client(url, api_key) as api:
-        if upload is None:
-            print_rows(
-                list(api.models()),
-                COLUMNS,
-                as_json,
-                "no models yet; upload one with   mallorn models --upload FILE",
-            )
-            return
+    if upload is None:
+        with reader(url, api_key, data) as api:
+            rows = list(api.models())
+        print_rows(rows, COLUMNS, as_json, NONE_YET)
+        return
+    with client(url, api_key, data) as api:
         model_id = upload_with_bar(api, upload)
     if as_json:
         print_json({"id": model_id})

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from mallorn.client import Client
 from mallorn.commands.datadir import DataDir
+from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
 from mallorn.words import ago as ago
 from mallorn.words import cell as cell
@@ -29,7 +31,14 @@ PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
 SHORT: Final = 20  # what is no longer is never broken
 CUT: Final = frozenset({"workload", "target"})  # long and of one word: cut, not folded, where room is short
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
+NewestJobArgument = Annotated[
+    str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
+]
 
 
 def stdout() -> Console:
@@ -45,14 +54,18 @@ def stderr() -> Console:
     return Console(file=sys.stderr, highlight=False)
 
 
-def client(url: str | None, api_key: str | None) -> Client:
-    """A client of the coordinator that is named, else of the stack that runs on the data directory."""
-    return Client(url or _url_of_running_stack(), api_key)
+def client(url: str | None, api_key: str | None, data: Path | None = None) -> Client:
+    """A client of the coordinator that is named, else of the stack that runs on the data directory.
 
-
-def _url_of_running_stack() -> str | None:
-    stack = DataDir(Settings().data_dir).running_stack()
-    return None if stack is None else stack.url
+    Raises Unavailable when a directory was given on which no stack runs.
+    """
+    directory = DataDir((data or Settings().data_dir).expanduser().absolute())
+    stack = None if url else directory.running_stack()
+    if url is None and stack is None and data is not None:
+        raise Unavailable(
+            f"no service runs on {directory.path}", hint=f"mallorn up --port 0 --data {directory.path}"
+        )
+    return Client(stack.url if stack else url, api_key)
 
 
 def print_error(message: str, hint: str = "") -> None:

@@ -6,15 +6,25 @@ from typing import Annotated
 
 import typer
 
-from mallorn.commands.output import JobArgument, JsonOption, KeyOption, UrlOption, client, print_json, stdout
+from mallorn.commands.output import (
+    DataOption,
+    JsonOption,
+    KeyOption,
+    NewestJobArgument,
+    UrlOption,
+    print_json,
+    stdout,
+)
+from mallorn.commands.reading import find_job, reader
 from mallorn.core.errors import InvalidRequest
 
 
 def report(
-    job: JobArgument,
+    job: NewestJobArgument = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; default: mallorn-JOB.html.")
     ] = None,
+    data: DataOption = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -23,8 +33,8 @@ def report(
     from mallorn.report.page import page
     from mallorn.report.story import gather
 
-    with client(url, api_key) as api:
-        story = gather(api.job(job))
+    with reader(url, api_key, data) as api:
+        story = gather(find_job(api, job))
     file = out or Path(f"mallorn-{story.job['id']}.html")
     try:
         file.write_text(page(story, time.time()), encoding="utf-8")

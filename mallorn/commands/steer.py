@@ -5,23 +5,26 @@ from typing import Annotated
 import typer
 
 from mallorn.commands.output import (
+    DataOption,
     JobArgument,
     JsonOption,
     KeyOption,
+    NewestJobArgument,
     UrlOption,
-    client,
     print_json,
     print_json_line,
     print_note,
     stderr,
 )
 from mallorn.commands.progress import follow
+from mallorn.commands.reading import check_moves, find_job, source
 from mallorn.commands.winnings import print_result
 from mallorn.job import Job
 
 
 def watch(
-    job: JobArgument,
+    job: NewestJobArgument = None,
+    data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
@@ -30,8 +33,9 @@ def watch(
 
     Its result comes last. Leaving does not stop it.
     """
-    with client(url, api_key) as api:
-        handle = api.job(job)
+    with source(url, api_key, data) as found:
+        handle = find_job(found.api, job)
+        check_moves(found, handle)
         try:
             _follow(handle, as_json)
         except KeyboardInterrupt:
@@ -42,7 +46,7 @@ def watch(
         if not as_json:
             print_result(handle.body)
             if handle.body["exported"]:
-                print_note(f"fetch its schedules with   mallorn schedules {handle.id}")
+                print_note(f"fetch its schedules with   mallorn schedules {handle.id}{found.words}")
 
 
 def _follow(job: Job, as_json: bool) -> None:
@@ -54,21 +58,30 @@ def _follow(job: Job, as_json: bool) -> None:
 
 
 def pause(
-    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+    job: JobArgument,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """Let a job's rounds in flight end and plan no more."""
-    with client(url, api_key) as api:
-        handle = api.job(job)
+    with source(url, api_key, data) as found:
+        handle = found.api.job(job)
+        check_moves(found, handle)
         handle.pause()
     _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}")
 
 
 def cancel(
-    job: JobArgument, as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None
+    job: JobArgument,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
 ) -> None:
     """End a job now; its measurements stay in the dataset."""
-    with client(url, api_key) as api:
-        handle = api.job(job)
+    with source(url, api_key, data) as found:
+        handle = found.api.job(job)
         handle.cancel()
     _report(handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}")
 

@@ -27,7 +27,7 @@ from mallorn.commands.options import (
     TrialsOption,
     job_options,
 )
-from mallorn.commands.output import JobArgument, JsonOption, KeyOption, UrlOption, print_note
+from mallorn.commands.output import DataOption, JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
 from mallorn.core.errors import InvalidModel
 from mallorn.core.states import JobState
@@ -36,10 +36,6 @@ from mallorn.job import Job
 
 # A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on.
 RUNNING: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
-]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the curve and MetaSchedule's table of tasks.")
 ]

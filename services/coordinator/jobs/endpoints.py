@@ -58,7 +58,7 @@ def list_jobs(
 
 @router.get("/{job_id}")
 def get_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
-    """Show one job: state, progress and reports."""
+    """Show one job, by its id or the beginning of it: state, progress and reports."""
     return service.get_job(parts, owner, job_id)
 
 

@@ -21,7 +21,7 @@ def list_jobs(
 
 def get_job(parts: Parts, owner: str, job_id: str) -> JobOut:
     with parts.database.session() as session:
-        job = job_out(session, Jobs(session).get(job_id, owner))
+        job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
         return job.model_copy(update={"reason": words})
     return job

@@ -62,6 +62,26 @@ def test_another_owners_job_is_not_found(rows, jobs):
     assert jobs.get(rows.job_id, None).state == JobState.TUNING
 
 
+def test_a_job_is_found_by_the_beginning_of_its_id(rows, jobs):
+    assert jobs.find(rows.job_id, "ada").id == rows.job_id
+    assert jobs.find(rows.job_id[:6], "ada").id == rows.job_id
+    for wrong in (f"{rows.job_id}0", "%", "_"):
+        with pytest.raises(NotFound, match=f"no job {wrong}"):
+            jobs.find(wrong, "ada")
+    with pytest.raises(NotFound):
+        jobs.find(rows.job_id[:6], "bob")
+
+
+def test_a_beginning_of_several_ids_lists_them(rows, jobs):
+    others = [jobs.create(new_job())[0].id for _ in range(16)]  # 17 ids: two begin with the same digit
+    ids = [rows.job_id, *others]
+    first = next(digit for digit in "0123456789abcdef" if sum(found.startswith(digit) for found in ids) > 1)
+    with pytest.raises(Conflict, match=f"several jobs begin with {first}: ") as caught:
+        jobs.find(first, "ada")
+    assert sum(found in caught.value.message for found in ids) >= 2
+    assert caught.value.hint.startswith(f"mallorn show {first}")
+
+
 def test_jobs_are_listed_newest_first_in_pages_of_one_owner(rows, jobs):
     mine = {rows.job_id, *(jobs.create(new_job())[0].id for _ in range(4))}
     jobs.create(new_job("bob"))

@@ -53,7 +53,7 @@ def measure(owned: OwnedRows) -> None:
 
 
 EMPTY = {
-    "jobs": "mallorn submit",
+    "jobs": "mallorn tune",
     "models": "mallorn models --upload",
     "records": "no measurements",
     "schedules": "no schedules yet",
@@ -83,7 +83,7 @@ def test_without_a_url_the_stack_on_the_data_directory_answers(
     with stack.locked(), stack.published(info):
         assert data(CliRunner().invoke(app, ["models", "--json"])) == []
     stack.stack_file.write_text(json.dumps(asdict(info)))  # as a killed stack leaves it
-    nobody = CliRunner().invoke(app, ["models"])
+    nobody = CliRunner().invoke(app, ["devices"])
     assert (nobody.exit_code, nobody.stdout) == (1, "")
     assert "no coordinator answers at http://127.0.0.1:9" in nobody.stderr
     assert "next:  mallorn up" in nobody.stderr
