@@ -14,6 +14,7 @@ from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
 from costmodels.training import timed
 from mallorn.core.errors import Unavailable
+from mallorn.core.installing import install_line
 
 KIND: Final = "automl"
 SETTINGS: Final = 20  # tried a fit
@@ -116,6 +117,6 @@ def _flaml() -> Any:
         import flaml.tune
     except ImportError as error:
         raise Unavailable(
-            "the cost model automl needs FLAML, which is not installed", hint="pip install 'mallorn[automl]'"
+            "the cost model automl needs FLAML, which is not installed", hint=install_line("automl")
         ) from error
     return flaml

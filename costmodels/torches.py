@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.installing import install_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +24,7 @@ def need_torch(kind: str) -> None:
         import torch  # noqa: F401
     except ImportError as error:
         raise Unavailable(
-            f"the cost model {kind} needs torch, which is not installed", hint="pip install 'mallorn[neural]'"
+            f"the cost model {kind} needs torch, which is not installed", hint=install_line("neural")
         ) from error
 
 

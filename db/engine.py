@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, event, make_url
+from sqlalchemy.exc import ArgumentError
 
 from mallorn.core.errors import InvalidRequest
 
@@ -27,7 +28,12 @@ WRITE = "mallorn_write"  # execution option of a connection whose transactions w
 
 def parse_url(url: str) -> URL:
     """The URL with its driver spelled out; InvalidRequest unless it is SQLite in a file or Postgres."""
-    parsed = make_url(url)
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidRequest(
+            f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
+        ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")

@@ -10,8 +10,6 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidModel
 from mallorn.extras import need
 
-TORCH: Final = "pip install 'mallorn[torch]'"
-TENSORFLOW: Final = "pip install 'mallorn[tensorflow]'"
 Convert = Callable[[Path, Path], None]
 
 
@@ -66,7 +64,7 @@ def _export_torch(module: Any, example_inputs: Any, file: Path) -> None:
         raise InvalidModel(
             "a torch module needs example inputs to be exported", hint="client.tune(net, example_inputs=(x,))"
         )
-    need("onnxscript", "the export of a torch module", TORCH)
+    need("onnxscript", "the export of a torch module", "torch")
     args, kwargs = _arguments(example_inputs)
     was_training = module.training
     module.eval()
@@ -86,14 +84,14 @@ def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _convert_tflite(model: Path, file: Path) -> None:
-    need("tensorflow", "a TFLite file", TENSORFLOW)
-    tf2onnx = need("tf2onnx.convert", "a TFLite file", TENSORFLOW)
+    need("tensorflow", "a TFLite file", "tensorflow")
+    tf2onnx = need("tf2onnx.convert", "a TFLite file", "tensorflow")
     tf2onnx.from_tflite(str(model), output_path=str(file))
 
 
 def _convert_keras(model: Path, file: Path) -> None:
-    keras = need("keras", "a Keras file", TENSORFLOW)
-    need("tf2onnx", "a Keras file", TENSORFLOW)
+    keras = need("keras", "a Keras file", "tensorflow")
+    need("tf2onnx", "a Keras file", "tensorflow")
     # In its safe mode, which is the default, this runs no code that comes with the file.
     keras.saving.load_model(model, compile=False).export(file, format="onnx", verbose=False)
 

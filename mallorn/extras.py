@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from mallorn.core.errors import MallornError
+from mallorn.core.installing import install_line
 
 
 class MissingPackage(MallornError):
@@ -12,11 +13,13 @@ class MissingPackage(MallornError):
     status_code = 501
 
 
-def need(module: str, what_for: str, install: str) -> Any:
-    """The module. Raises MissingPackage, with the command that installs it."""
+def need(module: str, what_for: str, extra: str) -> Any:
+    """The module. Raises MissingPackage, with the command that installs the extra that has it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
             raise
-        raise MissingPackage(f"{what_for} needs {module}, which is not installed", hint=install) from None
+        raise MissingPackage(
+            f"{what_for} needs {module}, which is not installed", hint=install_line(extra)
+        ) from None

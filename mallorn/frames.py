@@ -9,14 +9,13 @@ from mallorn.history import Point
 if TYPE_CHECKING:
     import pandas
 
-INSTALL: Final = "pip install 'mallorn[notebook]'"
 HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "found_us", "searcher", "cost_model")
 Row = dict[str, Any]
 
 
 def frame(rows: Iterable[Row], columns: Iterable[str] | None = None) -> "pandas.DataFrame":
     """One line a row; `columns` gives an empty frame its columns. Raises MissingPackage."""
-    pandas = need("pandas", "a DataFrame", INSTALL)
+    pandas = need("pandas", "a DataFrame", "notebook")
     return pandas.DataFrame(list(rows), columns=None if columns is None else list(columns))
 
 

@@ -174,7 +174,13 @@ class Job:
         """Download the exported logs into a directory; stock TVM loads it as `JSONDatabase(work_dir=...)`."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
             content = response.read()
-        unzip(content, Path(directory))
+        try:
+            unzip(content, Path(directory))
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot write the schedules to {directory}: {error.strerror}",
+                hint=f"mallorn schedules {self.id} --out OTHER_DIR",
+            ) from None
         return Path(directory)
 
     def _act(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

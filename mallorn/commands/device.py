@@ -2,15 +2,18 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from mallorn.commands.output import print_note
 from mallorn.commands.parts import installed, log_to_stderr
+from mallorn.core.settings import LAST_PORT
 
 if TYPE_CHECKING:
     from mallorn.core.targets import Target
+
+PORTS: Final = 100
 
 
 def device(
@@ -21,7 +24,9 @@ def device(
     host: Annotated[
         str, typer.Option(help="Address to bind: loopback, or one private interface.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="First port to try; the next hundred follow.")] = 9091,
+    port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT - PORTS, help="First port to try; the next hundred follow.")
+    ] = 9091,
     name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
@@ -38,7 +43,9 @@ def device(
     log_to_stderr()
     print_note(f"device {called} measures for {wanted}")
     log_path = log.absolute() if log else None
-    serve_device(known.tracker_address, wanted, host, range(port, port + 100), name=called, log_path=log_path)
+    serve_device(
+        known.tracker_address, wanted, host, range(port, port + PORTS), name=called, log_path=log_path
+    )
 
 
 def _target(text: str) -> "Target":

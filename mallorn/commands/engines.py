@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mallorn.commands.environ import search_path
 from mallorn.commands.exported import Exported
+from mallorn.commands.parts import installed
 
 if TYPE_CHECKING:
     from workers.children.child import Child
@@ -140,5 +141,9 @@ def engine_room(model: Path, exported: Exported, threads: int | None = None) -> 
 
     Its processes and files are gone afterwards.
     """
+    with installed("worker"):
+        for library in ("onnx", "tvm"):  # imported by its processes alone
+            if find_spec(library) is None:
+                raise ModuleNotFoundError(name=library)
     with TemporaryDirectory(prefix="mallorn-") as folder, ExitStack() as stack:
         yield EngineRoom(model, exported, Path(folder), stack, threads)

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from mallorn import __version__
+from mallorn.commands.mistakes import MISTAKES, explained
 from mallorn.commands.output import print_error
 from mallorn.core.errors import MallornError
 
@@ -70,6 +71,11 @@ class LazyGroup(TyperGroup):
         except BrokenPipeError:
             # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except MISTAKES as error:
+            if (said := explained(error)) is None:
+                raise
+            print_error(said.message, said.hint)
             raise typer.Exit(1) from None
 
 

@@ -11,14 +11,18 @@ from typing import Annotated
 
 import typer
 
-from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.commands.mistakes import missing_package
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.settings import LAST_PORT
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind. [MALLORN_HOST]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to bind. [MALLORN_PORT]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=LAST_PORT, help="Port to bind. [MALLORN_PORT]")
+    ] = None,
 ) -> None:
     """Run the coordinator: the HTTP API and the page."""
     from mallorn.core.settings import settings
@@ -65,7 +69,9 @@ def control(
 
 def tracker(
     host: HostOption = "",
-    port: Annotated[int | None, typer.Option(help="Port to bind. [MALLORN_TRACKER]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=LAST_PORT, help="Port to bind. [MALLORN_TRACKER]")
+    ] = None,
 ) -> None:
     """Run TVM's RPC tracker, where devices register."""
     from mallorn.core.settings import settings
@@ -95,10 +101,9 @@ def installed(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("mallorn", "services", "workers", "costmodels", "db"):
+        if (missing := missing_package(error, extra)) is None:
             raise
-        message = f"this part needs {error.name}, which is not installed"
-        raise Unavailable(message, hint=f"pip install 'mallorn[{extra}]'") from None
+        raise missing from None
 
 
 def log_to_stderr() -> None:

@@ -18,7 +18,7 @@ from mallorn.commands.ports import claim_port, free_port
 from mallorn.commands.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
 from mallorn.commands.supervisor import Supervisor
 from mallorn.core.binding import check_binding
-from mallorn.core.settings import Settings
+from mallorn.core.settings import LAST_PORT, Settings
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
@@ -50,7 +50,9 @@ class Plan:
 
 
 def up(
-    port: Annotated[int, typer.Option(help="Port of the API; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT, help="Port of the API; 0 takes a free one.")
+    ] = 8000,
     host: Annotated[
         str, typer.Option(help="Address of the API; others than loopback need MALLORN_API_KEYS.")
     ] = LOOPBACK,

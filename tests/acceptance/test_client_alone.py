@@ -95,7 +95,27 @@ def test_nothing_heavy_came_with_it(python: Path, module: str, tmp_path: Path) -
     assert found.stdout == "None\n", found.stderr
 
 
-def test_a_part_that_needs_more_says_what_to_install(python: Path, tmp_path: Path) -> None:
-    result = run(python, "serve", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("serve",), "server"),
+        (("tracker",), "server,worker"),
+        (("up", "--data", "here"), "server,worker"),
+        (("compile", "tiny.onnx", "--schedules", "tuned", "-o", "x.so"), "worker"),
+        (("bench", "tiny.onnx", "--schedules", "tuned"), "worker"),
+        (("profile", "tiny.onnx", "--schedules", "tuned"), "worker"),
+        (("dataset", "stats", "--data", "here"), "server"),
+    ],
+)
+def test_what_needs_more_says_what_to_install_and_from_where(
+    python: Path, tmp_path: Path, words: tuple[str, ...], extra: str
+) -> None:
+    (tmp_path / "tiny.onnx").write_bytes(b"nobody gets as far as reading it")
+    (tmp_path / "tuned").mkdir()
+    manifest = {"target": TARGET, "recipe": {"name": "plain", "before": [], "after": []}}
+    (tmp_path / "tuned" / "manifest.json").write_text(json.dumps(manifest))
+    result = run(python, *words, cwd=tmp_path)
     assert result.returncode == 1
-    assert "pip install 'mallorn[server]'" in result.stderr
+    assert "Traceback" not in result.stderr
+    source = (python.parents[2] / "source").as_uri()
+    assert f"pip install 'mallorn[{extra}] @ {source}'" in result.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
 from workers.lab.recording import RecordedTask, RecordedTrial
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
@@ -23,7 +24,7 @@ try:
     from workers.lab.parquet_file import facts_of, write_rows
 except ModuleNotFoundError:
     raise InvalidRequest(
-        "recordings are Parquet files, and pyarrow is not installed", hint="pip install 'mallorn[bench]'"
+        "recordings are Parquet files, and pyarrow is not installed", hint=install_line("bench")
     ) from None
 
 FACTS: Final = b"mallorn.facts"

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from db.tables import Measurement
 from mallorn.commands.main import app
+from mallorn.core.installing import install_line
 from tests.fixtures.answers import data, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.integration.dataset.conftest import Filled
@@ -108,4 +109,4 @@ def test_where_pyarrow_is_missing_the_command_says_what_to_install(
     for name in [name for name in sys.modules if name.startswith(("db.dataset.export", "pyarrow"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(mallorn("export", tmp_path / "out"), "pyarrow", "pip install 'mallorn[server]'")
+    refused(mallorn("export", tmp_path / "out"), "pyarrow", install_line("server"))

@@ -10,6 +10,7 @@ import pytest
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
+from mallorn.core.installing import install_line
 from mallorn.exporting import as_onnx, to_onnx
 from mallorn.extras import MissingPackage
 from tests.fixtures.coordinator import Coordinator
@@ -127,7 +128,7 @@ def test_without_the_converter_the_next_step_is_said(
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(MissingPackage, match=missing) as caught, as_onnx(tmp_path / name):
         pass
-    assert caught.value.hint == "pip install 'mallorn[tensorflow]'"
+    assert caught.value.hint == install_line("tensorflow")
 
 
 def test_what_no_converter_knows_is_refused(tmp_path: Path) -> None:

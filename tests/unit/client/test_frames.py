@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn import Client
+from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
 from mallorn.extras import MissingPackage, need
 from mallorn.frames import HISTORY
@@ -67,7 +68,7 @@ def test_without_pandas_the_next_step_is_said(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with Client(coordinator.url) as client, pytest.raises(MissingPackage) as caught:
         client.job(tuned.job_id).history()
-    assert caught.value.hint == "pip install 'mallorn[notebook]'"
+    assert caught.value.hint == install_line("notebook")
 
 
 def test_a_package_that_is_there_and_broken_says_what_it_misses(
@@ -76,4 +77,4 @@ def test_a_package_that_is_there_and_broken_says_what_it_misses(
     (tmp_path / "halfway.py").write_text("import its_own_dependency")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="its_own_dependency"):
-        need("halfway", "a DataFrame", "pip install halfway")
+        need("halfway", "a DataFrame", "notebook")

@@ -123,6 +123,14 @@ def archive(*names: str) -> bytes:
     return file.getvalue()
 
 
+def test_where_the_schedules_cannot_be_written_the_next_command_is_said(tmp_path: Path) -> None:
+    (tmp_path / "full").write_text("a file, where a directory should be")
+    done = job(lambda _: httpx.Response(200, content=archive("fine")))
+    with pytest.raises(InvalidRequest, match="cannot write the schedules to") as caught:
+        done.schedules(tmp_path / "full")
+    assert caught.value.hint == f"mallorn schedules {done.id} --out OTHER_DIR"
+
+
 def test_schedules_are_unpacked_with_their_folders(tmp_path: Path) -> None:
     content = archive("manifest.json", "more/log.json")
     target = job(lambda _: httpx.Response(200, content=content)).schedules(tmp_path / "new" / "place")

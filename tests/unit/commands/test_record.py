@@ -17,6 +17,7 @@ from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.commands import record, tuned
 from mallorn.commands.main import app
+from mallorn.core.installing import install_line
 from mallorn.core.states import JobState
 from tests.fixtures.rows import Rows, new_workload
 from workers.lab.space_file import read_facts, read_tasks
@@ -99,7 +100,7 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     (tmp_path / "net.onnx").write_bytes(b"network")
     result = mallorn(tmp_path / "net.onnx")
     assert result.exit_code == 1
-    assert "pip install 'mallorn[bench]'" in result.stderr
+    assert install_line("bench") in result.stderr
 
 
 class FakeJob:

@@ -10,6 +10,7 @@ from costmodels.automl import START, AutoML
 from costmodels.base import CostModel
 from costmodels.testing import StoredModelTestCase, easy_data
 from mallorn.core.errors import Unavailable
+from mallorn.core.installing import install_line
 
 
 class TestAutoML(StoredModelTestCase):
@@ -36,7 +37,7 @@ def test_without_flaml_a_fit_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "flaml", None)
     with pytest.raises(Unavailable, match="not installed") as raised:
         AutoML().fit(*easy_data(100, seed=0), seed=0)
-    assert "mallorn[automl]" in raised.value.hint
+    assert install_line("automl") in raised.value.hint
 
 
 def test_a_stored_model_predicts_without_flaml(monkeypatch: pytest.MonkeyPatch) -> None:

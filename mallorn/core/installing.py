@@ -1,0 +1,34 @@
+"""The line that installs an extra the way this Mallorn was installed: it is on no package index."""
+
+import json
+from importlib.metadata import Distribution, PackageNotFoundError
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def install_line(extras: str) -> str:
+    """A command for `extras`, as `worker` or `server,worker`: from where this Mallorn came from."""
+    if (_ROOT / "pyproject.toml").is_file():
+        place = "." if Path.cwd() == _ROOT else str(_ROOT)
+        return f"pip install '{place}[{extras}]'"
+    source = _installed_from()
+    if source:
+        return f"pip install 'mallorn[{extras}] @ {source}'"
+    return f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
+
+
+def _installed_from() -> str:
+    """Where pip found this package (PEP 610), as pip reads it; empty where that is not known any more."""
+    try:
+        told = Distribution.from_name("mallorn").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return ""
+    if not told:
+        return ""
+    origin = json.loads(told)
+    url = str(origin["url"])
+    if "vcs_info" in origin:
+        return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
+    is_there = not url.startswith("file://") or Path(url.removeprefix("file://")).exists()
+    return url if is_there else ""
