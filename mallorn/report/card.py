@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mallorn.comparison import measured_us
+from mallorn.core.race import beside_onnxruntime
 from mallorn.history import curve
 from mallorn.report.chart import TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.style import scoped
 from mallorn.report.tables import facts, table
+from mallorn.report.verdict import verdict
 from mallorn.words import duration, first_line, latency
 
 SHOWN: Final = 8
@@ -31,6 +33,7 @@ def card(job: Row, tasks: Sequence[Row], rounds: Sequence[Row], note: str = "") 
         el("style", scoped(".mallorn-job")),
         el("strong", f"{job['name']}, job {job['id']}: {job['state']}"),
         el("p", note, class_="note") if note else None,
+        verdict(job),
         facts(_standing(job)),
         chart(curve(rounds, tasks, job["created_at"]), TRIALS),
         _heaviest(tasks),
@@ -47,6 +50,7 @@ def _standing(job: Row) -> Row:
         "Trials": f"{progress['trials']} of {job['trials']}",
         "Sum over tasks": latency(progress["estimated_us"]),
         "Whole model": None if tuned is None else latency(tuned),
+        "Beside onnxruntime": beside_onnxruntime((job["report"] or {}).get("latency_us") or {}),
         "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,
         "Failures": failed or None,
         "Took": None if ended is None else duration(ended - job["created_at"]),

@@ -8,6 +8,7 @@ from mallorn.report.html import Html, el
 from mallorn.report.sections import SECTIONS
 from mallorn.report.story import Story
 from mallorn.report.style import PAGE
+from mallorn.report.verdict import verdict
 
 # No script, nothing from elsewhere: what a candidate's error text says can do nothing here.
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -28,6 +29,7 @@ def page(story: Story, written_at: float) -> str:
         "body",
         el("h1", title),
         el("p", f"written by Mallorn {VERSION}, {moment(written_at)}", class_="note"),
+        verdict(story.job),
         el("main", (section(story) for section in SECTIONS)),
     )
     return Html("<!doctype html>\n") + el("html", head, body, lang="en") + "\n"

@@ -8,7 +8,7 @@ from mallorn.commands.decision_words import log_rows
 from mallorn.commands.jobs import TASK_COLUMNS
 from mallorn.commands.summary_words import SHARE_COLUMNS, share_rows, summary_lines
 from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
-from mallorn.commands.winnings import ENGINES, latency_rows
+from mallorn.commands.winnings import ENGINES, latency_rows, warnings
 from mallorn.commands.winnings import facts as job_facts
 from mallorn.comparison import measured_us
 from mallorn.decisions import summarise
@@ -50,12 +50,23 @@ def _option(value: Any) -> str:
 
 def engines(story: Story) -> Html | None:
     """The whole model, timed in each engine."""
-    rows = latency_rows((story.job["report"] or {}).get("latency_us") or {})
-    if not rows:
+    report = story.job["report"] or {}
+    rows = latency_rows(report.get("latency_us") or {})
+    if not rows and not report.get("not_done"):
         return None
-    lines = job_facts(story.job, story.job["report"])
-    said = (el("p", line, class_="note") for line in lines)
-    return el("section", el("h2", "The whole model"), table(rows, ENGINE_COLUMNS), said)
+    known = set(warnings(story.job))
+    lines = [line for line in job_facts(story.job, report) if line not in known]
+    said = (el("p", line, class_="note") for line in [*lines, *_conditions(report)])
+    timed = table(rows, ENGINE_COLUMNS) if rows else None
+    return el("section", el("h2", "The whole model"), timed, said)
+
+
+def _conditions(report: dict[str, Any]) -> list[str]:
+    """How quiet the host was while the whole model was timed, where anyone looked."""
+    conditions = report.get("conditions")
+    if conditions is None:
+        return []
+    return [conditions["note"] or "the host was quiet while it was timed"]
 
 
 def curves(story: Story) -> Html | None:
@@ -106,6 +117,14 @@ def failures(story: Story) -> Html:
     return el("section", el("h2", "Failures"), table(rows, FAILED))
 
 
+def trouble(story: Story) -> Html | None:
+    """What went wrong along the way without ending the job."""
+    lines = warnings(story.job)
+    return (
+        el("section", el("h2", "Warnings"), el("ul", (el("li", line) for line in lines))) if lines else None
+    )
+
+
 def _words(failure: Failure) -> Html | str:
     if failure.example.strip() == failure.words:
         return failure.words
@@ -130,6 +149,7 @@ def applying(story: Story) -> Html:
 SECTIONS: Final[tuple[Section, ...]] = (
     summary,
     engines,
+    trouble,
     curves,
     tasks,
     decisions,

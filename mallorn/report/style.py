@@ -24,6 +24,11 @@ dl { display: flex; flex-wrap: wrap; gap: .4rem 2rem; margin: .6rem 0; }
 dt { font-size: .8em; opacity: .75; }
 dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 .note { opacity: .75; }
+.verdict { border-left: 4px solid #8888; padding: .1rem .9rem; margin: .8rem 0; }
+.verdict p { margin: .3rem 0; }
+.verdict.good { border-left-color: #2f9e5b; }
+.verdict.fair { border-left-color: #c98a1b; }
+.verdict.poor { border-left-color: #c9403b; }
 """
 PAGE: Final = Html(
     ":root { color-scheme: light dark; --ground: #fff; --ink: #1c2420; --code: #f1f4f2; }\n"

@@ -1,6 +1,7 @@
 """A report: complete, inert, and readable whatever the job has."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from db.repositories.jobs import Jobs
 from mallorn import Client
 from mallorn.commands.main import app
+from mallorn.report.card import card
 from mallorn.report.page import page
 from mallorn.report.story import Failure, Story, grouped
 from mallorn.report.style import scoped
@@ -59,6 +61,27 @@ def test_what_the_job_says_is_text_whatever_it_says() -> None:
     found = assert_inert(page(story(EVIL), 0.0))
     assert found.text.count('<script>alert("1")</script>') >= 12
     assert found.tags.count("h2") == 7
+
+
+POOR = {"level": "poor", "summary": "4.0 times slower than onnxruntime", "next": "mallorn resume j1"}
+
+
+def test_the_verdict_stands_on_top_and_is_coloured_by_its_level() -> None:
+    written = page(story(verdict=POOR), 0.0)
+    text = assert_inert(written).text
+    assert text.index("4.0 times slower") < text.index("mallorn resume j1") < text.index("Summary")
+    assert 'class="verdict poor"' in written
+    assert "4.0 times slower" in card(told_job(verdict=POOR), [], [])
+
+
+def test_what_was_left_undone_the_conditions_and_warnings_are_told() -> None:
+    missed = {"step": "timing", "why": "no memory", "hint": ""}
+    report = {**REPORT, "not_done": [missed], "conditions": {"steady": False, "note": "a busy host"}}
+    odd = {"source": "search", "message": "it raised", "hint": "", "count": 1}
+    told = replace(story(warnings=[odd]), job=told_job(report=report, warnings=[odd]))
+    text = assert_inert(page(told, 0.0)).text
+    for words in ("not done: timing: no memory", "a busy host", "warning: search: it raised"):
+        assert text.count(words) == 1, words
 
 
 def test_light_and_dark_follow_the_system() -> None:
