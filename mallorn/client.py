@@ -74,7 +74,7 @@ class Client:
         self,
         model: Model,
         target: str | dict[str, Any] = LOCAL,
-        trials: int = 200,
+        trials: int | None = None,
         minutes: float | None = None,
         seed: int = 0,
         name: str | None = None,
@@ -85,8 +85,9 @@ class Client:
     ) -> Job:
         """Upload a model file, or name an uploaded model by its id, and submit a job for it.
 
-        Also takes a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are made ONNX
-        on this machine.
+        Without `trials` it is given 200, or as many as fit into `minutes` where those are given. Also takes
+        a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are made ONNX on this
+        machine.
         """
         model_id = self._model_id(model, progress, example_inputs)
         body = {

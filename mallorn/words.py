@@ -1,5 +1,6 @@
 """Values as people read them: on a terminal, in a report, in a notebook."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
@@ -36,3 +37,15 @@ def latency(value_us: float | None) -> str:
     if value_us is None:
         return "-"
     return f"{value_us / 1000:.3f} ms" if value_us >= 1000 else f"{value_us:.1f} us"
+
+
+def budget_words(job: Mapping[str, Any]) -> str:
+    """What a job may spend, as `200 trials`, `60 minutes` or both."""
+    known = {"trials": job["trials"], "minutes": job["minutes"]}
+    return " or ".join(f"{value:g} {unit}" for unit, value in known.items() if value is not None)
+
+
+def spent_of(job: Mapping[str, Any], between: str = " of ") -> str:
+    """How many trials of its budget a job has spent, as `16 of 200` or `16, no limit`."""
+    spent, budget = job["progress"]["trials"], job["trials"]
+    return f"{spent}, no limit" if budget is None else f"{spent}{between}{budget}"

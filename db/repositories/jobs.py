@@ -10,7 +10,7 @@ from sqlalchemy import case, func, select, tuple_, update
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import owned
-from db.repositories.progress import Progress, progress
+from db.repositories.progress import Progress, count_by_outcome, progress
 from db.repositories.stages import Stages
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
@@ -31,7 +31,7 @@ class NewJob:
     name: str
     model_id: str
     target_id: int
-    trials: int
+    trials: int | None  # None: as many as the minutes allow
     minutes: float | None
     seed: int
     options: dict[str, Any]
@@ -135,10 +135,18 @@ class Jobs(Stages):
         return self._act(job_id, owner, (*ACTIVE, JobState.PAUSED), JobState.CANCELLED, reason)
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0) -> Job:
-        """Go on with a paused job, or with a finished one given more trials. Raises NotFound, Conflict."""
+        """Go on with a paused job, or with a finished one given more trials. Raises NotFound, Conflict.
+
+        A job without a limit has one once it is done: its minutes are over, and more is asked for in trials.
+        """
         states = [JobState.PAUSED, *([JobState.DONE] if more_trials > 0 else [])]
+        spent = case((Job.state == JobState.DONE, sum(count_by_outcome(self.session, job_id).values())))
         back = case((Job.state == JobState.PAUSED, Job.resume_state), else_=JobState.TUNING)
-        changes = {"resume_state": None, "trials": Job.trials + more_trials, "finished_at": None}
+        changes = {
+            "resume_state": None,
+            "trials": func.coalesce(Job.trials, spent) + more_trials,
+            "finished_at": None,
+        }
         return self._act(job_id, owner, states, back, "", **changes)
 
     def _act(

@@ -14,7 +14,7 @@ from mallorn.core.states import MeasurementKind, RoundState
 class Progress:
     """Trials of a job and what became of them; `best_us` is by task id, without tasks that have none."""
 
-    planned: int
+    planned: int | None  # None: as many as its minutes allow
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
     outcomes: dict[str, int]

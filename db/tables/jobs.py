@@ -37,7 +37,7 @@ class Job(Base):
     model_id: Mapped[str]
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # all its times compare in it
-    trials: Mapped[int]  # the budget, as raised by later resumes
+    trials: Mapped[int | None]  # the budget, as raised by later resumes; None: as many as the minutes allow
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)

@@ -48,6 +48,7 @@ from mallorn.commands.winnings import latency_rows, left_undone, print_verdict, 
 from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
+from mallorn.words import spent_of
 
 JOB_COLUMNS: Final = {
     "id": "JOB",
@@ -78,7 +79,7 @@ def submit(
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
     target: TargetOption = LOCAL,
-    trials: TrialsOption = 200,
+    trials: TrialsOption = None,
     minutes: MinutesOption = None,
     seed: SeedOption = 0,
     name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
@@ -150,7 +151,7 @@ def _job_row(body: dict[str, Any]) -> dict[str, Any]:
     progress = body["progress"]
     return {
         **body,
-        "trials": f"{progress['trials']}/{body['trials']}",
+        "trials": spent_of(body, "/"),
         "reason": first_line(body["reason"]),
         "latency": latency(_measured_us(body) or progress["estimated_us"]),
         "beside": beside_onnxruntime((body["report"] or {}).get("latency_us") or {}),
@@ -199,7 +200,7 @@ def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
         "reason": body["reason"],
         "model": body["model_id"],
         "target": body["target"],
-        "trials": f"{progress['trials']} of {body['trials']}",
+        "trials": spent_of(body),
         "minutes": body["minutes"],
         "tasks": f"{progress['tasks_measured']} of {progress['tasks']} measured",
         "failures": failures or "none",

@@ -13,10 +13,18 @@ TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
 TrialsOption = Annotated[
-    int,
-    typer.Option("--trials", min=0, help="Candidates to try; 0 for what is known already, or sane defaults."),
+    int | None,
+    typer.Option(
+        "--trials",
+        min=0,
+        help="Candidates to try; 0 for what is known already, or sane defaults.  "
+        "[default: 200; with --minutes no limit]",
+    ),
 ]
-MinutesOption = Annotated[float | None, typer.Option("--minutes", min=0, help="Stop after so many minutes.")]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", min=0, help="Stop after so many minutes; without --trials only then."),
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 JobOption = Annotated[
     list[str] | None,

@@ -42,8 +42,9 @@ def summary_lines(summary: dict[str, Any]) -> Iterator[str]:
     left_out = len(_visited(summary)) - TOP
     if left_out > 0:
         yield f"tasks:     {left_out} more; all with --json"
+    limit = "" if summary["budget"] is None else f" of {summary['budget']}"
     yield (
-        f"budget:    {summary['trials']} of {summary['budget']} trials in {summary['rounds']} rounds; "
+        f"budget:    {summary['trials']}{limit} trials in {summary['rounds']} rounds; "
         f"total {latency(summary['total_us'])}, {latency(summary['gain_us'])} won since the first times"
     )
     if untimed := len(summary["shares"]) - summary["tasks_timed"]:

@@ -33,6 +33,7 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
+from mallorn.words import budget_words
 
 # A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on.
 RUNNING: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
@@ -44,7 +45,7 @@ VerboseOption = Annotated[
 def tune(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     target: TargetOption = LOCAL,
-    trials: TrialsOption = 200,
+    trials: TrialsOption = None,
     minutes: MinutesOption = None,
     seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
@@ -88,7 +89,7 @@ def tune(
         wait_for_device(stack)
         model_id = upload_with_bar(stack.api, str(model))
         job = stack.api.tune(model_id, target, trials, minutes, seed, model.stem, **options)
-        print_note(f"job {job.id}: {trials} trials for {model} on {target}")
+        print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {target}")
         ending.reach(job)
 
 

@@ -11,7 +11,7 @@ from mallorn.report.html import Html, el
 from mallorn.report.style import scoped
 from mallorn.report.tables import facts, table
 from mallorn.report.verdict import verdict
-from mallorn.words import duration, first_line, latency
+from mallorn.words import duration, first_line, latency, spent_of
 
 SHOWN: Final = 8
 COLUMNS: Final = {
@@ -47,7 +47,7 @@ def _standing(job: Row) -> Row:
     failed = sum(progress["failures"].values())
     ended = job["finished_at"]
     return {
-        "Trials": f"{progress['trials']} of {job['trials']}",
+        "Trials": spent_of(job),
         "Sum over tasks": latency(progress["estimated_us"]),
         "Whole model": None if tuned is None else latency(tuned),
         "Beside onnxruntime": beside_onnxruntime((job["report"] or {}).get("latency_us") or {}),

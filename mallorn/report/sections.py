@@ -16,7 +16,7 @@ from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.story import Failure, Story
 from mallorn.report.tables import facts, table
-from mallorn.words import duration, latency
+from mallorn.words import duration, latency, spent_of
 
 Section = Callable[[Story], Html | None]
 FAMILIES: Final = {"family": "Family", "reason": "At rest because"}
@@ -32,7 +32,7 @@ def summary(story: Story) -> Html:
         "Why": job["reason"],
         "Model": job["model_id"],
         "Target": job["target"],
-        "Trials": f"{progress['trials']} of {job['trials']}",
+        "Trials": spent_of(job),
         "Took": None if ended is None else duration(ended - job["created_at"]),
         "Tasks timed": f"{progress['tasks_measured']} of {progress['tasks']}",
         "Sum over tasks": None if progress["estimated_us"] is None else latency(progress["estimated_us"]),

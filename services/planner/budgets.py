@@ -24,7 +24,7 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
     trials = task.points[-1].trials if task.points else 0
     evidence = ROUND_SIZE * (1 + trials // WELL_KNOWN_TRIALS)
     devices = ROUND_SIZE * ceil(job.slots / max(1, eligible))
-    affordable = max(ROUND_SIZE, job.trials // PULLS)
+    affordable = max(ROUND_SIZE, candidates(job) // PULLS)
     return min(LARGEST_ROUND, max(evidence, devices), affordable)
 
 
@@ -32,9 +32,17 @@ def first_size(job: JobView, part: float) -> int:
     """This part of a standard round while tasks wait for slots; smaller where the budget is small."""
     standard = job.round_size or ROUND_SIZE
     tasks = sum(not task.left_out for task in job.tasks)
-    share = int(job.trials * FIRST_PASS_SHARE / max(1, tasks))
+    share = int(candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
     wanted = int(part * standard) if job.slots <= tasks else standard
     return max(SMALLEST_ROUND, min(wanted, share))
+
+
+def candidates(job: JobView) -> int:
+    """The budget in candidates; without a limit on them, what the time that is left comes to."""
+    if job.trials is not None:
+        return job.trials
+    seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
+    return job.spent + int(max(0.0, job.seconds_left or 0.0) * max(1, job.slots) / seconds)
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
@@ -63,7 +71,7 @@ class Ledger:
     def allows(self, task: TaskView) -> int:
         """How many more candidates of a task may be planned."""
         job = self._job
-        left = job.trials - self._spent
+        left = LARGEST_ROUND if job.trials is None else job.trials - self._spent
         if job.task_trials is not None:
             left = min(left, job.task_trials - task.trials - task.in_flight)
         if job.seconds_left is not None:

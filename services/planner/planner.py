@@ -55,7 +55,7 @@ class _Decision:
             return ""
         if job.trials == 0:
             return "no trial was asked for"
-        if job.spent >= job.trials:
+        if job.trials is not None and job.spent >= job.trials:
             return f"the budget of {job.trials} trials is spent"
         if all(self._retired):
             return self._why_all_retired()

@@ -57,7 +57,7 @@ class JobView:
     seed: int
     policy: str
     round_size: int | None  # None: the planner's choice
-    trials: int  # the budget
+    trials: int | None  # the budget; None: as many as its time allows
     tasks: tuple[TaskView, ...]
     rounds_planned: int  # all rounds ever planned: numbers the next one
     slots: int  # how many rounds may be open at once

@@ -12,7 +12,7 @@ from sqlalchemy import inspect, select, text
 from db.clock import now
 from db.migrate import check, upgrade
 from db.session import Database
-from db.tables import Base, CostModel, Model
+from db.tables import Base, CostModel, Job, Model
 from mallorn.core.errors import Conflict, Unavailable
 
 
@@ -97,6 +97,23 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path):
     Path(tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot create the directory"):
         upgrade(f"sqlite:///{tmp_path / 'file' / 'mallorn.db'}")
+
+
+def test_jobs_keep_their_budgets_and_later_ones_may_have_none(empty):
+    upgrade(empty.url, "0004")
+    columns = "(id, owner, name, model_id, target_id, trials, seed, priority, options, state, reason)"
+    more = "event_count, attempts, stage_losses"
+    values = "'ada', 'mlp', 'm', 1, {}, 0, 0, '{{}}', 'queued', '', 0, 0, 0"
+    columns = f"{columns[:-1]}, {more})"
+    with empty.transaction() as session:
+        session.execute(text("INSERT INTO targets (id, key, text) VALUES (1, 'k', '{}')"))
+        session.execute(text(f"INSERT INTO jobs {columns} VALUES ('old', {values.format(64)})"))
+    upgrade(empty.url)
+    with empty.transaction() as session:
+        session.execute(text(f"INSERT INTO jobs {columns} VALUES ('new', {values.format('NULL')})"))
+        budgets = dict(session.execute(select(Job.id, Job.trials)).all())
+        assert session.scalars(select(Job.created_at).where(Job.id == "new")).one() > 0
+    assert budgets == {"old": 64, "new": None}
 
 
 def test_the_newest_versions_of_cost_models_become_the_active_ones(empty):

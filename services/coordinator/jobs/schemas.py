@@ -11,6 +11,7 @@ from services.coordinator.texts import check_storable
 
 # Columns of 32 bits; a seed is also TVM's.
 MAX_INT: Final = 2**31 - 1
+USUAL_TRIALS: Final = 200
 
 
 class JobIn(BaseModel):
@@ -26,11 +27,14 @@ class JobIn(BaseModel):
         ),
     ]
     trials: Annotated[
-        int,
+        int | None,
         Field(
-            ge=0, le=MAX_INT, description="Candidates to try; none: what is known already, or sane defaults."
+            ge=0,
+            le=MAX_INT,
+            description="Candidates to try; 0: what is known already, or sane defaults. Without it "
+            f"{USUAL_TRIALS}, or as many as fit where `minutes` are given.",
         ),
-    ] = 200
+    ] = None
     minutes: Annotated[
         float | None, Field(gt=0, allow_inf_nan=False, description="Wall time from submit to export.")
     ] = None
@@ -46,6 +50,11 @@ class JobIn(BaseModel):
     def _can_be_stored(cls, value: Any) -> Any:
         check_storable(value)
         return value
+
+    @property
+    def budget(self) -> int | None:
+        """In trials; None: no limit but the minutes."""
+        return USUAL_TRIALS if self.trials is None and self.minutes is None else self.trials
 
 
 class ResumeIn(BaseModel):
@@ -92,7 +101,10 @@ class JobOut(BaseModel):
     name: str
     model_id: str
     target: Annotated[str, Field(description="Canonical JSON.")]
-    trials: Annotated[int, Field(description="The budget, as raised by later resumes.")]
+    trials: Annotated[
+        int | None,
+        Field(description="The budget, as raised by later resumes; null: no limit but the minutes."),
+    ]
     minutes: float | None
     seed: int
     priority: int

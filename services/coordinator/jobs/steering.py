@@ -49,9 +49,8 @@ def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
 
 def _explain_refusal(job: Job, more_trials: int) -> None:
     if job.state == JobState.DONE and more_trials == 0:
-        raise Conflict(
-            f"job {job.id} has spent its {job.trials} trials", hint=f"mallorn resume {job.id} --trials 100"
-        )
+        spent = "minutes" if job.trials is None else f"{job.trials} trials"
+        raise Conflict(f"job {job.id} has spent its {spent}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         raise Conflict(
             f"job {job.id} has ended: {job.state}", hint="submit the model again; what was measured is reused"

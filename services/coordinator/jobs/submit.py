@@ -55,7 +55,7 @@ def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: st
         name=request.name or model.name,
         model_id=model.id,
         target_id=Targets(session).ensure(_target(session, request)).id,
-        trials=request.trials,
+        trials=request.budget,
         minutes=request.minutes,
         seed=request.seed,
         options=request.options.model_dump(mode="json"),

@@ -3,11 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import update
 
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import NewTask, Tasks
+from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
@@ -120,6 +122,16 @@ def test_a_finished_job_goes_on_only_with_more_trials(rows, jobs):
         jobs.resume(rows.job_id, "ada")
     job = jobs.resume(rows.job_id, "ada", more_trials=16)
     assert (job.state, job.trials, job.finished_at) == (JobState.TUNING, 80, None)
+
+
+def test_a_job_without_a_limit_of_trials_is_given_one_on_top_of_what_it_spent(rows, jobs):
+    job_id = rows.write(lambda session: rows.add_job(session, "ada", ("w0",)))
+    rows.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(trials=None)))
+    measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0)], job_id)
+    jobs.pause(job_id, "ada")
+    assert jobs.resume(job_id, "ada", more_trials=8).trials is None
+    jobs.move(job_id, [JobState.TUNING], JobState.DONE)
+    assert jobs.resume(job_id, "ada", more_trials=16).trials == 2 + 16
 
 
 def test_a_cancelled_job_stays_cancelled(rows, jobs):

@@ -14,6 +14,7 @@ from mallorn.commands.output import ago, cell, duration, latency, print_error, s
 from mallorn.commands.progress import Pace, follow, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.job import Job
+from mallorn.words import budget_words, spent_of
 from tests.fixtures.told import told_round, told_task
 
 
@@ -167,3 +168,10 @@ def test_a_shape_that_is_none_is_refused(typed: str) -> None:
 def test_an_option_that_is_none_is_refused(typed: list[str]) -> None:
     with pytest.raises(InvalidRequest, match="option"):
         parse_options(typed)
+
+
+def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
+    job = {**body("tuning", 16), "minutes": 60.0}
+    assert (budget_words(job), spent_of(job)) == ("64 trials or 60 minutes", "16 of 64")
+    free = job | {"trials": None}
+    assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16, no limit")

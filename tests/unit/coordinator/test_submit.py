@@ -23,6 +23,12 @@ def see_device(
         session.get_one(Device, device_id).last_seen -= seen_sec_ago
 
 
+def test_minutes_alone_lift_the_limit_of_trials(coordinator: Coordinator) -> None:
+    budgets = {(None, None): 200, (None, 60.0): None, (50, 60.0): 50, (0, 60.0): 0}
+    for (trials, minutes), budget in budgets.items():
+        assert coordinator.submit(trials=trials, minutes=minutes).json()["trials"] == budget
+
+
 def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> None:
     answer = coordinator.submit(seed=7, minutes=1.5, priority=3, options={"search": "random"})
     assert answer.status_code == 201

@@ -78,6 +78,23 @@ def test_what_is_planned_fits_the_seconds_left(policy, left, seconds, slots, kno
         assert step.finished == "the time budget is spent"
 
 
+def test_without_a_limit_of_trials_only_the_time_ends_a_job() -> None:
+    falling = [1000.0 / at for at in range(1, 100)]
+    view = job(*(task(i, falling) for i in range(3)), trials=None, seconds_left=60.0, seconds_per_trial=0.1)
+    assert view.spent > 200
+    assert plan(view).rounds
+    assert plan(replace(view, seconds_left=0.0)).finished == "the time budget is spent"
+
+
+def test_without_a_limit_of_trials_the_first_pass_takes_its_share_of_the_time() -> None:
+    tasks = [task(i) for i in range(8)]
+    known = {"trials": None, "seconds_per_trial": 1.0, "round_size": None}
+    (hasty, *_), (calm, *_) = (
+        plan(job(*tasks, **known, seconds_left=left)).rounds for left in (64.0, 3600.0)
+    )
+    assert hasty.size < calm.size
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=20, deadline=None)
 @given(shapes=shapes_strategy, order=st.randoms(use_true_random=False))
