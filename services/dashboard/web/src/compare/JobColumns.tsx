@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { count, duration, latency, target, times } from "../format";
-import { bestUs, engines, failureCount, speedUp } from "../jobs/standing";
+import { bestUs, engines, failureCount, speedUp, spentOf } from "../jobs/standing";
 import { title } from "../jobs/options";
 import { formatRoute } from "../route";
 import { StateMark } from "../ui/parts";
@@ -54,7 +54,7 @@ const LINES: readonly Line[] = [
     ),
   },
   { title: "Speed-up", of: (job) => times(speedUp(job)) },
-  { title: "Trials", of: (job) => `${count(job.progress.trials)} of ${count(job.trials)}` },
+  { title: "Trials", of: (job) => spentOf(job) },
   { title: "Failed", of: (job) => count(failureCount(job)) },
   { title: "Took", of: (job) => duration((job.finished_at ?? Date.now() / 1000) - job.created_at) },
   { title: "Target", of: (job) => <span title={job.target}>{target(job.target)}</span> },

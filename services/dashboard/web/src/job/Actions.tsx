@@ -81,7 +81,7 @@ function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
     <Dialog title="Add trials" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
         <label>
-          Trials on top of {job.trials}
+          Trials on top of {job.trials ?? job.progress.trials}
           <input type="number" min={1} required value={trials} onChange={(event) => setTrials(event.target.value)} />
         </label>
         <p className="note">The job goes on; nothing is measured again.</p>

@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { clock, comparison, count, duration, latency, target } from "../format";
-import { bestUs, engines, isFinal, secondsLeft, speedUp, versusOnnxruntime } from "../jobs/standing";
+import { bestUs, engines, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
 import { Fact, Facts, Meter } from "../ui/parts";
 
 export function Summary({ job }: { job: Job }): ReactNode {
@@ -26,9 +26,13 @@ export function Summary({ job }: { job: Job }): ReactNode {
       )}
       <Fact
         name="Trials"
-        note={<Meter value={trials} of={job.trials} label={`${trials} of ${job.trials} trials`} />}
+        note={job.trials === null ? "no limit" : <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
       >
-        {count(trials)} <small>of {count(job.trials)}{in_flight > 0 && `, ${in_flight} under way`}</small>
+        {count(trials)}{" "}
+        <small>
+          {job.trials !== null && `of ${count(job.trials)}`}
+          {in_flight > 0 && `, ${in_flight} under way`}
+        </small>
       </Fact>
       <Fact name="Tasks timed">
         {count(tasks_measured)} <small>of {count(tasks)}</small>

@@ -18,7 +18,7 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
   const file = picked ?? props.file;
   const [target, setTarget] = useState("local");
   const [otherTarget, setOtherTarget] = useState("");
-  const [trials, setTrials] = useState("200");
+  const [trials, setTrials] = useState("");
   const [minutes, setMinutes] = useState("");
   const [given, setGiven] = useState<Given>({});
   const options = useOptions();
@@ -38,7 +38,7 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
       const job: NewJob = {
         model_id: model.id,
         target: target === OTHER ? otherTarget.trim() : target,
-        trials: Number(trials),
+        trials: trials === "" ? null : Number(trials),
         minutes: minutes === "" ? null : Number(minutes),
         name: file.name,
         options: chosenOptions(options.data?.items ?? [], given),
@@ -84,7 +84,7 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
         <div className="pair">
           <label>
             Budget in trials
-            <input type="number" required min={0} max={2147483647} value={trials} onChange={(event) => setTrials(event.target.value)} />
+            <input type="number" min={0} max={2147483647} value={trials} placeholder={minutes === "" ? "200" : "no limit"} onChange={(event) => setTrials(event.target.value)} />
           </label>
           <label>
             and at most minutes

@@ -5,7 +5,7 @@ import { clock, count, duration, latency, target, times } from "../format";
 import { formatRoute } from "../route";
 import { Meter, StateMark } from "../ui/parts";
 import type { Column } from "../ui/Table";
-import { bestUs, engines, failureCount, isFinal, secondsLeft, speedUp } from "./standing";
+import { bestUs, engines, failureCount, isFinal, secondsLeft, speedUp, spentOf } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
 
@@ -95,9 +95,9 @@ function Trials({ job }: { job: Job }): ReactNode {
   const failed = failureCount(job);
   return (
     <>
-      {count(trials)} of {count(job.trials)}
+      {spentOf(job)}
       {failed > 0 && <small className="bad">{count(failed)} failed</small>}
-      <Meter value={trials} of={job.trials} label={`${trials} of ${job.trials} trials`} />
+      {job.trials !== null && <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
     </>
   );
 }

@@ -1,5 +1,6 @@
 /** What the list tells of a job, from its state, progress and report. */
 import type { Job, JobState } from "../api/types";
+import { count } from "../format";
 
 export const FINAL: readonly JobState[] = ["done", "failed", "cancelled"];
 const PAUSABLE: readonly JobState[] = ["queued", "importing", "tuning"];
@@ -42,10 +43,15 @@ export function secondsLeft(job: Job, nowSec: number): number | null {
   if (job.state !== "tuning" || job.started_at === null) return null;
   const { trials } = job.progress;
   const pace = trials > 0 ? (nowSec - job.started_at) / trials : null;
-  const byTrials = pace === null ? null : Math.max(0, job.trials - trials) * pace;
+  const byTrials = pace === null || job.trials === null ? null : Math.max(0, job.trials - trials) * pace;
   const byClock = job.minutes === null ? null : Math.max(0, job.created_at + job.minutes * 60 - nowSec);
   if (byTrials === null || byClock === null) return byTrials ?? byClock;
   return Math.min(byTrials, byClock);
+}
+
+/** "16 of 200", or "16" where only the minutes limit a job. */
+export function spentOf(job: Job): string {
+  return job.trials === null ? count(job.progress.trials) : `${count(job.progress.trials)} of ${count(job.trials)}`;
 }
 
 export function failureCount(job: Job): number {
