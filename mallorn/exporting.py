@@ -8,7 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
+from mallorn.embedding import embed_weights
 from mallorn.extras import need
+from mallorn.onnx_file import check_onnx_file
 
 Convert = Callable[[Path, Path], None]
 
@@ -34,23 +36,42 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None) -> Path:
 
 @contextmanager
 def as_onnx(model: Any, example_inputs: Any = None) -> Iterator[Path]:
-    """The path of an ONNX file: the model's own, or one that is gone after the block."""
-    if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
-        yield existing(model)
+    """The path of one ONNX file with all that the model is: its own, or one that is gone after the block.
+
+    Raises InvalidModel for what is no ONNX model by its first look; nothing is run or parsed that costs time.
+    """
+    needs_export = _is_module(model) or Path(model).suffix.lower() in CONVERTERS
+    weight_files = [] if needs_export else check_onnx_file(existing(model))
+    if not needs_export and not weight_files:
+        yield Path(model)
         return
     name = type(model).__name__ if _is_module(model) else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:
-        yield to_onnx(model, Path(directory) / f"{name}.onnx", example_inputs)
+        file = Path(directory) / f"{name}.onnx"
+        if needs_export:
+            yield to_onnx(model, file, example_inputs)
+        else:
+            yield embed_weights(Path(model), weight_files, file)
 
 
 def existing(model: str | Path) -> Path:
     """The path of a file that has something in it; InvalidModel for any other."""
     file = Path(model)
+    if file.is_dir():
+        raise InvalidModel(f"{str(file)!r} is a directory", hint=_inside(file))
     if not file.is_file():
         raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
     if not file.stat().st_size:
         raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
     return file
+
+
+def _inside(directory: Path) -> str:
+    """What to give instead of a directory."""
+    if (directory / "saved_model.pb").is_file():
+        return f"python -m tf2onnx.convert --saved-model {directory} --output model.onnx"
+    found = sorted(directory.glob("*.onnx"))
+    return f"give a file in it, as {found[0]}" if found else "give the path of an .onnx file"
 
 
 def _is_module(model: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mallorn.commands.environ import search_path
 from mallorn.commands.exported import Exported
 from mallorn.commands.parts import installed
+from mallorn.exporting import as_onnx
 
 if TYPE_CHECKING:
     from workers.children.child import Child
@@ -145,5 +146,5 @@ def engine_room(model: Path, exported: Exported, threads: int | None = None) -> 
         for library in ("onnx", "tvm"):  # imported by its processes alone
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
-    with TemporaryDirectory(prefix="mallorn-") as folder, ExitStack() as stack:
-        yield EngineRoom(model, exported, Path(folder), stack, threads)
+    with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as folder, ExitStack() as stack:
+        yield EngineRoom(file, exported, Path(folder), stack, threads)

@@ -29,9 +29,9 @@ from mallorn.commands.options import (
 )
 from mallorn.commands.output import DataOption, JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
-from mallorn.core.errors import InvalidModel
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
+from mallorn.exporting import as_onnx
 from mallorn.job import Job
 from mallorn.words import budget_words
 
@@ -43,7 +43,9 @@ VerboseOption = Annotated[
 
 
 def tune(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An ONNX file; TFLite and Keras files are converted.")
+    ],
     target: TargetOption = LOCAL,
     trials: TrialsOption = None,
     minutes: MinutesOption = None,
@@ -82,15 +84,15 @@ def tune(
         round_size=round_size,
         only=only,
     )
-    _check_model(model)
-    directory = prepare_directory(out or Path(f"{model.stem}-tuned"))
-    ending = Ending(directory, str(model), verbose, as_json, _again(out, data, url))
-    with interruptible(), connected_stack(url, api_key, data) as stack:
-        wait_for_device(stack)
-        model_id = upload_with_bar(stack.api, str(model))
-        job = stack.api.tune(model_id, target, trials, minutes, seed, model.stem, **options)
-        print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {target}")
-        ending.reach(job)
+    with interruptible(), as_onnx(model) as file:
+        directory = prepare_directory(out or Path(f"{model.stem}-tuned"))
+        ending = Ending(directory, str(model), verbose, as_json, _again(out, data, url))
+        with connected_stack(url, api_key, data) as stack:
+            wait_for_device(stack)
+            model_id = upload_with_bar(stack.api, str(file))
+            job = stack.api.tune(model_id, target, trials, minutes, seed, model.stem, **options)
+            print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {target}")
+            ending.reach(job)
 
 
 def resume(
@@ -128,8 +130,3 @@ def _again(out: Path | None, data: Path | None, url: str | None) -> tuple[str, .
     """The options that `resume` needs to find the same job and directory again."""
     known = {"--out": out, "--data": data, "--url": url}
     return tuple(str(word) for name, value in known.items() if value is not None for word in (name, value))
-
-
-def _check_model(model: Path) -> None:
-    if not model.is_file():
-        raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.models import onnx_bytes
 
 ROOMS: Final = ("mallorn", "services", "workers", "costmodels", "db")
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
@@ -79,7 +80,7 @@ def run(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_it_submits_a_model_to_a_coordinator(python: Path, coordinator: Coordinator, tmp_path: Path) -> None:
-    (tmp_path / "tiny.onnx").write_bytes(b"any bytes: nobody imports them here")
+    (tmp_path / "tiny.onnx").write_bytes(onnx_bytes())
     words = "submit", "tiny.onnx", "--target", TARGET, "--trials", "8", "--json", "--url", coordinator.url
     result = run(python, *words, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

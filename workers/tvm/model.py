@@ -4,6 +4,7 @@ import contextlib
 import io
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,18 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
         if name not in inputs:
             raise InvalidModel(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(inputs)}")
         if len(shape) != len(inputs[name].dim):
-            raise InvalidModel(f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}")
+            raise InvalidModel(
+                f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
+                hint=f"the model declares {_declared(graph, [name])}",
+            )
     free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
     if free:
-        told = "; ".join(f"{name} {_dims(shape)}" for name, shape in free.items())
         hints = (
             f"--input-shape {n}:{','.join(str(d.dim_value or 1) for d in s.dim)}" for n, s in free.items()
         )
-        raise InvalidModel(f"these inputs have free dimensions: {told}", hint=" ".join(hints))
+        raise InvalidModel(
+            f"these inputs have free dimensions: {_declared(graph, free)}", hint=" ".join(hints)
+        )
 
 
 def _dims(shape: Any) -> str:
@@ -101,5 +106,16 @@ def _import(model: ModelProto, shapes: Shapes) -> tvm.IRModule:
         where = told.getvalue().partition(",")[0].removeprefix("Error converting operator ").strip()
         raise InvalidModel(
             f"TVM cannot import {where or 'the model'}: {first_line(error)}",
-            hint="simplify the model first: python -m onnxsim MODEL OUT",
+            hint=_import_hint(model.graph, shapes),
         ) from error
+
+
+def _import_hint(graph: GraphProto, shapes: Shapes) -> str:
+    if not shapes:
+        return "pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)"
+    return f"choose an --input-shape that fits what the model declares: {_declared(graph, shapes)}"
+
+
+def _declared(graph: GraphProto, names: Iterable[str]) -> str:
+    shapes = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
+    return "; ".join(f"{name} {_dims(shapes[name])}" for name in names)

@@ -1,7 +1,7 @@
 """ONNX bytes, parsed and checked before TVM sees them."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -9,7 +9,10 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.core.errors import InvalidModel
-from workers.tvm.formats import foreign_format
+from mallorn.core.formats import foreign_format
+
+CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
+OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
 
 
 def read_model(data: bytes) -> ModelProto:
@@ -39,11 +42,49 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
 def _check(model: ModelProto) -> None:
     _refuse_external_data(model)
     _refuse_unknown_operators(model)
+    _refuse_newer(model)
+    _refuse_text(model.graph)
+    if not model.graph.output:
+        raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
+    _infer_outputs(model)
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        what = f"not a valid ONNX model: {first_line(error)}"
-        raise InvalidModel(what, hint="python -m onnx.checker MODEL") from None
+        raise InvalidModel(f"not a valid ONNX model: {first_line(error)}", hint=CHECK) from None
+
+
+def _refuse_newer(model: ModelProto) -> None:
+    opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    versions = {
+        "IR version": (model.ir_version, onnx.IR_VERSION),
+        "opset": (max(opsets, default=0), onnx.defs.onnx_opset_version()),
+    }
+    for what, (found, known) in versions.items():
+        if found > known:
+            raise InvalidModel(
+                f"the model is of ONNX {what} {found}, and {known} is the newest known", hint=OLDER
+            )
+
+
+def _refuse_text(graph: GraphProto) -> None:
+    for value in graph_inputs(graph):
+        if value.type.tensor_type.elem_type == TensorProto.STRING:
+            raise InvalidModel(
+                f"input {value.name!r} takes text, and TVM computes with numbers",
+                hint="export the part of the model that follows its text processing",
+            )
+
+
+def _infer_outputs(model: ModelProto) -> None:
+    """Give outputs the types and shapes that the exporter left out, as far as they follow from the rest."""
+    if all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
+        return
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)
+    except onnx.shape_inference.InferenceError:
+        return  # what is wrong with it the checker says in better words
+    for value, known in zip(model.graph.output, inferred.graph.output, strict=True):
+        value.type.CopyFrom(known.type)
 
 
 def _unreadable(data: bytes) -> InvalidModel:
@@ -51,7 +92,7 @@ def _unreadable(data: bytes) -> InvalidModel:
     if found:
         return InvalidModel(f"this is {found.name}, not ONNX", hint=found.hint)
     return InvalidModel(
-        "these bytes are not an ONNX model, or the file was cut short", hint="python -m onnx.checker MODEL"
+        "these bytes are not an ONNX model, or the file was cut short", hint="copy or export it again"
     )
 
 
@@ -85,7 +126,7 @@ def _refuse_external_data(model: ModelProto) -> None:
         if tensor.external_data or tensor.data_location == TensorProto.EXTERNAL:
             raise InvalidModel(
                 f"tensor {tensor.name!r} keeps its data in another file",
-                hint="embed the weights: onnx.save(onnx.load(MODEL), OUT, save_as_external_data=False)",
+                hint="mallorn tune MODEL   (or submit: both put in what lies in files beside the model)",
             )
 
 

@@ -12,6 +12,7 @@ from mallorn import Client
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.states import JobState
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
+from tests.fixtures.models import onnx_bytes
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 TARGET = {"kind": "llvm", "num-cores": 2}
@@ -26,7 +27,7 @@ def client(coordinator: Coordinator) -> Iterator[Client]:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     file = tmp_path / "model.onnx"
-    file.write_bytes(b"m" * 3_000_000)
+    file.write_bytes(onnx_bytes(size_bytes=3_000_000))
     return file
 
 
@@ -35,7 +36,8 @@ def test_an_upload_reports_its_progress(client: Client, model: Path) -> None:
     answer = client.upload(model, lambda sent, total: seen.append((sent, total)))
     assert answer["id"] == hashlib.sha256(model.read_bytes()).hexdigest()
     assert answer["name"] == "model.onnx"
-    assert seen == [(1 << 20, 3_000_000), (2 << 20, 3_000_000), (3_000_000, 3_000_000)]
+    size_bytes = model.stat().st_size
+    assert seen == [(1 << 20, size_bytes), (2 << 20, size_bytes), (size_bytes, size_bytes)]
 
 
 def test_a_model_that_is_too_large_is_explained(start: Start, model: Path) -> None:

@@ -14,6 +14,7 @@ from mallorn.core.installing import install_line
 from mallorn.exporting import as_onnx, to_onnx
 from mallorn.extras import MissingPackage
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.models import onnx_bytes
 
 TARGET = {"kind": "llvm", "num-cores": 2}
 Install = Callable[..., None]
@@ -139,7 +140,7 @@ def test_what_no_converter_knows_is_refused(tmp_path: Path) -> None:
 
 def test_an_onnx_file_is_taken_as_it_is(tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
-    model.write_bytes(b"onnx")
+    model.write_bytes(onnx_bytes())
     with as_onnx(str(model)) as file:
         assert file == model
     assert model.exists()

@@ -20,6 +20,7 @@ from mallorn.core.settings import settings
 from mallorn.core.states import JobState
 from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.models import onnx_bytes
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -35,7 +36,7 @@ def mallorn(coordinator: Coordinator) -> Type:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    (tmp_path / "net.onnx").write_bytes(b"network")
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     return str(tmp_path / "net.onnx")
 
 

@@ -19,6 +19,7 @@ from mallorn.commands import record, tuned
 from mallorn.commands.main import app
 from mallorn.core.installing import install_line
 from mallorn.core.states import JobState
+from tests.fixtures.models import onnx_bytes
 from tests.fixtures.rows import Rows, new_workload
 from workers.lab.space_file import read_facts, read_tasks
 
@@ -81,7 +82,7 @@ def test_what_cannot_be_recorded_is_refused_with_the_next_step(
     mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.onnx").write_bytes(b"network")
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     dataset(tmp_path / "a", "one", 4)
     result = mallorn(*words)
     assert result.exit_code == 1
@@ -97,7 +98,7 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     monkeypatch.delitem(sys.modules, "workers.lab.space_file")
     monkeypatch.delattr("workers.lab.space_file")
     monkeypatch.setattr(record, "connected_stack", lambda *_: pytest.fail("a service was started"))
-    (tmp_path / "net.onnx").write_bytes(b"network")
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     result = mallorn(tmp_path / "net.onnx")
     assert result.exit_code == 1
     assert install_line("bench") in result.stderr

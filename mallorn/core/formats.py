@@ -1,0 +1,78 @@
+"""What a file looks like that is not ONNX, so that the refusal can say what to do instead."""
+
+from dataclasses import dataclass
+from typing import Final
+
+_EXPORT_TORCH: Final = "export the network it belongs to: torch.onnx.export(model, example, 'model.onnx')"
+_CODE: Final = "export the network as ONNX; TVM's own text forms are code and are not accepted"
+_ANOTHER: Final = "give the path of an .onnx file"
+_SOURCE: Final = "give the ONNX file it was made from"
+_PICTURES: Final = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
+SAMPLE_BYTES: Final = 1 << 16  # of a file's beginning and end; what its kind can be told by
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A format that is not ONNX, in words, and how to get to ONNX."""
+
+    name: str
+    hint: str
+
+
+def foreign_format(data: bytes) -> Foreign | None:
+    """The well-known format these bytes are in, if it is one."""
+    return _binary(data) or _text(data)
+
+
+def _binary(data: bytes) -> Foreign | None:
+    if data[:4] == b"PK\x03\x04":
+        return _archive(data)
+    if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return Foreign("a pickle (PyTorch or scikit-learn)", _EXPORT_TORCH)
+    if data[4:8] == b"TFL3":
+        return _converted("a TensorFlow Lite model", ".tflite")
+    if data[4:8] == b"ORTM":
+        return Foreign("an onnxruntime (.ort) model", _SOURCE)
+    if data[:8] == b"\x89HDF\r\n\x1a\n":
+        return _converted("an HDF5 file (Keras)", ".h5")
+    if data[8:10] in (b'{"', b"{ ") and int.from_bytes(data[:8], "little") < 1 << 32:
+        return Foreign("a file of weights without their network (safetensors)", _EXPORT_TORCH)
+    if data[:4] == b"\x7fELF":
+        return Foreign("a compiled library", _SOURCE)
+    if data[:2] == b"\x1f\x8b":
+        return Foreign("a gzip archive", "gunzip -S '' MODEL   (and give the .onnx file inside)")
+    picture = next((name for magic, name in _PICTURES.items() if data.startswith(magic)), None)
+    return Foreign(f"a picture ({picture})", _ANOTHER) if picture else None
+
+
+def _text(data: bytes) -> Foreign | None:
+    head = data[:512].lstrip()
+    if head[:1] in (b"{", b"["):
+        return Foreign("JSON (a Relax module?)", _CODE)
+    if b"@I.ir_module" in data or b"tvm.script" in data or head.startswith((b"import ", b"from ", b"def ")):
+        return Foreign("Python or TVMScript text", _CODE)
+    if head.startswith(b"version https://git-lfs"):
+        return Foreign("a pointer of Git LFS and not the model itself", "git lfs pull")
+    if head[:15].lower().startswith((b"<!doctype html", b"<html")):
+        return Foreign("a web page, as a download of the wrong address gives", "download the file itself")
+    if head and _is_text(data[:512]):
+        return Foreign("plain text", _ANOTHER)
+    return None
+
+
+def _is_text(data: bytes) -> bool:
+    return all(byte >= 32 or byte in b"\t\n\r\f" for byte in data) and data.isascii()
+
+
+def _archive(data: bytes) -> Foreign:
+    # A state dict and a scripted module are both zips; either way the network has to be traced in Python.
+    if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:
+        return Foreign("a PyTorch archive (.pt)", _EXPORT_TORCH)
+    if b"model.weights.h5" in data:
+        return _converted("a Keras archive", ".keras")
+    return Foreign("a zip archive", "unpack it and give the .onnx file inside")
+
+
+def _converted(name: str, suffix: str) -> Foreign:
+    """A format that the client makes ONNX of, told by the file's name."""
+    return Foreign(name, f"mv MODEL MODEL{suffix}   (`mallorn tune` converts a file with that ending)")

@@ -1,0 +1,250 @@
+"""What is given instead of a good ONNX file: a sentence that says what it is, and a step that works.
+
+What can be told by a look at the file is refused before a service is started, the rest by the import.
+"""
+
+import errno
+import gzip
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from mallorn.commands.main import app
+from mallorn.core.errors import InvalidModel, MallornError
+from mallorn.exporting import as_onnx
+from mallorn.extras import MissingPackage
+from workers.tvm.model import load_network
+
+Write = Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to make the file, what is said of it and what the next step has in it."""
+
+    write: Write
+    said: str
+    hint: str
+    name: str = "model.onnx"
+
+
+def model(
+    nodes: list[onnx.NodeProto] | None = None,
+    kind: int = TensorProto.FLOAT,
+    shape: tuple[int | str, ...] = (4, 8),
+    outputs: list[onnx.ValueInfoProto] | None = None,
+    opset: int = 17,
+    ir_version: int = 8,
+) -> ModelProto:
+    weight = numpy_helper.from_array(np.arange(64, dtype="float32").reshape(8, 8), "w")
+    graph = helper.make_graph(
+        nodes or [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, 8))] if outputs is None else outputs,
+        [weight],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
+
+
+def whole(**changes: object) -> Write:
+    return lambda path: path.write_bytes(model(**changes).SerializeToString())  # type: ignore[arg-type]
+
+
+def content(data: bytes) -> Write:
+    return lambda path: path.write_bytes(data)
+
+
+def archive(*members: str) -> Write:
+    def write(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as file:
+            for member in members:
+                file.writestr(member, "content")
+
+    return write
+
+
+def with_weights_outside(path: Path) -> None:
+    onnx.save(model(), str(path), save_as_external_data=True, location="model.data", size_threshold=0)
+
+
+def weights_lost(path: Path) -> None:
+    with_weights_outside(path)
+    (path.parent / "model.data").unlink()
+
+
+def safetensors(path: Path) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+
+
+def folder_with_a_model(path: Path) -> None:
+    path.mkdir()
+    (path / "inner.onnx").write_bytes(model().SerializeToString())
+
+
+def locked(path: Path) -> None:
+    path.write_bytes(model().SerializeToString())
+    path.chmod(0)
+
+
+FIRST_LOOK = {
+    "missing": Case(lambda path: None, "there is no file", "path of an .onnx file"),
+    "empty": Case(content(b""), "is empty", "path of an .onnx file"),
+    "text": Case(content(b"Dear Sir,\nplease find enclosed"), "is plain text", "path of an .onnx file"),
+    "web page": Case(content(b"<!DOCTYPE html>\n<html>"), "is a web page", "download the file itself"),
+    "git lfs": Case(content(b"version https://git-lfs.github.com/spec/v1\n"), "Git LFS", "git lfs pull"),
+    "json": Case(content(b'{"nodes": []}'), "is JSON", "export the network as ONNX"),
+    "jpeg": Case(content(b"\xff\xd8\xff\xe0\x00\x10JFIF"), "is a picture (JPEG)", "path of an .onnx file"),
+    "gzip": Case(lambda path: path.write_bytes(gzip.compress(b"x")), "is a gzip archive", "gunzip"),
+    "zip": Case(archive("readme.txt"), "is a zip archive", "unpack it"),
+    "pytorch": Case(archive("net/data.pkl"), "is a PyTorch archive (.pt)", "torch.onnx.export"),
+    "old pytorch": Case(content(b"\x80\x02}q\x00."), "is a pickle", "torch.onnx.export"),
+    "safetensors": Case(safetensors, "weights without their network (safetensors)", "torch.onnx.export"),
+    "keras": Case(archive("config.json", "model.weights.h5"), "is a Keras archive", ".keras"),
+    "hdf5": Case(content(b"\x89HDF\r\n\x1a\n" + bytes(64)), "is an HDF5 file (Keras)", "model.onnx.h5"),
+    "tflite": Case(content(b"\x1c\0\0\0TFL3" + bytes(64)), "TensorFlow Lite", "model.onnx.tflite"),
+    "noise": Case(content(bytes(range(255, 127, -1)) * 8), "is not an ONNX model", ".onnx file"),
+    "cut short": Case(
+        lambda path: path.write_bytes(model().SerializeToString()[:200]), "cut short", "export it again"
+    ),
+    "directory": Case(folder_with_a_model, "is a directory", "inner.onnx"),
+    "empty directory": Case(Path.mkdir, "is a directory", "path of an .onnx file"),
+    "weights lost": Case(weights_lost, "'model.data', which is not beside it", "copy model.data there"),
+    "unreadable": Case(locked, "cannot read", "ls -l"),
+}
+IMPORT = {
+    "newer IR": Case(whole(ir_version=99), "ONNX IR version 99", "opset_version=17"),
+    "newer opset": Case(whole(opset=99), "ONNX opset 99", "opset_version=17"),
+    "custom operator": Case(
+        whole(nodes=[helper.make_node("Relu", ["x"], ["y"], domain="acme")]), "acme.Relu", "standard ONNX"
+    ),
+    "free dimensions": Case(
+        whole(shape=("batch", 8)), "free dimensions: x [batch, 8]", "--input-shape x:1,8"
+    ),
+    "no outputs": Case(whole(outputs=[]), "has no outputs", "export it again"),
+    "text input": Case(
+        whole(nodes=[helper.make_node("Identity", ["x"], ["y"])], kind=TensorProto.STRING),
+        "input 'x' takes text",
+        "text processing",
+    ),
+    "unfit shapes": Case(whole(shape=(4, 5)), "TVM cannot import", "onnxsim"),
+    "invalid": Case(
+        whole(nodes=[helper.make_node("MatMul", ["x", "gone"], ["y"])]),
+        "not a valid ONNX model",
+        "check-model",
+    ),
+}
+
+
+def refused(look: Callable[[], object], case: Case) -> None:
+    with pytest.raises(MallornError) as caught:
+        look()
+    assert case.said in caught.value.message
+    assert case.hint in caught.value.hint
+    assert "\n" not in caught.value.message
+
+
+def refuse_to_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+
+def first_look(path: Path) -> None:
+    with as_onnx(path):
+        pass
+
+
+@pytest.mark.parametrize("name", FIRST_LOOK)
+def test_a_first_look_tells_what_it_is_and_no_service_is_started(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, path = FIRST_LOOK[name], tmp_path / "model.onnx"
+    case.write(path)
+    if name == "unreadable" and os.access(path, os.R_OK):
+        refuse_to_open(path, monkeypatch)  # whoever runs the tests may read everything
+    refused(lambda: first_look(path), case)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["tune", str(path), "--data", str(tmp_path / "data")])
+    assert result.exit_code == 1
+    assert case.said in result.stderr
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "model-tuned").exists()
+
+
+@pytest.mark.parametrize("name", IMPORT)
+def test_the_import_tells_the_rest(name: str, tmp_path: Path) -> None:
+    case, path = IMPORT[name], tmp_path / "model.onnx"
+    case.write(path)
+    first_look(path)
+    refused(lambda: load_network(path), case)
+
+
+def test_a_wrong_input_shape_is_told_with_what_the_model_declares(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model(shape=("batch", "width")).SerializeToString())
+    for shape in ([4, 5], [4, 5, 6]):
+        with pytest.raises(InvalidModel) as caught:
+            load_network(path, {"x": shape})
+        assert "x [batch, width]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "output", [onnx.ValueInfoProto(name="y"), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+)
+def test_outputs_without_type_or_shape_are_inferred(output: onnx.ValueInfoProto, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model(outputs=[output]).SerializeToString())
+    assert load_network(path).outputs == [{"name": "y", "dtype": "float32", "shape": [4, 8]}]
+
+
+def test_weights_in_another_file_are_put_inside(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    with_weights_outside(path)
+    with as_onnx(path) as file:
+        assert file.name == "model.onnx"
+        (weight,) = onnx.load(str(file), load_external_data=False).graph.initializer
+        assert load_network(file).operators == {"MatMul": 1}
+    assert numpy_helper.to_array(weight).tolist() == np.arange(64.0).reshape(8, 8).tolist()
+    assert not file.exists()
+
+
+def test_weights_too_many_for_one_file_are_refused_with_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mallorn.embedding.LIMIT_BYTES", 300)
+    with_weights_outside(tmp_path / "model.onnx")
+    with pytest.raises(InvalidModel, match="GB with its weights"):
+        first_look(tmp_path / "model.onnx")
+
+
+def test_without_onnx_what_puts_them_inside_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_weights_outside(tmp_path / "model.onnx")
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with pytest.raises(MissingPackage) as caught:
+        first_look(tmp_path / "model.onnx")
+    assert caught.value.hint == "pip install onnx"
+
+
+def test_weights_that_point_out_of_their_directory_are_not_fetched(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(256))
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with_weights_outside(inner / "model.onnx")
+    bad = onnx.load(str(inner / "model.onnx"), load_external_data=False)
+    bad.graph.initializer[0].external_data[0].value = "../secret"
+    (inner / "model.onnx").write_bytes(bad.SerializeToString())
+    with pytest.raises(InvalidModel):
+        first_look(inner / "model.onnx")
