@@ -1,9 +1,10 @@
 """Errors, named by what the caller must do.
 
-An error's docstring is its message where none is given; `hint` is the next command to type.
+An error's docstring is its message where none is given; `hint` is the next command to type, `suggest` the
+job options with which the same request may succeed, for whoever offers to try again.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class MallornError(Exception):
@@ -12,9 +13,12 @@ class MallornError(Exception):
     status_code: ClassVar[int] = 500
     usual_hint: ClassVar[str] = ""
 
-    def __init__(self, message: str | None = None, *, hint: str = "") -> None:
+    def __init__(
+        self, message: str | None = None, *, hint: str = "", suggest: dict[str, Any] | None = None
+    ) -> None:
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
         self.hint = hint or self.usual_hint
+        self.suggest = suggest
         super().__init__(self.message)
 
     @property

@@ -28,7 +28,7 @@ class ChildFailed(ChildError):
         super().__init__(f"{kind}: {message}" if message else kind, hint=hint)
 
 
-def pack_error(error: Exception) -> dict[str, str]:
+def pack_error(error: Exception) -> dict[str, Any]:
     """The fields of an exception that cross the process border."""
     if isinstance(error, ChildFailed):
         return {
@@ -37,7 +37,8 @@ def pack_error(error: Exception) -> dict[str, str]:
             "hint": error.hint,
         }
     if isinstance(error, MallornError):
-        return {"kind": _shared_class(error), "message": error.message, "hint": error.hint}
+        fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
+        return {"kind": _shared_class(error), **fields}
     # TVM appends long native backtraces: the head says what went wrong.
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
 
@@ -52,5 +53,5 @@ def unpack_error(fields: dict[str, Any]) -> MallornError:
     kind, message, hint = str(fields["kind"]), str(fields["message"]), str(fields["hint"])
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, MallornError):
-        return known(message, hint=hint)
+        return known(message, hint=hint, suggest=fields.get("suggest"))
     return ChildFailed(kind, message, hint=hint)

@@ -84,11 +84,12 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
             )
     free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
     if free:
-        hints = (
-            f"--input-shape {n}:{','.join(str(d.dim_value or 1) for d in s.dim)}" for n, s in free.items()
-        )
+        bound = {name: [dim.dim_value or 1 for dim in shape.dim] for name, shape in free.items()}
+        hints = (f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items())
         raise InvalidModel(
-            f"these inputs have free dimensions: {_declared(graph, free)}", hint=" ".join(hints)
+            f"these inputs have free dimensions: {_declared(graph, free)}",
+            hint=" ".join(hints),
+            suggest={"input_shapes": {**shapes, **bound}},
         )
 
 

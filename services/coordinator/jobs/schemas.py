@@ -111,6 +111,9 @@ class JobOut(BaseModel):
     options: dict[str, Any]
     state: JobState
     reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")]
+    suggest: Annotated[
+        dict[str, Any] | None, Field(description="Of a failed job: options with which it may succeed.")
+    ]
     progress: ProgressOut
     graph: Annotated[dict[str, Any] | None, Field(description="The importer's report.")]
     report: Annotated[dict[str, Any] | None, Field(description="The finish's report.")]

@@ -1,9 +1,11 @@
 """Rows of the database as the API shows them."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy.orm import Session
 
+from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import Progress
 from db.repositories.targets import Targets
@@ -32,6 +34,7 @@ def job_out(session: Session, job: Job) -> JobOut:
         state=JobState(job.state),
         reason=job.reason,
         progress=progress_out(progress, Tasks(session).weights(job.id)),
+        suggest=_suggestion(session, job),
         graph=job.graph,
         report=job.report,
         verdict=VerdictOut(level=verdict.level, summary=verdict.summary, next=verdict.next),
@@ -40,6 +43,14 @@ def job_out(session: Session, job: Job) -> JobOut:
         started_at=job.started_at,
         finished_at=job.finished_at,
     )
+
+
+def _suggestion(session: Session, job: Job) -> dict[str, Any] | None:
+    if job.state != JobState.FAILED:
+        return None
+    failed = Events(session).newest(job.id, "failed")
+    suggest: dict[str, Any] | None = failed and failed.payload.get("suggest")
+    return suggest
 
 
 def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:

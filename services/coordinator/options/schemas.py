@@ -11,8 +11,11 @@ class OptionOut(BaseModel):
     name: str
     words: Annotated[str, Field(description="What it decides.")]
     kind: Annotated[
-        Literal["choice", "integer", "number", "texts", "object"],
-        Field(description="`choice`: one of `choices`; `texts`: a list; `object`: see the schema of a job."),
+        Literal["choice", "integer", "number", "texts", "shapes", "object"],
+        Field(
+            description="`choice`: one of `choices`; `texts`: a list; `shapes`: numbers for every name; "
+            "`object`: see the schema of a job."
+        ),
     ]
     choices: Annotated[list[str], Field(description="Every name it may have; empty unless it is a choice.")]
     default: Any

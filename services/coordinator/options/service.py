@@ -6,7 +6,7 @@ from mallorn.core.options import JobOptions, choices
 from services.coordinator.options.schemas import OptionOut
 from services.coordinator.paging import ListOut
 
-Kind = Literal["choice", "integer", "number", "texts", "object"]
+Kind = Literal["choice", "integer", "number", "texts", "shapes", "object"]
 
 
 def list_options() -> ListOut[OptionOut]:
@@ -35,5 +35,7 @@ def _option(name: str, schema: dict[str, Any], default: Any) -> OptionOut:
 def _kind(name: str, shape: dict[str, Any]) -> Kind:
     if choices(name):
         return "choice"
+    if shape.get("additionalProperties"):
+        return "shapes"
     kinds: dict[str | None, Kind] = {"integer": "integer", "number": "number", "array": "texts"}
     return kinds.get(shape.get("type"), "object")

@@ -98,6 +98,13 @@ def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):
     }
 
 
+def test_what_would_help_a_refused_import_is_kept_for_whoever_tries_again(workshop, job):
+    suggest = {"input_shapes": {"x": [1, 3]}}
+    workshop.graph_answers["extract"] = InvalidModel("dimension n is free", suggest=suggest)
+    import_job(workshop, job)
+    assert workshop.read(lambda session: Events(session).newest(job, "failed")).payload["suggest"] == suggest
+
+
 def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job):
     workshop.graph_answers["extract"] = Unavailable("the store does not answer")
     for _ in range(5):

@@ -31,7 +31,7 @@ def fail(message: str) -> None:
 
 
 def refuse() -> None:
-    raise InvalidModel("no such operator", hint="use another")
+    raise InvalidModel("no such operator", hint="use another", suggest={"input_shapes": {"x": [1, 3]}})
 
 
 class OwnRefusal(InvalidModel):

@@ -51,6 +51,7 @@ def test_an_error_of_ours_keeps_its_class_and_hint(child: Child) -> None:
     with pytest.raises(InvalidModel, match="no such operator") as caught:
         child.call("refuse", PATIENCE)
     assert caught.value.hint == "use another"
+    assert caught.value.suggest == {"input_shapes": {"x": [1, 3]}}
 
 
 def test_an_error_that_only_the_child_knows_arrives_as_its_nearest_kin(child: Child) -> None:

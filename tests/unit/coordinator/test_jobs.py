@@ -87,6 +87,16 @@ def test_rounds_name_their_task_and_reason(coordinator: Coordinator, owned: Owne
     assert row["reason"] == {}
 
 
+def test_a_failed_job_says_with_which_options_to_try_again(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["suggest"] is None
+    suggest = {"input_shapes": {"x": [1, 3]}}
+    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.FAILED, "no"))
+    owned.write(lambda session: Events(session).append(owned.job_id, "failed", {"suggest": suggest}))
+    assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["suggest"] == suggest
+
+
 def test_jobs_are_filtered_by_state_and_paged(coordinator: Coordinator, owned: OwnedRows) -> None:
     ids = [owned.job_id] + [coordinator.submit().json()["id"] for _ in range(2)]
     queued = coordinator.http.get("/jobs", params={"state": "queued", "limit": 1}).json()

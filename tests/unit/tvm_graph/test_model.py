@@ -43,6 +43,7 @@ def test_free_dimensions_are_named_with_how_to_bind_them(load: Load) -> None:
     with pytest.raises(InvalidModel, match=r"x \[batch, 8\]") as caught:
         load(shape=("batch", 8))
     assert caught.value.hint == "--input-shape x:1,8"
+    assert caught.value.suggest == {"input_shapes": {"x": [1, 8]}}
 
 
 def test_binding_a_free_dimension_fixes_every_shape(load: Load) -> None:

@@ -2,7 +2,7 @@
 import type { Job, MeasuredRecord, Round, Task } from "../src/api/types";
 
 export function job(changes: Partial<Job> = {}): Job {
-  return {
+  const plain = {
     id: "j1",
     owner: "local",
     name: "mlp.onnx",
@@ -22,8 +22,9 @@ export function job(changes: Partial<Job> = {}): Job {
     created_at: 1000,
     started_at: 1000,
     finished_at: null,
-    ...changes,
+    suggest: null,
   };
+  return { ...plain, ...changes } as Job;
 }
 
 export function task(index: number, changes: Partial<Task> = {}): Task {
