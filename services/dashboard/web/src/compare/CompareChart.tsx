@@ -6,6 +6,7 @@ import { duration, latency, plural } from "../format";
 import { useChoose, useRoute } from "../route";
 import { countAxis, latencyAxis, LINEAR, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
+import { lastOr } from "../ui/legend";
 import { AxisSwitch } from "../ui/parts";
 import { Empty } from "../ui/states";
 import { stepped } from "../ui/steps";
@@ -43,14 +44,14 @@ function plan(bySeconds: boolean, names: readonly string[]): Plan {
     scales: { x: { time: false }, y: LINEAR },
     axes: [bySeconds ? timeAxis(colours, "time since submit") : countAxis(colours, "trials"), latencyAxis(colours)],
     series: [
-      { label: bySeconds ? "time" : "trials", value: (_u, value) => (value === null ? "–" : bySeconds ? duration(value) : String(value)) },
+      { label: bySeconds ? "time" : "trials", value: lastOr((value) => (value === null ? "–" : bySeconds ? duration(value) : String(value))) },
       ...names.map((label, at) => ({
         label,
         ...stepped,
         stroke: colours.series[at % colours.series.length] ?? colours.line,
         width: 2,
-        points: { show: false },
-        value: (_u: uPlot, us: number | null) => latency(us),
+        points: { show: true, size: 4 },
+        value: lastOr(latency),
       })),
     ],
   });

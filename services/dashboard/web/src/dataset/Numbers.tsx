@@ -8,6 +8,7 @@ import { count, percent, plural, target } from "../format";
 import { outcomeWords } from "../job/words";
 import { dayAxis, plainAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
+import { lastOr } from "../ui/legend";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { stepped } from "../ui/steps";
@@ -94,7 +95,7 @@ const growthPlan: Plan = (colours) => ({
   scales: { x: { time: true }, y: { range: (_u, _low, high) => [0, high * 1.05] } },
   axes: [dayAxis(colours, "day"), { ...plainAxis(colours, "measurements"), size: 74, values: (_u, ticks) => ticks.map((tick) => count(tick)) }],
   series: [
-    { label: "day", value: (_u, sec) => (sec === null ? "–" : new Date(sec * 1000).toISOString().slice(0, 10)) },
-    { label: "measurements", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: (_u, total) => (total === null ? "–" : count(total)) },
+    { label: "day", value: lastOr((sec) => (sec === null ? "–" : new Date(sec * 1000).toISOString().slice(0, 10))) },
+    { label: "measurements", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: lastOr((total) => (total === null ? "–" : count(total))) },
   ],
 });

@@ -1,79 +1,91 @@
-/** The weighted latency of the whole model against trials or seconds. */
+/** The weighted latency of the whole model against trials or seconds, beside what the engines were timed at. */
 import { useMemo, type ReactNode } from "react";
 import type uPlot from "uplot";
 import type { Job, Round, Task } from "../api/types";
 import { duration, latency, plural } from "../format";
-import { engines } from "../jobs/standing";
+import { engines, isFinal } from "../jobs/standing";
 import { useChoose, useRoute } from "../route";
-import { countAxis, latencyAxis, LINEAR, timeAxis } from "../ui/axes";
+import { countAxis, latencyAxis, LINEAR, LOGARITHMIC, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
+import { lastOr } from "../ui/legend";
 import { AxisSwitch } from "../ui/parts";
 import { Empty } from "../ui/states";
 import { stepped } from "../ui/steps";
-import { curve, type Point } from "./history";
+import { course, unfinished, type Course } from "./history";
+import { picture, type Picture } from "./picture";
 
-/** A line farther away than so many times the curve's fall would press it flat; it is told in words. */
-const FARTHEST = 3;
-const LEAST_FALL = 0.05;
+/** More points than that are a line. */
+const MOST_DOTS = 40;
 
 export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round[]; tasks: readonly Task[] }): ReactNode {
   const bySeconds = useRoute().choices["x"] === "seconds";
   const choose = useChoose();
-  const points = useMemo(() => curve(rounds, tasks, job.created_at), [rounds, tasks, job.created_at]);
-  const { untuned, onnxruntime, tuned } = engines(job);
-  const first = points[0];
-  const last = points.at(-1);
-  const near = (us: number | undefined): us is number => us !== undefined && first !== undefined && last !== undefined && isNear(us, first, last);
-  const levels = { onnxruntime, "tuned, whole model": tuned, untuned };
-  const lines = Object.entries(levels).filter((entry): entry is [string, number] => near(entry[1]));
-  const far = Object.entries(levels).filter(([, us]) => us !== undefined && !near(us));
-  const data = useMemo<uPlot.AlignedData>(() => {
-    const x = points.map((point) => (bySeconds ? point.sec : point.trials));
-    const y = points.map((point) => point.totalUs);
-    return [x, y, ...lines.map(([, us]) => x.map(() => us))];
-  }, [points, bySeconds, JSON.stringify(lines)]);
-
-  if (first === undefined || last === undefined) {
-    return <Empty title="No curve yet">It begins when every task that matters has been timed once.</Empty>;
-  }
-  const way = first.totalUs > last.totalUs ? `fell from ${latency(first.totalUs)} to ${latency(last.totalUs)}` : `stayed at ${latency(last.totalUs)}`;
-  const label = `Latency ${way} in ${plural(last.trials, "trial")} and ${duration(last.sec)}.`;
-  const warm = first.trials === 0 ? "It begins with what the dataset knew of every task. " : "";
-  const names = lines.map(([name]) => name);
+  const isWhole = job.progress.estimated_us !== null;
+  const found = useMemo(() => {
+    const known = course(rounds, tasks, job.created_at);
+    return isWhole ? known : unfinished(known);
+  }, [rounds, tasks, job.created_at, isWhole]);
+  const shown = useMemo(() => picture(found, engines(job), (point) => (bySeconds ? point.sec : point.trials)), [found, bySeconds, job.report]);
+  const data = useMemo<uPlot.AlignedData>(
+    () => (shown === null ? [[]] : aligned(shown)),
+    [shown],
+  );
+  if (shown === null) return isFinal(job) ? <Empty title="No curve">No candidate was timed.</Empty> : <Empty title="No curve yet">It begins when the first candidate is timed.</Empty>;
+  const label = courseWords(found, tasks);
   return (
     <figure>
       <AxisSwitch bySeconds={bySeconds} onChange={(seconds) => choose({ x: seconds ? "seconds" : "" })} />
-      <Chart label={label} planKey={`${bySeconds}/${names.join()}`} plan={curvePlan(bySeconds, names)} data={data} />
+      <Chart label={label} planKey={planKey(shown, bySeconds)} plan={curvePlan(bySeconds, shown)} data={data} height={shown.logarithmic ? 340 : 280} />
       <figcaption>
-        {label} {warm}
-        {far.length > 0 && `Off the picture: ${far.map(([name, us]) => `${name} at ${latency(us)}`).join(", ")}. `}
-        Drag to zoom, double-click to see all.
+        {label} {shown.logarithmic && "The scale is logarithmic. "}
+        Drag to zoom, double-click to see all; a click on a name below the chart leaves its line out.
       </figcaption>
     </figure>
   );
 }
 
-function isNear(us: number, first: Point, last: Point): boolean {
-  const room = FARTHEST * Math.max(first.totalUs - last.totalUs, LEAST_FALL * first.totalUs);
-  return us < first.totalUs + room && us > last.totalUs - room;
+function aligned({ x, whole, partial, levels }: Picture): uPlot.AlignedData {
+  return [x, ...[whole, partial].filter((line) => line !== null), ...levels.map(({ us }) => x.map(() => us))];
 }
 
-function curvePlan(bySeconds: boolean, levels: readonly string[]): Plan {
+/** What the picture shows, in words. */
+function courseWords({ partial, whole }: Course, tasks: readonly Task[]): string {
+  const [first, last] = [whole[0], whole.at(-1)];
+  const timed = tasks.filter((task) => task.latency_us !== null).length;
+  if (first === undefined || last === undefined) return `${timed} of ${plural(tasks.length, "task")} timed after ${plural(partial.at(-1)?.trials ?? 0, "trial")}: the dashed line is the sum over those, it rises with every task that joins.`;
+  const way = first.totalUs > last.totalUs ? `fell from ${latency(first.totalUs)} to ${latency(last.totalUs)}` : `stayed at ${latency(last.totalUs)}`;
+  const before = first.trials === 0 ? " It begins with what the dataset knew of every task." : partial.length > 0 ? ` Every task was timed after ${plural(first.trials, "trial")}; dashed before that: the sum over those that were.` : "";
+  return `Latency ${way} in ${plural(last.trials, "trial")} and ${duration(last.sec)}.${before}${timed < tasks.length ? ` Not in the sum: ${plural(tasks.length - timed, "task")} too small to be timed.` : ""}`;
+}
+
+function planKey({ levels, logarithmic, partial, whole }: Picture, bySeconds: boolean): string {
+  return [bySeconds, logarithmic, whole && hasDots(whole), partial && hasDots(partial), ...levels.map(({ name }) => name)].join();
+}
+
+/** A line of one point has no length: few points are drawn as such. */
+function hasDots(values: readonly (number | null)[]): boolean {
+  return values.filter((value) => value !== null).length <= MOST_DOTS;
+}
+
+function curvePlan(bySeconds: boolean, { levels, logarithmic, partial, whole }: Picture): Plan {
   return (colours) => {
+    const line = { ...stepped, stroke: colours.line, width: 2, value: lastOr(latency) };
+    const dots = { size: 6, fill: colours.line, stroke: colours.line };
+    const sum = whole && { ...line, label: "sum over tasks", points: { ...dots, show: hasDots(whole) } };
+    const before = partial && { ...line, label: "sum over the tasks timed so far", width: 1.5, dash: [3, 4], points: { ...dots, size: 5, show: hasDots(partial) } };
     return {
-      scales: { x: { time: false }, y: LINEAR },
-      legend: { live: true },
+      scales: { x: { time: false }, y: logarithmic ? LOGARITHMIC : LINEAR },
       axes: [bySeconds ? timeAxis(colours, "time since submit") : countAxis(colours, "trials"), latencyAxis(colours)],
       series: [
-        { label: bySeconds ? "time" : "trials", value: (_u, value) => (value === null ? "–" : bySeconds ? duration(value) : String(value)) },
-        { label: "sum over tasks", ...stepped, stroke: colours.line, width: 2, points: { show: false }, value: (_u, value) => latency(value) },
-        ...levels.map((name, at) => ({
+        { label: bySeconds ? "time" : "trials", value: lastOr((value) => (value === null ? "–" : bySeconds ? duration(value) : String(value))) },
+        ...[sum, before].filter((series) => series !== null),
+        ...levels.map(({ name }, at) => ({
           label: name,
           stroke: colours.series[(at + 1) % colours.series.length] ?? colours.muted,
-          width: 1,
+          width: 1.5,
           dash: [6, 4],
           points: { show: false },
-          value: (_u: uPlot, value: number | null) => latency(value),
+          value: lastOr(latency),
         })),
       ],
     };

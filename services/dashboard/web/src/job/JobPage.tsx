@@ -50,7 +50,7 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
           {known.reason && <p className={known.state === "failed" ? "reason bad" : "reason"}>{known.reason}</p>}
           <Summary job={known} />
           <section aria-labelledby="curve">
-            <h2 id="curve">Latency so far</h2>
+            <h2 id="curve">{isFinal(known) ? "Latency" : "Latency so far"}</h2>
             {missing ? (
               <Shown of={missing} what="the curve">
                 {() => null}

@@ -3,10 +3,11 @@ import { useMemo, type ReactNode } from "react";
 import type { Job, Round, Task } from "../api/types";
 import { count, digits, flops, latency, percent } from "../format";
 import { formatRoute, useChoose, useRoute } from "../route";
+import { isFinal } from "../jobs/standing";
 import { Sparkline, StateMark } from "../ui/parts";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Table, type Column } from "../ui/Table";
-import { ways, type Way } from "./history";
+import { nextGainUs, ways, type Way } from "./history";
 
 type Props = { job: Job; tasks: readonly Task[]; rounds: readonly Round[] };
 
@@ -15,7 +16,8 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   const choose = useChoose();
   const waysDown = useMemo(() => ways(rounds), [rounds]);
   const totalUs = tasks.reduce((sum, task) => sum + (task.weighted_latency_us ?? 0), 0);
-  const columns = taskColumns(job.id, totalUs, waysDown);
+  // A job that ended has no next round.
+  const columns = taskColumns(job.id, totalUs, waysDown).filter(({ key }) => key !== "next" || !isFinal(job));
   return (
     <Table
       label="Tasks"
@@ -55,11 +57,11 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     {
       key: "next",
       title: "Next gain",
-      help: "What the newest forecast expected of a round, times the weight",
+      help: "What the newest forecast expected of a round, times the weight; never more than the task takes",
       width: 10,
       numeric,
-      value: (task) => waysDown.get(task.index)?.expectedGainUs,
-      cell: (task) => latency(waysDown.get(task.index)?.expectedGainUs),
+      value: (task) => nextGainUs(task, waysDown.get(task.index)),
+      cell: (task) => latency(nextGainUs(task, waysDown.get(task.index))),
     },
     {
       key: "trials",
@@ -74,9 +76,12 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
         </>
       ),
     },
-    { key: "state", title: "State", width: 12, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={task.state} /></span> },
+    { key: "state", title: "State", width: 12, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={isUntimed(task) ? "not timed" : task.state} /></span> },
   ];
 }
+
+/** The job is over, and nobody ever measured it. */
+const isUntimed = (task: Task): boolean => task.state === "done" && task.latency_us === null;
 
 /** Without the name of the grouping in front. */
 function shortFamily(family: string): string {

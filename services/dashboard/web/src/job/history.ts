@@ -2,20 +2,19 @@
 import type { Round, Task } from "../api/types";
 
 export type Point = { trials: number; sec: number; totalUs: number };
+/** `partial` are sums over the tasks that had a time by then; `whole` begins where all have that ever got one. */
+export type Course = { partial: Point[]; whole: Point[] };
 export type Way = { best: number[]; expectedGainUs: number | null; promise: number | null };
 
-/**
- * The job's weighted total after every round that ended, in the order of their ends. It starts where every
- * task has a time: before the first round, where the dataset knew them all.
- */
-export function curve(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Point[] {
+/** The job's weighted total after every round that ended, in the order of their ends. */
+export function course(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Course {
   const weights = new Map(tasks.filter((task) => task.latency_us !== null).map((task) => [task.index, task.weight]));
   const best = knownAtStart(rounds, tasks);
-  const points: Point[] = [];
+  const found: Course = { partial: [], whole: [] };
   let trials = 0;
   const note = (sec: number): void => {
-    const totalUs = total(best, weights);
-    if (totalUs !== null) points.push({ trials, sec, totalUs });
+    const { timed, totalUs } = total(best, weights);
+    if (timed > 0) found[timed === weights.size ? "whole" : "partial"].push({ trials, sec, totalUs });
   };
   note(0);
   for (const round of inOrderOfEnds(rounds)) {
@@ -23,7 +22,17 @@ export function curve(rounds: readonly Round[], tasks: readonly Task[], createdA
     lower(best, round.task_index, round.found_us);
     note((round.finished_at ?? createdAt) - createdAt);
   }
-  return points;
+  return found;
+}
+
+/** Where the tasks without a time may matter, no sum is whole. */
+export function unfinished({ partial, whole }: Course): Course {
+  return { partial: [...partial, ...whole], whole: [] };
+}
+
+/** Where every task has a time: from before the first round, where the dataset knew them all. */
+export function curve(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Point[] {
+  return course(rounds, tasks, createdAt).whole;
 }
 
 /** By task what the job's own rounds came to, with what was known when they were planned. */
@@ -52,6 +61,13 @@ export function ways(rounds: readonly Round[]): Map<number, Way> {
   return found;
 }
 
+/** What one more round may take off a task at most: nothing saves more than all that the task takes. */
+export function nextGainUs(task: Task, way: Way | undefined): number | null {
+  const expectedUs = way?.expectedGainUs ?? null;
+  if (expectedUs === null || task.state === "done" || task.state === "retired") return null;
+  return Math.min(expectedUs, task.weighted_latency_us ?? expectedUs);
+}
+
 /** What was known of each task before the job's first round for it. */
 function knownAtStart(rounds: readonly Round[], tasks: readonly Task[]): Map<number, number | null> {
   const known = new Map(tasks.map((task) => [task.index, task.latency_us] as [number, number | null]));
@@ -69,13 +85,13 @@ function lower(best: Map<number, number | null>, index: number, us: number | nul
   if (us !== null && (known === null || us < known)) best.set(index, us);
 }
 
-function total(best: ReadonlyMap<number, number | null>, weights: ReadonlyMap<number, number>): number | null {
-  if (weights.size === 0) return null;
-  let sum = 0;
+function total(best: ReadonlyMap<number, number | null>, weights: ReadonlyMap<number, number>): { timed: number; totalUs: number } {
+  let [timed, totalUs] = [0, 0];
   for (const [index, weight] of weights) {
     const us = best.get(index) ?? null;
-    if (us === null) return null;
-    sum += us * weight;
+    if (us === null) continue;
+    timed += 1;
+    totalUs += us * weight;
   }
-  return sum;
+  return { timed, totalUs };
 }

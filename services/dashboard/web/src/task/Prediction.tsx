@@ -5,6 +5,7 @@ import type { MeasuredRecord, Round } from "../api/types";
 import { latency, percent, plural } from "../format";
 import { latencyAxis, latencyAxisBelow, LOGARITHMIC } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
+import { pointed } from "../ui/legend";
 import { Empty } from "../ui/states";
 import { pairs, pairsInOrder } from "./measurements";
 
@@ -29,13 +30,13 @@ const plan: Plan = (colours) => {
     hooks: { drawClear: [(u) => drawSame(u, colours.grid)] },
     axes: [latencyAxisBelow(colours, "predicted"), latencyAxis(colours, "measured")],
     series: [
-      { label: "predicted", value: (_u, us) => latency(us) },
+      { label: "predicted", value: pointed(latency) },
       {
         label: "measured",
         stroke: colour,
         paths: () => null,
         points: { show: true, size: 5, fill: colour, stroke: colour },
-        value: (_u, us) => latency(us),
+        value: pointed(latency),
       },
     ],
   };

@@ -5,6 +5,7 @@ import type { MeasuredRecord } from "../api/types";
 import { duration, latency, plural } from "../format";
 import { latencyAxis, LOGARITHMIC, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
+import { lastOr, pointed } from "../ui/legend";
 import { scatter, type Scatter } from "./measurements";
 
 export function ScatterChart({ records, createdAt }: { records: readonly MeasuredRecord[]; createdAt: number }): ReactNode {
@@ -28,23 +29,22 @@ export function ScatterChart({ records, createdAt }: { records: readonly Measure
 
 function scatterPlan(names: readonly string[], points: () => Scatter): Plan {
   return (colours) => {
-    const value = (_u: uPlot, us: number | null): string => latency(us);
     const dots = (name: string, colour: string): uPlot.Series => ({
       label: name,
       stroke: colour,
       fill: colour,
       paths: () => null,
       points: { show: true, size: 5, fill: colour, stroke: colour },
-      value,
+      value: pointed(latency),
     });
     return {
       scales: { x: { time: false }, y: LOGARITHMIC },
       axes: [timeAxis(colours, "time since submit"), latencyAxis(colours)],
       hooks: { drawClear: [(u) => drawSpread(u, points(), colours.grid)] },
       series: [
-        { label: "time", value: (_u, sec) => (sec === null ? "–" : duration(sec)) },
-        { label: "best", stroke: colours.muted, width: 1.5, points: { show: false }, value },
-        { ...dots("failed", colours.bad), value: (_u, us) => (us === null ? "–" : "yes") },
+        { label: "time", value: pointed(duration) },
+        { label: "best", stroke: colours.muted, width: 1.5, points: { show: false }, value: lastOr(latency) },
+        { ...dots("failed", colours.bad), value: pointed(() => "yes") },
         ...names.map((name, at) => dots(name, colours.series[at % colours.series.length] ?? colours.line)),
       ],
     };

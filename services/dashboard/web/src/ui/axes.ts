@@ -42,7 +42,14 @@ export function latencyAxisBelow(colours: Palette, label: string): uPlot.Axis {
 export function latencyAxis(colours: Palette, label = ""): uPlot.Axis {
   const axis = plainAxis(colours, label);
   if (label === "") delete axis.label;
-  return { ...axis, size: 74, values: (_u, ticks) => named(ticks) };
+  return { ...axis, size: 74, grid: { ...axis.grid, filter: (u, ticks) => drawn(u, ticks) }, ticks: { ...axis.ticks, filter: (u, ticks) => drawn(u, ticks) }, values: (_u, ticks) => named(ticks) };
+}
+
+/** On a logarithmic scale over several decades the lines between them would be a hatching. */
+function drawn(u: uPlot, ticks: number[]): (number | null)[] {
+  const { distr, min, max } = u.scales["y"] ?? {};
+  if (distr !== 3 || (max ?? 1) / (min ?? 1) < 100) return ticks;
+  return ticks.map((tick) => (tick.toExponential(0).startsWith("1") ? tick : null));
 }
 
 /** On a logarithmic scale some marks have no name. */

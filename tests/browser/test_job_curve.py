@@ -1,0 +1,73 @@
+"""The chart of a job in a browser: from the first round on, with what the job came to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.session import Database
+from mallorn.core.states import JobState, RoundState
+from tests.browser.conftest import Open
+from tests.fixtures.coordinator import OwnedRows
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def rows(quiet_database: Database) -> OwnedRows:
+    return OwnedRows(quiet_database)
+
+
+def run_round(rows: OwnedRows, workload: str, latency_us: float) -> None:
+    round_id, attempt = rows.claimed_round(workload)
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0, latency_us)]))
+    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+
+
+def finish(rows: OwnedRows, **medians_us: float) -> None:
+    latencies = {engine: {"median": us, "low": us, "high": us} for engine, us in medians_us.items()}
+    rows.write(lambda session: Jobs(session).record(rows.job_id, report={"latency_us": latencies}))
+    rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+
+
+def legend(page: Any) -> str:
+    page.locator(".u-legend").wait_for()
+    return str(page.locator(".u-legend").inner_text())
+
+
+def test_the_chart_begins_with_the_first_task_that_is_timed(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    run_round(rows, "w0", 20.0)
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_role("img", name="1 of 2 tasks timed after 1 trial").wait_for()
+    assert "sum over the tasks timed so far" in legend(page)
+
+
+def test_a_legend_at_which_nobody_points_reads_the_last_values(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    run_round(rows, "w0", 20.0)
+    run_round(rows, "w1", 10.0)
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    read = legend(page)
+    assert "sum over tasks" in read
+    assert "40 µs" in read
+    assert "--" not in read
+
+
+def test_an_ended_job_has_every_engine_on_its_chart_and_no_next_gain(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    run_round(rows, "w0", 20.0)
+    run_round(rows, "w1", 10.0)
+    finish(rows, untuned=9000.0, tuned=45.0, onnxruntime=12.0)
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    read = legend(page)
+    assert all(words in read for words in ("9 ms", "45 µs", "12 µs", "onnxruntime", "untuned"))
+    assert page.get_by_text("Off the picture").count() == 0
+    assert page.get_by_role("heading", name="Latency", exact=True).is_visible()
+    assert "Next gain" not in page.get_by_role("group", name="Tasks").inner_text()
