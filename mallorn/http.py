@@ -69,6 +69,12 @@ class Connection:
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         return self._json("POST", path, json=body, headers=headers)
 
+    def delete(self, path: str) -> None:
+        with self._explained():
+            response = self._http.request("DELETE", API + path)
+        if response.is_error:
+            raise error_from(response)
+
     def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: Any) -> Any:
         # With a length the coordinator refuses what is too large before the first byte of it.
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}

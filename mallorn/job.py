@@ -170,6 +170,18 @@ class Job:
         """Go on where the job stopped, with so many trials more; nothing is measured again."""
         return self._act("resume", {"trials": trials})
 
+    def archive(self) -> dict[str, Any]:
+        """Take a job that has ended out of the list; everything of it stays."""
+        return self._act("archive")
+
+    def unarchive(self) -> dict[str, Any]:
+        """Put an archived job back into the list."""
+        return self._act("unarchive")
+
+    def delete(self) -> None:
+        """Delete a job that has ended, with its log and exported files; what it measured stays."""
+        self._connection.delete(f"/jobs/{self.id}")
+
     def schedules(self, directory: str | Path) -> Path:
         """Download the exported logs into a directory; stock TVM loads it as `JSONDatabase(work_dir=...)`."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:

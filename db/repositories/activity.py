@@ -56,6 +56,7 @@ class Activity(Repository):
             .join(Task, Task.id == Round.task_id)
             .join(Measurement, trial, isouter=True)
             .join(Device, Device.id == Measurement.device_id, isouter=True)
+            .where(Job.deleted_at.is_(None))
             .group_by(Round.id, Job.id, Task.id, Device.id)
             .order_by(Round.started_at, Round.id)
         )

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import case, func, select, tuple_, update
+from sqlalchemy import case, func, select, true, tuple_, update
 
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
@@ -67,8 +67,10 @@ class Jobs(Stages):
         return job
 
     def get(self, job_id: str, owner: str | None) -> Job:
-        """Raises NotFound, also for another owner's job."""
-        job = self.session.scalars(select(Job).where(Job.id == job_id, owned(owner))).one_or_none()
+        """Raises NotFound, also for another owner's job, and for one that is deleted where an owner asks."""
+        # Work that was under way for a job that is deleted since still has to find it; people do not.
+        there = true() if owner is None else Job.deleted_at.is_(None)
+        job = self.session.scalars(select(Job).where(Job.id == job_id, owned(owner), there)).one_or_none()
         if job is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
         return job
@@ -76,7 +78,8 @@ class Jobs(Stages):
     def find(self, text: str, owner: str | None) -> Job:
         """The job with this id, or the only one whose id begins so. Raises NotFound; Conflict for several."""
         begin_so = Job.id.startswith(text, autoescape=True)
-        query = select(Job).where(begin_so, owned(owner)).order_by(Job.created_at.desc(), Job.id.desc())
+        query = select(Job).where(begin_so, owned(owner), Job.deleted_at.is_(None))
+        query = query.order_by(Job.created_at.desc(), Job.id.desc())
         found = self.session.scalars(query.limit(MOST_NAMED + 1)).all()
         if len(found) < 2 or text in (job.id for job in found):
             return self.get(found[0].id if len(found) == 1 else text, owner)
@@ -85,10 +88,18 @@ class Jobs(Stages):
         raise Conflict(f"several jobs begin with {text}: {named}{more}", hint=f"mallorn show {found[0].id}")
 
     def list(
-        self, owner: str | None, state: JobState | None = None, cursor: str | None = None, limit: int = 50
+        self,
+        owner: str | None,
+        state: JobState | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+        *,
+        archived: bool = False,
     ) -> Page[Job]:
-        """Newest first."""
-        query = select(Job).where(owned(owner)).order_by(Job.created_at.desc(), Job.id.desc())
+        """Newest first: those that are archived, or those that are not."""
+        aside = Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None)
+        query = select(Job).where(owned(owner), aside, Job.deleted_at.is_(None))
+        query = query.order_by(Job.created_at.desc(), Job.id.desc())
         if state is not None:
             query = query.where(Job.state == state)
         if cursor is not None:
@@ -146,6 +157,7 @@ class Jobs(Stages):
             "resume_state": None,
             "trials": func.coalesce(Job.trials, spent) + more_trials,
             "finished_at": None,
+            "archived_at": None,
         }
         return self._act(job_id, owner, states, back, "", **changes)
 
@@ -162,7 +174,8 @@ class Jobs(Stages):
         changes |= {"state": to, "reason": reason, "stage_worker": None, "stage_lease_until": None, **NO_TURN}
         if to is JobState.CANCELLED:
             changes["finished_at"] = now()
-        if not self.changed(update(Job).where(Job.id == job_id, Job.state.in_(states)).values(changes)):
+        allowed = Job.id == job_id, Job.state.in_(states), Job.deleted_at.is_(None)
+        if not self.changed(update(Job).where(*allowed).values(changes)):
             raise Conflict(f"job {job_id} is {job.state}", hint=f"mallorn show {job_id}")
         return self.get(job_id, owner)
 

@@ -1,12 +1,16 @@
 """Uploaded models."""
 
-from sqlalchemy import ColumnElement, or_, select, true, tuple_
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, delete, exists, func, or_, select, true, tuple_
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
-from db.tables import Model
+from db.tables import Job, Model
 from mallorn.core.errors import Conflict, NotFound
 
+NAMED: Final = 10  # jobs, in the words of a refusal
 _PLACE = (Model.created_at, Model.id, Model.owner)
 _NEWEST = (Model.created_at.desc(), Model.id.desc(), Model.owner.desc())
 
@@ -29,6 +33,30 @@ class Models(Repository):
             raise NotFound(f"there is no model {model_id}", hint="mallorn models")
         return found
 
+    def hold(self, model_id: str) -> None:
+        """Let nobody else store, use or delete these bytes until the transaction ends.
+
+        SQLite has one writer anyway.
+        """
+        if self.session.get_bind().dialect.name == "postgresql":
+            self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(model_id, 0))))
+
+    def delete(self, model_id: str, owner: str) -> bool:
+        """Forget an owner's model; whether nobody has these bytes any more.
+
+        Raises NotFound; Conflict, naming them, while jobs of the owner refer to it.
+        """
+        self.hold(model_id)
+        self.get(model_id, owner)
+        if jobs := self._jobs_of(model_id, owner):
+            raise _in_use(model_id, jobs)
+        self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
+        return not self.session.scalar(select(exists().where(Model.id == model_id)))
+
+    def _jobs_of(self, model_id: str, owner: str) -> Sequence[str]:
+        users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
+        return self.session.scalars(select(Job.id).where(*users).order_by(Job.created_at.desc())).all()
+
     def named(self, text: str) -> str:
         """The id of the model that an id or a name means, whoever owns it. Raises NotFound, Conflict."""
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
@@ -46,6 +74,12 @@ class Models(Repository):
             query = query.where(tuple_(*_PLACE) < tuple_(*decode_cursor(cursor, float, str, str)))
         found = self.session.scalars(query).all()
         return page(found, limit, lambda model: (model.created_at, model.id, model.owner))
+
+
+def _in_use(model_id: str, jobs: Sequence[str]) -> Conflict:
+    rest = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+    words = f"{'these jobs refer' if jobs[1:] else 'a job refers'} to model {model_id[:12]}: "
+    return Conflict(f"{words}{', '.join(jobs[:NAMED])}{rest}", hint=f"mallorn rm {' '.join(jobs[:NAMED])}")
 
 
 def _owned(owner: str | None) -> ColumnElement[bool]:

@@ -57,7 +57,7 @@ class StageRuns(Repository):
             )
             .join(Job, Job.id == StageRun.job_id)
             .join(Worker, Worker.id == StageRun.worker, isouter=True)
-            .where(StageRun.started_at > until(-since_sec - LONGEST_SEC))
+            .where(Job.deleted_at.is_(None), StageRun.started_at > until(-since_sec - LONGEST_SEC))
             .where(or_(ended.is_(None), ended > until(-since_sec)))
             .order_by(StageRun.id.desc())
             .limit(limit)

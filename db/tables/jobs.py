@@ -29,6 +29,14 @@ class Job(Base):
         UniqueConstraint("owner", "idempotency_key"),
         Index("ix_jobs_owner_created", "owner", "created_at"),
         Index("ix_jobs_state", "state"),
+        Index("ix_jobs_finished", "finished_at"),
+        # Few rows: those whose files are still to go.
+        Index(
+            "ix_jobs_leftovers",
+            "deleted_at",
+            sqlite_where=text("deleted_at is not null and export_uri is not null"),
+            postgresql_where=text("deleted_at is not null and export_uri is not null"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -62,6 +70,8 @@ class Job(Base):
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
+    archived_at: Mapped[Timestamp | None]  # set aside by its owner: out of the list, otherwise as ever
+    deleted_at: Mapped[Timestamp | None]  # a tombstone (ADR 0013): nobody sees it, its rows keep teaching
 
 
 class Task(Base):

@@ -133,6 +133,7 @@ def _stem(model: str) -> str | None:
 
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Those that were archived.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -141,9 +142,10 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     with reader(url, api_key, data) as api:
-        found = [job.body for job, _ in zip(api.jobs(state), range(limit), strict=False)]
+        found = [job.body for job, _ in zip(api.jobs(state, archived), range(limit), strict=False)]
     rows = found if as_json else [_job_row(body) for body in found]
-    empty = f"no {state} jobs" if state else f"no jobs yet; hand one in with   {FIRST_STEP}"
+    kind = state or ("archived" if archived else None)
+    empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
     print_rows(rows, JOB_COLUMNS, as_json, empty)
 
 

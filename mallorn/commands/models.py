@@ -15,13 +15,18 @@ from mallorn.commands.output import (
     stdout,
 )
 from mallorn.commands.reading import reader
+from mallorn.commands.removal import rm_models
 from mallorn.commands.upload import upload_with_bar
 
 COLUMNS: Final = {"id": "MODEL", "name": "NAME", "size_bytes": "BYTES"}
 NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models --upload FILE"
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command("rm")(rm_models)
 
 
+@app.callback()
 def models(
+    ctx: typer.Context,
     upload: Annotated[
         str | None, typer.Option(metavar="FILE", help="Upload a model and print its id.")
     ] = None,
@@ -31,6 +36,8 @@ def models(
     api_key: KeyOption = None,
 ) -> None:
     """List the uploaded models, or upload one."""
+    if ctx.invoked_subcommand is not None:
+        return
     if upload is None:
         with reader(url, api_key, data) as api:
             rows = list(api.models())

@@ -15,6 +15,7 @@ WORKER_QUEUES: Final = (IMPORT, ROUNDS, FINISH, TRAIN)
 PLAN: Final = "control.plan"  # (job_id: str)
 SWEEP: Final = "control.sweep"  # ()
 REAP: Final = "control.reap"  # ()
+TIDY: Final = "control.tidy"  # ()
 IMPORT_MODEL: Final = "workers.import_model"  # (job_id: str)
 RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
 TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: int)
@@ -24,6 +25,7 @@ ROUTES: Final = {
     PLAN: {"queue": CONTROL},
     SWEEP: {"queue": CONTROL},
     REAP: {"queue": CONTROL},
+    TIDY: {"queue": CONTROL},
     IMPORT_MODEL: {"queue": IMPORT},
     RUN_ROUND: {"queue": ROUNDS},
     TRAIN_COST_MODEL: {"queue": TRAIN},

@@ -38,6 +38,15 @@ class Settings(BaseSettings):
     import_timeout_sec: float = Field(600.0, gt=0, description="Wall time a model import may take.")
     child_memory_bytes: int = Field(8 * 1024**3, description="Address space a compiler child may use.")
     recording: Path | None = Field(None, description="Measurements that the measurer `replay` answers from.")
+    keep_jobs_days: float = Field(
+        0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."
+    )
+    keep_events_days: float = Field(
+        0.0, ge=0, description="Days after a job's end until its events and timeline are deleted; 0: never."
+    )
+    keep_models_days: float = Field(
+        0.0, ge=0, description="Days after its upload until a model without a job is deleted; 0: never."
+    )
     lease_sec: float = Field(30.0, gt=0, description="How long a lease lasts without renewal.")
 
     @model_validator(mode="before")

@@ -11,6 +11,7 @@ from mallorn.core.settings import settings
 
 SWEEP_EVERY_SEC = 5.0
 REAP_EVERY_SEC = 5.0
+TIDY_EVERY_SEC = 60.0
 
 app = Celery("mallorn-control", include=["services.control.tasks"])
 app.conf.update(
@@ -26,6 +27,11 @@ app.conf.update(
             "task": queues.REAP,
             "schedule": REAP_EVERY_SEC,
             "options": {"expires": REAP_EVERY_SEC},
+        },
+        "tidy": {
+            "task": queues.TIDY,
+            "schedule": TIDY_EVERY_SEC,
+            "options": {"expires": TIDY_EVERY_SEC},
         },
     },
 )

@@ -3,10 +3,12 @@
 import uuid
 
 from mallorn.core import queues
+from mallorn.core.settings import settings
 from services.control.app import app, database, send
 from services.control.planning import plan_job
 from services.control.reaping import reap
 from services.control.sweeping import sweep
+from services.control.tidying import tidy
 
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
 BUSY_RETRY_SEC = 1.0
@@ -36,3 +38,9 @@ def reap_expired_leases() -> None:
     """Return the work of dead workers to the queue."""
     for name, *args in reap(database()):
         send(name, *args)
+
+
+@app.task(name=queues.TIDY)
+def tidy_up() -> None:
+    """Delete what has been kept for long enough."""
+    tidy(database(), settings())

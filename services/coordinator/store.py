@@ -92,18 +92,21 @@ class Upload:
         with full_disk_explained():
             self._file.write(chunk)
 
-    def keep(self) -> str:
-        """Put the whole model under its SHA-256 and return that. Raises InvalidRequest if it is empty."""
+    def close(self) -> str:
+        """End the writing; the SHA-256 of what came in. Raises InvalidRequest if that is nothing."""
         if self.size_bytes == 0:
             raise InvalidRequest(
                 "the upload is empty", hint="curl -T model.onnx URL/api/v1/models?name=model.onnx"
             )
         with full_disk_explained():
             self._close()
-            model_id = self._hash.hexdigest()
-            _, final_path = url_to_fs(model_uri(self._artifacts, model_id))
+        return self._hash.hexdigest()
+
+    def keep(self) -> None:
+        """Put the whole model under its SHA-256."""
+        with full_disk_explained():
+            _, final_path = url_to_fs(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)
-        return model_id
 
     def _close(self) -> None:
         if self._file is not None:

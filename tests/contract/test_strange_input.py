@@ -21,7 +21,7 @@ QUERIES = {
     "/records": ("workload", "target", "cursor", "job", "limit"),
     "/schedules": ("workload", "target", "beaten"),
     "/fleet/activity": ("minutes",),
-    "/jobs": ("state", "cursor"),
+    "/jobs": ("state", "archived", "cursor"),
     "/models": ("cursor",),
 }
 
@@ -51,8 +51,10 @@ def test_strange_ids_are_not_found_or_refused(coordinator: Coordinator) -> None:
             answer = coordinator.http.get(path.format(name))
             assert answer.status_code in (404, 422), (path, name)
             assert_ours(answer)
-        for verb in ("pause", "resume", "cancel"):
+        for verb in ("pause", "resume", "cancel", "archive", "unarchive"):
             assert_ours(coordinator.http.post(f"/jobs/{name}/{verb}"))
+        for noun in ("jobs", "models"):
+            assert_ours(coordinator.http.delete(f"/{noun}/{name}"))
 
 
 def test_strange_queries_find_nothing_or_are_refused(coordinator: Coordinator) -> None:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from mallorn.core.states import JobState
 from services.coordinator.auth import OwnerDep
-from services.coordinator.jobs import rounds, service, steering, submit
+from services.coordinator.jobs import removal, rounds, service, steering, submit
 from services.coordinator.jobs.round_schemas import RoundOut
 from services.coordinator.jobs.rounds import RoundOrder
 from services.coordinator.jobs.schemas import MAX_INT, JobIn, JobOut, ResumeIn, TaskOut
@@ -49,11 +49,12 @@ def list_jobs(
     parts: PartsDep,
     owner: OwnerDep,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+    archived: Annotated[bool, Query(description="Those that were archived, instead of all others.")] = False,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[JobOut]:
     """List the owner's jobs, newest first."""
-    return service.list_jobs(parts, owner, state, cursor, limit)
+    return service.list_jobs(parts, owner, state, archived, cursor, limit)
 
 
 @router.get("/{job_id}")
@@ -98,3 +99,21 @@ def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
 def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobOut:
     """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
     return steering.resume(parts, owner, job_id, request.trials if request else 0)
+
+
+@router.post("/{job_id}/archive")
+def archive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+    """Take a job that has ended out of the list; everything of it stays."""
+    return removal.archive(parts, owner, job_id)
+
+
+@router.post("/{job_id}/unarchive")
+def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+    """Put an archived job back into the list."""
+    return removal.unarchive(parts, owner, job_id)
+
+
+@router.delete("/{job_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> None:
+    """Delete a job that has ended, with its log and exported files; its measurements and schedules stay."""
+    removal.delete(parts, owner, job_id)

@@ -119,6 +119,7 @@ class JobOut(BaseModel):
     report: Annotated[dict[str, Any] | None, Field(description="The finish's report.")]
     verdict: Annotated[VerdictOut | None, Field(description="How good the result is, and what to do next.")]
     exported: Annotated[bool, Field(description="Whether its schedules can be downloaded.")]
+    archived: Annotated[bool, Field(description="Whether it was taken out of the list.")]
     created_at: float
     started_at: float | None
     finished_at: float | None

@@ -11,10 +11,10 @@ from services.coordinator.parts import Parts
 
 
 def list_jobs(
-    parts: Parts, owner: str, state: JobState | None, cursor: str | None, limit: int
+    parts: Parts, owner: str, state: JobState | None, archived: bool, cursor: str | None, limit: int
 ) -> PageOut[JobOut]:
     with parts.database.session() as session:
-        page = Jobs(session).list(owner, state, cursor, limit)
+        page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
         items = [job_out(session, job) for job in page.items]
     return PageOut(items=items, next_cursor=page.cursor)
 

@@ -28,6 +28,7 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     """
     check_names(request.options)
     with parts.database.transaction() as session:
+        Models(session).hold(request.model_id)
         model = Models(session).get(request.model_id, owner)
         new = _new_job(session, model, request, idempotency_key)
         job, is_new = Jobs(session).create(new)

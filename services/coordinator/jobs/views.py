@@ -39,6 +39,7 @@ def job_out(session: Session, job: Job) -> JobOut:
         report=job.report,
         verdict=VerdictOut(level=verdict.level, summary=verdict.summary, next=verdict.next),
         exported=job.export_uri is not None,
+        archived=job.archived_at is not None,
         created_at=job.created_at,
         started_at=job.started_at,
         finished_at=job.finished_at,

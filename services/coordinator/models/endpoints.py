@@ -1,5 +1,6 @@
 """Routes of uploaded models."""
 
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -45,3 +46,9 @@ def list_models(
 def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> ModelOut:
     """Show one model."""
     return service.get_model(parts, owner, model_id)
+
+
+@router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
+    """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
+    service.delete_model(parts, owner, model_id)

@@ -6,7 +6,9 @@ from typing import Final
 from fastapi.concurrency import run_in_threadpool
 
 from db.repositories.models import Models
+from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import InvalidRequest
+from services.artifacts import remove
 from services.coordinator.models.schemas import ModelOut
 from services.coordinator.paging import PageOut
 from services.coordinator.parts import Parts
@@ -52,9 +54,13 @@ async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> ModelOut:
-    model_id = upload.keep()
+    model_id = upload.close()
     with parts.database.transaction() as session:
-        return ModelOut.of(Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes))
+        # Nobody deletes the bytes between their arrival and the row that refers to them.
+        Models(session).hold(model_id)
+        model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
+        upload.keep()
+        return ModelOut.of(model)
 
 
 def list_models(parts: Parts, owner: str, cursor: str | None, limit: int) -> PageOut[ModelOut]:
@@ -66,3 +72,10 @@ def list_models(parts: Parts, owner: str, cursor: str | None, limit: int) -> Pag
 def get_model(parts: Parts, owner: str, model_id: str) -> ModelOut:
     with parts.database.session() as session:
         return ModelOut.of(Models(session).get(model_id, owner))
+
+
+def delete_model(parts: Parts, owner: str, model_id: str) -> None:
+    """Raises NotFound; Conflict while jobs refer to it. Another owner of the same bytes keeps them."""
+    with parts.database.transaction() as session:
+        if Models(session).delete(model_id, owner):
+            remove(model_uri(parts.settings.artifacts, model_id))

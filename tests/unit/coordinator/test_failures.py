@@ -39,7 +39,7 @@ def test_routes_bodies_and_methods_that_are_wrong_share_one_shape(coordinator: C
 def test_an_unforeseen_error_tells_nothing_and_is_logged(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_args: object) -> None:
+    def broken(*_args: object, **_named: object) -> None:
         raise RuntimeError("secret of the inside")
 
     monkeypatch.setattr(Jobs, "list", broken)

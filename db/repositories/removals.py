@@ -1,0 +1,98 @@
+"""Jobs that are set aside or deleted: what goes, what stays, and what has been kept for long enough."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import delete, exists, select, update
+
+from db.clock import now
+from db.repositories.base import until
+from db.repositories.jobs import Jobs
+from db.tables import Event, Job, Model, Round, StageRun
+from mallorn.core.errors import Conflict
+from mallorn.core.states import JobState
+
+ENDED: Final = tuple(state for state in JobState if state.final)
+# What people said and read of a job; what its measurements need to be understood is kept.
+WORDS: Final[dict[str, Any]] = {
+    "name": "",
+    "reason": "",
+    "graph": None,
+    "report": None,
+    "idempotency_key": None,
+    "request_hash": None,
+}
+
+
+class Removals(Jobs):
+    """Archives and deletes. Measurements and schedules are the dataset: no deletion takes one (ADR 0013)."""
+
+    def archive(self, job_id: str, owner: str | None) -> Job:
+        """Set an ended job aside. Raises NotFound; Conflict while it goes on."""
+        self._change_ended(job_id, owner, "archived", {"archived_at": now()})
+        return self.get(job_id, owner)
+
+    def unarchive(self, job_id: str, owner: str | None) -> Job:
+        """Put it back into the list. Raises NotFound."""
+        self.get(job_id, owner)
+        self.changed(update(Job).where(Job.id == job_id).values(archived_at=None))
+        return self.get(job_id, owner)
+
+    def delete(self, job_id: str, owner: str | None) -> None:
+        """Leave a tombstone of an ended job, of which nobody sees anything but its measurements.
+
+        Its exported files are the caller's to remove; `forget_export` says that they are gone. Raises
+        NotFound; Conflict while it goes on.
+        """
+        self._change_ended(job_id, owner, "deleted", WORDS | {"deleted_at": now()})
+        told = update(Round).where(Round.job_id == job_id)
+        self.changed(told.values(reason={}, error="", worker=None))
+        self._forget_log(job_id)
+
+    def _change_ended(self, job_id: str, owner: str | None, verb: str, changes: dict[str, Any]) -> None:
+        job = self.get(job_id, owner)
+        ended = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
+        if not self.changed(update(Job).where(*ended).values(changes)):
+            raise Conflict(
+                f"job {job_id} is {job.state}; only a job that has ended is {verb}",
+                hint=f"mallorn cancel {job_id}",
+            )
+
+    def _forget_log(self, job_id: str) -> None:
+        self.changed(delete(Event).where(Event.job_id == job_id))
+        self.changed(delete(StageRun).where(StageRun.job_id == job_id))
+
+    def leftovers(self, limit: int) -> Sequence[Job]:
+        """Deleted jobs whose exported files are still to be removed."""
+        gone = Job.deleted_at.is_not(None), Job.export_uri.is_not(None)
+        return self.session.scalars(select(Job).where(*gone).order_by(Job.deleted_at).limit(limit)).all()
+
+    def forget_export(self, job_id: str) -> None:
+        """The files of a deleted job are gone."""
+        gone = Job.id == job_id, Job.deleted_at.is_not(None)
+        self.changed(update(Job).where(*gone).values(export_uri=None))
+
+    def ended_before(self, days: float, limit: int) -> Sequence[str]:
+        """Jobs that ended longer ago, the oldest first."""
+        old = Job.finished_at < until(-days * 86400), Job.state.in_(ENDED), Job.deleted_at.is_(None)
+        return self.session.scalars(select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)).all()
+
+    def forget_logs(self, days: float, limit: int) -> Sequence[str]:
+        """Delete events and stretches of workers' time of jobs that ended longer ago; the jobs it was."""
+        kept = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
+        old = Job.finished_at < until(-days * 86400), Job.state.in_(ENDED), kept
+        query = select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)
+        found = self.session.scalars(query).all()
+        for job_id in found:
+            self._forget_log(job_id)
+        return found
+
+    def unused_models(self, days: float, limit: int) -> Sequence[Model]:
+        """Models uploaded longer ago that none of their owner's jobs refers to."""
+        used = exists(select(Job.id).where(Job.model_id == Model.id, *_of_model_owner()).correlate(Model))
+        old = select(Model).where(Model.created_at < until(-days * 86400), ~used)
+        return self.session.scalars(old.order_by(Model.created_at).limit(limit)).all()
+
+
+def _of_model_owner() -> tuple[Any, ...]:
+    return Job.owner == Model.owner, Job.deleted_at.is_(None)

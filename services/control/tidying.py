@@ -1,0 +1,56 @@
+"""Deletes what the settings say has been kept for long enough, a little at a time."""
+
+from contextlib import suppress
+from typing import Final
+
+from db.repositories.models import Models
+from db.repositories.removals import Removals
+from db.session import Database
+from mallorn.core.artifacts import exports_beside, model_uri
+from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.settings import Settings
+from services.artifacts import remove
+
+# A minute later comes the next: nobody waits for a writer that deletes for long.
+AT_A_TIME: Final = 20
+
+
+def tidy(database: Database, settings: Settings) -> None:
+    """Old jobs, logs and models, each only where a setting asks for it; and files left by a deletion."""
+    if settings.keep_jobs_days:
+        _delete_jobs(database, settings.keep_jobs_days)
+    if settings.keep_events_days:
+        with database.transaction() as session:
+            Removals(session).forget_logs(settings.keep_events_days, AT_A_TIME)
+    if settings.keep_models_days:
+        _delete_models(database, settings)
+    _remove_leftovers(database)
+
+
+def _delete_jobs(database: Database, days: float) -> None:
+    with database.session() as session:
+        old = Removals(session).ended_before(days, AT_A_TIME)
+    for job_id in old:
+        # Someone may have resumed it since.
+        with suppress(Conflict), database.transaction() as session:
+            Removals(session).delete(job_id, None)
+
+
+def _delete_models(database: Database, settings: Settings) -> None:
+    with database.session() as session:
+        old = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
+    for model in old:
+        # A job may have been submitted for it since, or its owner have deleted it.
+        with suppress(Conflict, NotFound), database.transaction() as session:
+            if Models(session).delete(model.id, model.owner):
+                remove(model_uri(settings.artifacts, model.id))
+
+
+def _remove_leftovers(database: Database) -> None:
+    with database.session() as session:
+        leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
+    for job_id, uri in leftovers:
+        if uri is not None:
+            remove(exports_beside(uri))
+        with database.transaction() as session:
+            Removals(session).forget_export(job_id)

@@ -1,0 +1,127 @@
+"""What the settings let go of, and what they keep."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.models import Models
+from db.repositories.removals import Removals
+from db.tables import Event, Job, Measurement, Model
+from mallorn.core.artifacts import export_uri, model_uri
+from mallorn.core.settings import Settings
+from mallorn.core.states import JobState
+from services.control import tidying
+from services.control.tidying import tidy
+from tests.fixtures.rows import MODEL, Rows
+
+LONG_AGO_SEC = 30 * 86400
+
+
+class Kept:
+    """A job that ended a month ago, its export, its log, and its model."""
+
+    def __init__(self, rows: Rows, data: Path) -> None:
+        self.rows, self.data = rows, data
+        self.export = Path(export_uri(str(data / "artifacts"), rows.job_id, "target"))
+        self.model = Path(model_uri(str(data / "artifacts"), MODEL))
+        for file in (self.export / "log.json", self.model):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("{}")
+        rows.write(self._end)
+
+    def _end(self, session: Any) -> None:
+        Jobs(session).record(self.rows.job_id, export_uri=str(self.export))
+        Jobs(session).move(self.rows.job_id, list(JobState), JobState.DONE)
+        Events(session).append(self.rows.job_id, "done", {})
+        session.execute(update(Job).values(finished_at=Job.finished_at - LONG_AGO_SEC))
+        session.execute(update(Model).values(created_at=Model.created_at - LONG_AGO_SEC))
+
+    def tidy(self, **changes: Any) -> None:
+        url = self.rows.database.url
+        tidy(self.rows.database, Settings(data_dir=self.data, database_url=url, **changes))
+
+    def jobs(self) -> int:
+        return len(self.rows.read(lambda session: Jobs(session).list(None)).items)
+
+    def count(self, table: type) -> int:
+        return int(self.rows.read(lambda session: session.scalar(select(func.count()).select_from(table))))
+
+
+@pytest.fixture
+def kept(rows: Rows, tmp_path: Path) -> Kept:
+    return Kept(rows, tmp_path)
+
+
+def test_by_default_everything_is_kept(kept: Kept) -> None:
+    kept.tidy()
+    assert (kept.jobs(), kept.count(Event), kept.count(Model)) == (1, 1, 1)
+    assert kept.export.exists()
+    assert kept.model.exists()
+
+
+def test_jobs_go_with_their_files_when_they_are_old_enough(kept: Kept) -> None:
+    kept.tidy(keep_jobs_days=31)
+    assert kept.jobs() == 1
+    kept.tidy(keep_jobs_days=29)
+    assert (kept.jobs(), kept.count(Event), kept.count(Model)) == (0, 0, 1)
+    assert not kept.export.parent.exists()
+
+
+def test_logs_may_go_before_their_jobs(kept: Kept) -> None:
+    kept.tidy(keep_events_days=29)
+    assert (kept.jobs(), kept.count(Event)) == (1, 0)
+    assert kept.export.exists()
+
+
+def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
+    kept.tidy(keep_models_days=29)
+    assert kept.model.exists()
+    kept.tidy(keep_jobs_days=29)
+    kept.tidy(keep_models_days=29)
+    assert kept.count(Model) == 0
+    assert not kept.model.exists()
+
+
+def test_only_so_many_go_at_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tidying, "AT_A_TIME", 1)
+    other = kept.rows.write(lambda session: kept.rows.add_job(session, "ada", ("w0",)))
+    kept.rows.write(lambda session: Jobs(session).move(other, list(JobState), JobState.FAILED))
+    kept.rows.write(lambda session: session.execute(update(Job).values(finished_at=1.0)))
+    kept.tidy(keep_jobs_days=1)
+    assert kept.jobs() == 1
+    kept.tidy(keep_jobs_days=1)
+    assert kept.jobs() == 0
+
+
+def test_files_that_a_dead_process_left_behind_go_later(kept: Kept) -> None:
+    kept.rows.write(lambda session: Removals(session).delete(kept.rows.job_id, "ada"))
+    assert kept.export.exists()
+    kept.tidy()
+    assert not kept.export.exists()
+    assert kept.rows.read(lambda session: Removals(session).leftovers(5)) == []
+
+
+def test_a_job_that_goes_on_in_the_meantime_stays(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Removals.ended_before
+
+    def then_resumed(removals: Removals, days: float, limit: int) -> Any:
+        old = found(removals, days, limit)
+        kept.rows.write(lambda session: Jobs(session).resume(kept.rows.job_id, "ada", 8))
+        return old
+
+    monkeypatch.setattr(Removals, "ended_before", then_resumed)
+    kept.tidy(keep_jobs_days=1)
+    assert kept.jobs() == 1
+    assert kept.count(Measurement) == 0
+
+
+def test_an_owners_models_are_their_own(kept: Kept) -> None:
+    kept.rows.write(lambda session: Models(session).add(MODEL, "bob", "mlp", 10))
+    kept.rows.write(lambda session: session.execute(update(Model).values(created_at=1.0)))
+    kept.tidy(keep_models_days=1)
+    assert kept.count(Model) == 1
+    assert kept.model.exists()

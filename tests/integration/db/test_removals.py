@@ -1,0 +1,175 @@
+"""Archived jobs are out of the list; deleted ones are out of sight, and what they measured is not."""
+
+import pytest
+from sqlalchemy import func, select, update
+
+from db.repositories.activity import Activity
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.models import Models
+from db.repositories.networks import Networks
+from db.repositories.records import Records
+from db.repositories.removals import Removals
+from db.repositories.rounds import Rounds
+from db.repositories.stage_runs import StageRuns
+from db.repositories.standings import Standings
+from db.repositories.statistics import Statistics
+from db.tables import Event, Job, Measurement, StageRun
+from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.states import JobState, RoundState, StageKind
+from tests.fixtures.rows import MODEL, Rows, new_job
+
+WORDS = ("name", "reason", "graph", "report", "idempotency_key")
+
+
+def worked(rows: Rows) -> None:
+    """The job has measured, logged, and come to its end."""
+    round_id, attempt = rows.claimed_round("w0")
+    rows.write(
+        lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0), rows.failed(1)])
+    )
+    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, {"ndcg": 1.0}))
+    rows.write(lambda session: Events(session).append(rows.job_id, "round_closed", {"round": 0}))
+    rows.write(lambda session: StageRuns(session).begin(rows.job_id, StageKind.FINISH, "w"))
+    rows.write(lambda session: Jobs(session).record(rows.job_id, report={"found": 1}, export_uri="x/y"))
+    end(rows, rows.job_id)
+
+
+def end(rows: Rows, job_id: str, state: JobState = JobState.DONE) -> None:
+    rows.write(lambda session: Jobs(session).move(job_id, list(JobState), state, "why"))
+
+
+def ended_days_ago(rows: Rows, job_id: str, days: float) -> None:
+    earlier = update(Job).where(Job.id == job_id).values(finished_at=Job.finished_at - days * 86400)
+    rows.write(lambda session: session.execute(earlier))
+
+
+def remove(rows: Rows, job_id: str = "") -> None:
+    rows.write(lambda session: Removals(session).delete(job_id or rows.job_id, "ada"))
+
+
+def listed(rows: Rows, owner: str | None = "ada", archived: bool = False) -> list[str]:
+    return rows.read(lambda session: [job.id for job in Jobs(session).list(owner, archived=archived).items])
+
+
+def count(rows: Rows, table: type) -> int:
+    return int(rows.read(lambda session: session.scalar(select(func.count()).select_from(table))))
+
+
+def test_an_archived_job_is_out_of_the_list_and_whole(rows):
+    end(rows, rows.job_id)
+    rows.write(lambda session: Removals(session).archive(rows.job_id, "ada"))
+    assert (listed(rows), listed(rows, archived=True)) == ([], [rows.job_id])
+    assert rows.read(lambda session: Jobs(session).get(rows.job_id, "ada").name) == "mlp"
+    rows.write(lambda session: Removals(session).unarchive(rows.job_id, "ada"))
+    assert (listed(rows), listed(rows, archived=True)) == ([rows.job_id], [])
+
+
+def test_a_resumed_job_is_in_the_list_again(rows):
+    end(rows, rows.job_id)
+    rows.write(lambda session: Removals(session).archive(rows.job_id, "ada"))
+    rows.write(lambda session: Jobs(session).resume(rows.job_id, "ada", 8))
+    assert listed(rows) == [rows.job_id]
+
+
+def test_a_deleted_job_is_in_no_list_and_not_found(rows):
+    worked(rows)
+    remove(rows)
+    assert listed(rows) == listed(rows, None) == listed(rows, archived=True) == []
+    for act in (Jobs.get, Jobs.pause, Jobs.cancel, Removals.archive, Removals.unarchive, Removals.delete):
+        with pytest.raises(NotFound):
+            rows.write(lambda session, act=act: act(Removals(session), rows.job_id, "ada"))
+
+
+def test_a_deletion_takes_the_words_and_the_logs(rows):
+    worked(rows)
+    remove(rows)
+    stone = rows.read(lambda session: Jobs(session).get(rows.job_id, None))
+    assert [getattr(stone, word) for word in WORDS] == ["", "", None, None, None]
+    assert (count(rows, Event), count(rows, StageRun)) == (0, 0)
+    assert rows.read(lambda session: Activity(session).stints("ada", 3600, 10)) == []
+
+
+def test_what_a_deleted_job_measured_stays_its_owners(rows):
+    worked(rows)
+    before = rows.read(lambda session: Statistics(session).of("ada"))
+    weights = rows.read(lambda session: Networks(session).weights())
+    remove(rows)
+    assert count(rows, Measurement) == 2
+    found = rows.read(lambda session: Records(session).page("ada", job_id=rows.job_id))
+    assert len(found.items) == 2
+    assert rows.read(lambda session: Statistics(session).of("ada")) == before
+    assert rows.read(lambda session: Networks(session).weights()) == weights
+
+
+def test_rounds_of_a_deleted_job_go_on_telling_the_planner_what_they_brought(rows):
+    other = rows.write(lambda session: rows.add_job(session, "ada", ("w0", "w1")))
+    for job_id in (rows.job_id, other):
+        rows.write(lambda session, job_id=job_id: Jobs(session).bind_context(job_id, rows.context_id))
+    worked(rows)
+
+    def standing():
+        return rows.read(lambda session: Standings(session).of(Jobs(session).get(other, None)))
+
+    before = standing()
+    assert [found.best_us for found in before[0].rounds] == [10.0]
+    remove(rows)
+    assert standing() == before
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if not state.final])
+def test_a_job_that_goes_on_is_neither_archived_nor_deleted(rows, state):
+    end(rows, rows.job_id, state)
+    for act in (Removals.archive, Removals.delete):
+        with pytest.raises(Conflict, match=state) as caught:
+            rows.write(lambda session, act=act: act(Removals(session), rows.job_id, "ada"))
+        assert caught.value.hint == f"mallorn cancel {rows.job_id}"
+    assert listed(rows) == [rows.job_id]
+
+
+def test_another_owners_job_is_not_found(rows):
+    worked(rows)
+    for act in (Removals.archive, Removals.unarchive, Removals.delete):
+        with pytest.raises(NotFound):
+            rows.write(lambda session, act=act: act(Removals(session), rows.job_id, "bob"))
+
+
+def test_a_key_of_a_deleted_job_makes_a_new_one(rows):
+    asked = new_job(idempotency_key="k", request_hash="h")
+    first = rows.write(lambda session: Jobs(session).create(asked)[0].id)
+    end(rows, first)
+    remove(rows, first)
+    again, is_new = rows.write(lambda session: Jobs(session).create(asked))
+    assert is_new
+    assert again.id != first
+
+
+def test_a_model_goes_when_no_job_of_its_owner_refers_to_it(rows):
+    end(rows, rows.job_id)
+    with pytest.raises(Conflict, match=rows.job_id) as caught:
+        rows.write(lambda session: Models(session).delete(MODEL, "ada"))
+    assert caught.value.hint == f"mallorn rm {rows.job_id}"
+    remove(rows)
+    assert rows.write(lambda session: Models(session).delete(MODEL, "ada"))
+    with pytest.raises(NotFound):
+        rows.read(lambda session: Models(session).get(MODEL, None))
+
+
+def test_the_bytes_of_a_model_are_kept_for_another_owner(rows):
+    rows.write(lambda session: Models(session).add(MODEL, "bob", "mlp", 10))
+    assert not rows.write(lambda session: Models(session).delete(MODEL, "bob"))
+    assert rows.read(lambda session: Models(session).get(MODEL, "ada").owner) == "ada"
+
+
+def test_only_what_ended_long_ago_is_old(rows):
+    worked(rows)
+    running = rows.write(lambda session: rows.add_job(session, "ada", ("w0",)))
+    fresh = rows.write(lambda session: rows.add_job(session, "ada", ("w0",)))
+    end(rows, fresh)
+    ended_days_ago(rows, rows.job_id, 10)
+    assert rows.read(lambda session: Removals(session).ended_before(9, 5)) == [rows.job_id]
+    assert rows.read(lambda session: Removals(session).ended_before(11, 5)) == []
+    assert rows.write(lambda session: Removals(session).forget_logs(9, 5)) == [rows.job_id]
+    assert rows.write(lambda session: Removals(session).forget_logs(9, 5)) == []
+    assert {running, fresh} < set(listed(rows))
