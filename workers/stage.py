@@ -138,11 +138,6 @@ def _say(claimed: Stage, words: str) -> None:
 
 def _fail(claimed: Stage, error: MallornError) -> None:
     log.warning("%s of job %s failed: %s", claimed.state, claimed.job.id, error)
-<<<<<<< HEAD
-=======
-    suggestion = {"suggest": error.suggest} if error.suggest else {}
-    why = {"error": error.code, "detail": error.message, "hint": error.hint} | suggestion
->>>>>>> e25e660 (An error may suggest the options with which to try again; a failed job shows them)
     reason = f"{error.message}\n{error.hint}".strip()
     with claimed.runtime.database.transaction() as session:
         if Jobs(session).move(
@@ -151,5 +146,6 @@ def _fail(claimed: Stage, error: MallornError) -> None:
             Events(session).append(claimed.job.id, "failed", _why(error, error.hint))
 
 
-def _why(error: MallornError, hint: str) -> dict[str, str]:
-    return {"error": error.code, "detail": error.message, "hint": hint}
+def _why(error: MallornError, hint: str) -> dict[str, Any]:
+    suggestion = {"suggest": error.suggest} if error.suggest else {}
+    return {"error": error.code, "detail": error.message, "hint": hint} | suggestion
