@@ -50,8 +50,7 @@ def _suggestion(session: Session, job: Job) -> dict[str, Any] | None:
     if job.state != JobState.FAILED:
         return None
     failed = Events(session).newest(job.id, "failed")
-    suggest: dict[str, Any] | None = failed and failed.payload.get("suggest")
-    return suggest
+    return None if failed is None else failed.payload.get("suggest")
 
 
 def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:
