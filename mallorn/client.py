@@ -18,6 +18,7 @@ from mallorn.exporting import as_onnx
 from mallorn.frames import frame
 from mallorn.http import Connection
 from mallorn.job import Job
+from mallorn.words import short_name
 
 if TYPE_CHECKING:
     import pandas
@@ -68,7 +69,7 @@ class Client:
     def _upload(self, file: Path, progress: Progress | None) -> dict[str, Any]:
         size_bytes = file.stat().st_size
         content = _chunks(file, size_bytes, progress)
-        return dict(self.connection.put("/models", content, size_bytes, name=file.name))
+        return dict(self.connection.put("/models", content, size_bytes, name=short_name(file.name)))
 
     def tune(
         self,
@@ -96,7 +97,7 @@ class Client:
             "trials": trials,
             "minutes": minutes,
             "seed": seed,
-            "name": name,
+            "name": None if name is None else short_name(name),
             "priority": priority,
             "options": options,
         }

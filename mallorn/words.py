@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+NAME_LENGTH: Final = 200
+CUT: Final = "..."
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 
 
@@ -18,6 +20,14 @@ def cell(value: Any) -> str:
 def first_line(text: str) -> str:
     """What happened; what to do about it, or a compiler's whole story, follows on the other lines."""
     return text.strip().partition("\n")[0]
+
+
+def short_name(name: str) -> str:
+    """A name of no more characters than the service keeps; of a longer one both ends are left."""
+    if len(name) <= NAME_LENGTH:
+        return name
+    half = (NAME_LENGTH - len(CUT)) // 2
+    return f"{name[:half]}{CUT}{name[-half:]}"
 
 
 def duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from mallorn.commands.outdir import ForceOption, check_model, check_target
 from mallorn.commands.output import (
     DataOption,
     JsonOption,
@@ -64,6 +65,7 @@ def schedules(
         str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
+    force: ForceOption = False,
     workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
     data: DataOption = None,
@@ -83,7 +85,10 @@ def schedules(
             )
             return
         handle = api.job(job)
-        directory = handle.schedules(out or Path(f"mallorn-{handle.id}"))
+        directory = out or Path(f"mallorn-{handle.id}")
+        check_model(directory, lambda: str(handle.body["model_id"]), force)
+        check_target(directory, handle.body["target"], force)
+        handle.schedules(directory)
     files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
     if as_json:
         print_json({"directory": str(directory), "files": files})

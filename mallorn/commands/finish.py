@@ -10,7 +10,7 @@ import typer
 from mallorn.commands.output import print_json, print_note, stderr
 from mallorn.commands.progress import follow
 from mallorn.commands.winnings import print_winnings
-from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.errors import Conflict, MallornError
 from mallorn.job import Job
 
 
@@ -23,6 +23,7 @@ class Ending:
     verbose: bool = False
     as_json: bool = False
     again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
+    service_ends: bool = False  # with this command, and what a worker has begun with it
 
     def reach(self, job: Job) -> None:
         """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
@@ -30,7 +31,7 @@ class Ending:
         try:
             follow(job, stderr(), self.verbose)
         except KeyboardInterrupt:
-            _pause(job, self.again)
+            _pause(job, self.again, self.service_ends)
             raise typer.Exit(130) from None
         job.raise_for_state()
         job.schedules(self.directory)
@@ -40,23 +41,17 @@ class Ending:
             print_winnings(job.body, self.directory, self.model)
 
 
-def prepare_directory(directory: Path) -> Path:
-    """Make the directory for the schedules; InvalidRequest now is better than after an hour."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidRequest(
-            f"cannot create {directory}: {error.strerror}", hint="choose another --out"
-        ) from None
-    return directory
-
-
-def _pause(job: Job, again: Sequence[str]) -> None:
+def _pause(job: Job, again: Sequence[str], service_ends: bool) -> None:
+    command = shlex.join(["mallorn", "resume", job.id, *again])
     try:
         job.pause()
+    except Conflict:
+        what = "is given up, and nothing that was measured is lost" if service_ends else "goes on"
+        print_note(f"\nstopped; a job that finishes cannot be paused: its finish {what}")
+        print_note(f"see it through, and fetch the schedules, with   {command}")
+        return
     except MallornError as error:
         print_note(f"\nstopped following; the job could not be paused: {error.message}")
         print_note(f"look at it with   mallorn show {job.id}")
         return
-    command = shlex.join(["mallorn", "resume", job.id, *again])
     print_note(f"\nstopped; what was measured is kept. Go on with   {command}")

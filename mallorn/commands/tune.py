@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.commands.finish import Ending, prepare_directory
+from mallorn.commands.finish import Ending
 from mallorn.commands.interrupts import interruptible
 from mallorn.commands.options import (
     CostModelOption,
@@ -27,16 +27,32 @@ from mallorn.commands.options import (
     TrialsOption,
     job_options,
 )
+from mallorn.commands.outdir import (
+    ForceOption,
+    check_model,
+    check_target,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.commands.output import DataOption, JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
+from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.exporting import as_onnx
 from mallorn.job import Job
 from mallorn.words import budget_words
 
-# A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on.
-RUNNING: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
+# A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that
+# was left while it finished may have ended without a reader.
+STANDING: Final = (
+    JobState.QUEUED,
+    JobState.IMPORTING,
+    JobState.TUNING,
+    JobState.FINISHING,
+    JobState.DONE,
+)
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the curve and MetaSchedule's table of tasks.")
 ]
@@ -51,6 +67,7 @@ def tune(
     minutes: MinutesOption = None,
     seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    force: ForceOption = False,
     recipe: RecipeOption = None,
     precision: PrecisionOption = None,
     search: SearchOption = None,
@@ -84,13 +101,16 @@ def tune(
         round_size=round_size,
         only=only,
     )
+    directory = out or default_directory(model.stem)
     with interruptible(), as_onnx(model) as file:
-        directory = prepare_directory(out or Path(f"{model.stem}-tuned"))
-        ending = Ending(directory, str(model), verbose, as_json, _again(out, data, url))
-        with connected_stack(url, api_key, data) as stack:
+        check_model(directory, lambda: model_id_of(file), force)
+        with out_directory(directory), connected_stack(url, api_key, data) as stack:
+            again = _again(out, data, url, force)
+            ending = Ending(directory, str(model), verbose, as_json, again, stack.ends)
             wait_for_device(stack)
             model_id = upload_with_bar(stack.api, str(file))
             job = stack.api.tune(model_id, target, trials, minutes, seed, model.stem, **options)
+            _check_target(job, directory, force)
             print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {target}")
             ending.reach(job)
 
@@ -99,21 +119,35 @@ def resume(
     job: JobArgument,
     trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    force: ForceOption = False,
     data: DataOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
     api_key: KeyOption = None,
 ) -> None:
-    """Go on where a job stopped. Nothing is measured again."""
+    """Go on where a job stopped. Nothing is measured again. Of a done job the schedules are fetched."""
     with interruptible(), connected_stack(url, api_key, data) as stack:
         handle = stack.api.job(job)
-        directory = prepare_directory(out or Path(f"{_stem(handle)}-tuned"))
-        ending = Ending(directory, _model_of(handle), verbose, as_json, _again(out, data, url))
-        if trials or handle.body["state"] not in RUNNING:
+        directory = out or default_directory(_stem(handle))
+        check_model(directory, lambda: str(handle.body["model_id"]), force)
+        check_target(directory, handle.body["target"], force)
+        again = _again(out, data, url, force)
+        ending = Ending(directory, _model_of(handle), verbose, as_json, again, stack.ends)
+        if trials or handle.body["state"] not in STANDING:
             handle.resume(trials)
-        print_note(f"job {handle.id} goes on")
-        ending.reach(handle)
+        print_note(f"job {handle.id} {'is done' if handle.body['state'] == JobState.DONE else 'goes on'}")
+        with out_directory(directory):
+            ending.reach(handle)
+
+
+def _check_target(job: Job, directory: Path, force: bool) -> None:
+    """What `local` is, is known once the job is made."""
+    try:
+        check_target(directory, job.body["target"], force)
+    except Conflict:
+        job.cancel()
+        raise
 
 
 def _stem(job: Job) -> str:
@@ -126,7 +160,8 @@ def _model_of(job: Job) -> str:
     return str(file) if file.is_file() else "MODEL.onnx"
 
 
-def _again(out: Path | None, data: Path | None, url: str | None) -> tuple[str, ...]:
+def _again(out: Path | None, data: Path | None, url: str | None, force: bool) -> tuple[str, ...]:
     """The options that `resume` needs to find the same job and directory again."""
     known = {"--out": out, "--data": data, "--url": url}
-    return tuple(str(word) for name, value in known.items() if value is not None for word in (name, value))
+    words = (str(word) for name, value in known.items() if value is not None for word in (name, value))
+    return (*words, "--force") if force else tuple(words)

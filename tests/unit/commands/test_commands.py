@@ -246,11 +246,16 @@ def test_schedules_of_a_job_are_unpacked(
     assert f"mallorn watch {owned.job_id}" in refused.stderr
     directory = coordinator.artifacts / "exports" / "x"
     directory.mkdir(parents=True)
-    (directory / "manifest.json").write_text("{}")
+    (directory / "manifest.json").write_text(
+        json.dumps({"model": "of another", "target": json.loads(TARGET)})
+    )
     end(owned, JobState.DONE, export_uri=str(directory))
     out = tmp_path / "out"
     answer = data(mallorn("schedules", owned.job_id, "--out", str(out), "--json"))
     assert answer == {"directory": str(out), "files": [str(out / "manifest.json")]}
+    again = mallorn("schedules", owned.job_id, "--out", str(out))
+    assert "schedules of another model" in again.stderr
+    assert mallorn("schedules", owned.job_id, "--out", str(out), "--force").exit_code == 0
 
 
 def test_models_are_uploaded_and_listed(mallorn: Type, model: str) -> None:
