@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
@@ -24,7 +25,9 @@ class Lease:
         self._lease_sec = lease_sec
         self._stop = threading.Event()
         self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        # Its warnings name the job and round of whoever took the lease.
+        mine = copy_context()
+        self._thread = threading.Thread(target=mine.run, args=(self._run,), name="lease", daemon=True)
 
     @property
     def lost(self) -> bool:

@@ -12,6 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import MAX_LOSSES, Rounds
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import InvalidRequest, LeaseLost, MallornError, StorageFull, Unavailable
+from mallorn.core.logs import note
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
@@ -53,7 +54,7 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
         except Stopping:
             _hand_back(runtime, round_id, attempt)
         except LeaseLost:
-            log.warning("round %s was taken back", round_id)
+            log.warning("the round was taken back")
         except PASSING as error:
             _hand_back(runtime, round_id, attempt, error)
         except ChildError as error:
@@ -68,8 +69,11 @@ def _claim(runtime: Runtime, round_id: int) -> int | None:
     """Take the round; the first claim also settles which version of the cost model it uses, for good."""
     with runtime.database.transaction() as session:
         attempt = Rounds(session).claim(round_id, runtime.name, runtime.settings.lease_sec)
+        if attempt is None:
+            return None
+        row = Rounds(session).get(round_id)
+        note(job=row.job_id, attempt=attempt)
         if attempt == 1:
-            row = Rounds(session).get(round_id)
             options = JobOptions.model_validate(Jobs(session).get(row.job_id, None).options)
             family = Tasks(session).get(row.task_id).family
             Rounds(session).settle(round_id, proposer(session, row, family, options.cost_model))
@@ -127,14 +131,14 @@ def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[st
 def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornError | None = None) -> None:
     """Put the round back, with a word to its job when it waits for something: the sweeper sends it again."""
     words = f"{error.message}\n{error.hint}".strip() if error else ""
-    log.warning("round %s goes back to the queue: %s", round_id, words or "this worker stops")
+    log.warning("the round goes back to the queue: %s", words or "this worker stops")
     with runtime.database.transaction() as session:
         if Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=words) and words:
             Jobs(session).say(Rounds(session).get(round_id).job_id, words)
 
 
 def _lose(runtime: Runtime, round_id: int, attempt: int, error: MallornError, max_losses: int) -> None:
-    log.error("round %s failed: %s", round_id, error)
+    log.error("the round failed: %s", error)
     with runtime.database.transaction() as session:
         ended = Rounds(session).lose(round_id, attempt, error.message[-ERROR_CHARS:], max_losses)
         for kind, lost in (("round_returned", ended.returned), ("round_poisoned", ended.poisoned)):

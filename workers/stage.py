@@ -17,6 +17,7 @@ from db.repositories.targets import Targets
 from db.tables import Job
 from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailable
+from mallorn.core.logs import note
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
@@ -76,7 +77,7 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
     except Stopping:
         _give_back(claimed)
     except LeaseLost:
-        log.warning("%s of job %s was taken back", state, job_id)
+        log.warning("%s was taken back", state)
     except (Unavailable, StorageFull) as error:
         _give_back(claimed, error)
     except (ChildCrashed, ChildTimeout) as error:
@@ -96,6 +97,7 @@ def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
         attempt = Stages(session).claim_stage(job_id, state, runtime.name, lease_sec)
         if attempt is None:
             return None
+        note(attempt=attempt)
         job = Jobs(session).get(job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
 
@@ -110,7 +112,7 @@ def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
 def _give_back(claimed: Stage, error: MallornError | None = None) -> None:
     """Free the stage, with a word to the job when it waits for something: the sweeper sends it again."""
     words = f"{error.message}\n{error.hint}".strip() if error else ""
-    log.warning("%s of job %s is given back: %s", claimed.state, claimed.job.id, words or "this worker stops")
+    log.warning("%s is given back: %s", claimed.state, words or "this worker stops")
     with claimed.runtime.database.transaction() as session:
         if Stages(session).release_stage(claimed.job.id, claimed.attempt) and words:
             Jobs(session).say(claimed.job.id, words)
@@ -118,7 +120,7 @@ def _give_back(claimed: Stage, error: MallornError | None = None) -> None:
 
 def _lose(claimed: Stage, error: ChildError) -> None:
     """Give the stage back as a loss; the third fails the job."""
-    log.error("%s of job %s broke off: %s", claimed.state, claimed.job.id, error)
+    log.error("%s broke off: %s", claimed.state, error)
     hint = advice(error, claimed.runtime.settings)
     with claimed.runtime.database.transaction() as session:
         job_id, what = claimed.job.id, error.message.partition("\n")[0]
@@ -137,7 +139,7 @@ def _say(claimed: Stage, words: str) -> None:
 
 
 def _fail(claimed: Stage, error: MallornError) -> None:
-    log.warning("%s of job %s failed: %s", claimed.state, claimed.job.id, error)
+    log.warning("%s failed: %s", claimed.state, error)
     reason = f"{error.message}\n{error.hint}".strip()
     with claimed.runtime.database.transaction() as session:
         if Jobs(session).move(

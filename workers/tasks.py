@@ -1,6 +1,7 @@
 """The Celery tasks of the workers: each a thin door into a room of this package."""
 
 from mallorn.core import queues
+from mallorn.core.logs import about
 from workers.app import app, send
 from workers.finish.job import finish
 from workers.importing import import_job
@@ -12,14 +13,16 @@ from workers.training import train
 @app.task(name=queues.IMPORT_MODEL)
 def import_model(job_id: str) -> None:
     """Turn a job's model into tasks."""
-    if import_job(runtime(), job_id):
-        send(queues.PLAN, job_id)
+    with about(job=job_id):
+        if import_job(runtime(), job_id):
+            send(queues.PLAN, job_id)
 
 
 @app.task(name=queues.RUN_ROUND)
 def run_round(round_id: int) -> None:
     """Propose, build and measure one round."""
-    closed = run(runtime(), round_id)
+    with about(round=round_id):
+        closed = run(runtime(), round_id)
     if closed is None:
         return
     # The model first: the next round should be proposed by one that has seen this round.
@@ -30,10 +33,12 @@ def run_round(round_id: int) -> None:
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int) -> None:
     """Refit the model of a task's family when its data has grown enough."""
-    train(runtime(), job_id, task_id)
+    with about(job=job_id):
+        train(runtime(), job_id, task_id)
 
 
 @app.task(name=queues.FINISH_JOB)
 def finish_job(job_id: str) -> None:
     """Measure the best again, check and promote them, export and report."""
-    finish(runtime(), job_id)
+    with about(job=job_id):
+        finish(runtime(), job_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, worker_ready
+from celery.signals import beat_init, setup_logging, worker_ready
 
 from mallorn.commands.child import READY_FILE_VARIABLE
 
@@ -16,14 +16,15 @@ from mallorn.commands.child import READY_FILE_VARIABLE
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
     """Serve queues one message at a time, in this very process: prefork and TVM do not go together."""
     worker_ready.connect(_tell_ready)
+    setup_logging.connect(_leave_logging)
     _import_tasks(app)
     app.worker_main(
         [
+            "--quiet",  # its banner is no line of a log
             "worker",
             *("--pool", "solo"),
             *("--queues", ",".join(queues)),
             *("--hostname", f"{name}@%h"),
-            *("--loglevel", "INFO"),
             # Chatter between workers that nobody here listens to.
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ]
@@ -33,9 +34,10 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
 def run_beat(app: Celery) -> None:
     """Send the scheduled wake-ups; when they were last sent is worth nothing after a restart."""
     beat_init.connect(_tell_ready)
+    setup_logging.connect(_leave_logging)
     _import_tasks(app)
     with tempfile.TemporaryDirectory(prefix="mallorn-beat-") as folder:
-        app.start(["beat", "--loglevel", "INFO", "--pidfile=", "--schedule", str(Path(folder) / "schedule")])
+        app.start(["--quiet", "beat", "--pidfile=", "--schedule", str(Path(folder) / "schedule")])
 
 
 def _import_tasks(app: Celery) -> None:
@@ -48,3 +50,7 @@ def _tell_ready(**_: Any) -> None:
     path = os.environ.get(READY_FILE_VARIABLE)
     if path:
         Path(path).touch()
+
+
+def _leave_logging(**_: Any) -> None:
+    """Whoever answers this signal has set logging up; Celery's own lines then look like all others."""

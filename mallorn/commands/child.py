@@ -99,20 +99,21 @@ class Child:
             return False
         return True
 
-    def trim_log(self) -> None:
-        """Keep a log from filling the disk: past the limit it is moved aside and begun anew."""
-        with suppress(FileNotFoundError):
-            if self.log.stat().st_size > MAX_LOG_BYTES:
-                # The process holds the file open to append: copy and cut, a rename would take it along.
-                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
-                os.truncate(self.log, 0)
-
     def last_lines(self, count: int = 12) -> list[str]:
         """The end of the log."""
         with suppress(FileNotFoundError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 200 * count))
             return log.read().decode(errors="replace").splitlines()[-count:]
         return []
+
+
+def trim_log(log: Path) -> None:
+    """Keep a log from filling the disk: past the limit it is moved aside and begun anew."""
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > MAX_LOG_BYTES:
+            # Processes hold the file open to append: copy and cut, a rename would take it along.
+            shutil.copyfile(log, log.with_suffix(".log.1"))
+            os.truncate(log, 0)
 
 
 def die_with_parent(number: signal.Signals) -> "DieWithParent":

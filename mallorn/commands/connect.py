@@ -112,7 +112,8 @@ class Starter:
 
 
 def _launch(directory: DataDir) -> subprocess.Popen[bytes]:
-    with _log(directory).open("wb") as log:
+    _log(directory).unlink(missing_ok=True)
+    with _log(directory).open("ab") as log:  # so that the stack may cut it when it has grown too long
         return subprocess.Popen(
             mallorn("up", "--port", "0", "--data", str(directory.path), "--until-unused"),
             stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mallorn.commands.output import print_note
-from mallorn.commands.parts import installed, log_to_stderr
+from mallorn.commands.parts import installed
 from mallorn.core.settings import LAST_PORT
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def device(
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
+    from mallorn.core.logs import set_up
     from mallorn.core.settings import Settings, settings
 
     # Read by TVM once, when it is imported.
@@ -40,7 +41,7 @@ def device(
     known = Settings(tracker=tracker) if tracker else settings()
     wanted = _target(target)
     called = name or f"{os.uname().nodename}-{wanted.key}"
-    log_to_stderr()
+    set_up("device", known)
     print_note(f"device {called} measures for {wanted}")
     log_path = log.absolute() if log else None
     serve_device(

@@ -1,6 +1,5 @@
 """The parts of the service, one command each, all configured by `MALLORN_*`."""
 
-import logging
 import os
 import signal
 import sys
@@ -25,8 +24,10 @@ def serve(
     ] = None,
 ) -> None:
     """Run the coordinator: the HTTP API and the page."""
+    from mallorn.core.logs import set_up
     from mallorn.core.settings import settings
 
+    set_up("coordinator", settings())
     with installed("server"):
         from services.coordinator.serving import serve as serve_coordinator
     wanted = {"host": host, "port": port}
@@ -38,12 +39,15 @@ def worker(
     name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
 ) -> None:
     """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
+    from mallorn.core.logs import set_up
     from mallorn.core.queues import WORKER_QUEUES
+    from mallorn.core.settings import settings
 
     wanted = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
     unknown = sorted(set(wanted) - set(WORKER_QUEUES))
     if unknown:
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
+    set_up("worker", settings())
     with installed("worker"):
         from mallorn.commands.celery_parts import run_worker
         from workers.app import app
@@ -56,8 +60,11 @@ def control(
     ] = False,
 ) -> None:
     """Run planning, sweeping and reaping. With --beat the clock that wakes them."""
+    from mallorn.core.logs import set_up
     from mallorn.core.queues import CONTROL
+    from mallorn.core.settings import settings
 
+    set_up("beat" if beat else "control", settings())
     with installed("server"):
         from mallorn.commands.celery_parts import run_beat, run_worker
         from services.control.app import app
@@ -74,13 +81,14 @@ def tracker(
     ] = None,
 ) -> None:
     """Run TVM's RPC tracker, where devices register."""
+    from mallorn.core.logs import set_up
     from mallorn.core.settings import settings
 
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     with installed("worker"):
         from workers.tvm.tracker import serve_tracker
     known_host, known_port = settings().tracker_address
-    log_to_stderr()
+    set_up("tracker", settings())
     end_on_sigterm()
     serve_tracker(host or known_host, known_port if port is None else port)
 
@@ -104,11 +112,6 @@ def installed(extra: str) -> Iterator[None]:
         if (missing := missing_package(error, extra)) is None:
             raise
         raise missing from None
-
-
-def log_to_stderr() -> None:
-    """Have a part's own log lines shown, with their time."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def end_on_sigterm() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from mallorn.commands.child import Child, ChildSpec
+from mallorn.commands.child import Child, ChildSpec, trim_log
 from mallorn.core.errors import Unavailable
 
 POLL_SEC = 0.05
@@ -49,6 +49,7 @@ class Supervisor:
         patience: Patience = Patience(),
     ) -> None:
         self._children = [Child(spec, logs / f"{spec.name}.log") for spec in children]
+        self._logs = logs
         self._on_ready = on_ready
         self._on_restart = on_restart
         self._patience = patience
@@ -127,8 +128,9 @@ class Supervisor:
     def _trim_logs(self) -> None:
         if time.monotonic() > self._trim_at:
             self._trim_at = time.monotonic() + TRIM_EVERY_SEC
-            for child in self._children:
-                child.trim_log()
+            # Also those that the parts write themselves, as a device its executions.
+            for log in self._logs.glob("*.log"):
+                trim_log(log)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopping:  # asked twice: no more grace

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -47,7 +47,18 @@ class Settings(BaseSettings):
     keep_models_days: float = Field(
         0.0, ge=0, description="Days after its upload until a model without a job is deleted; 0: never."
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How processes log: `text` for people, `json` for one object a line."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="What is logged: this and worse."
+    )
     lease_sec: float = Field(30.0, gt=0, description="How long a lease lasts without renewal.")
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _in_small_letters(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod

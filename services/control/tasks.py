@@ -3,6 +3,7 @@
 import uuid
 
 from mallorn.core import queues
+from mallorn.core.logs import about
 from mallorn.core.settings import settings
 from services.control.app import app, database, send
 from services.control.planning import plan_job
@@ -17,7 +18,8 @@ BUSY_RETRY_SEC = 1.0
 @app.task(name=queues.PLAN)
 def plan(job_id: str) -> None:
     """Open the next rounds of a job, or end its tuning."""
-    messages = plan_job(database(), job_id, HOLDER)
+    with about(job=job_id):
+        messages = plan_job(database(), job_id, HOLDER)
     if messages is None:
         # Another control worker plans this job right now and may have read the state before our news.
         app.send_task(queues.PLAN, args=[job_id], countdown=BUSY_RETRY_SEC)

@@ -25,6 +25,7 @@ from services.coordinator.models.endpoints import router as models
 from services.coordinator.options.endpoints import router as options
 from services.coordinator.parts import Parts
 from services.coordinator.records.endpoints import router as records
+from services.coordinator.requests import Told
 from services.coordinator.schedules.endpoints import router as schedules
 from services.coordinator.workers.endpoints import router as workers
 from services.dashboard.pages import add_page
@@ -58,6 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.parts = parts
     failures.install(app)
+    app.add_middleware(Told)
     app.add_middleware(Guard, has_keys=bool(parts.settings.api_keys))
     app.include_router(_api(), prefix=PREFIX)
     app.include_router(health, responses=_only(503))

@@ -40,5 +40,6 @@ def serve(settings: Settings) -> None:
         timeout_graceful_shutdown=SHUTDOWN_SEC,
         timeout_keep_alive=KEEP_ALIVE_SEC,
         server_header=False,
+        log_config=None,  # its lines go where those of all processes go
     )
     Server(config, app.state.parts.stopping).run()

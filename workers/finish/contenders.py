@@ -90,7 +90,7 @@ def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) 
     try:
         sketches = load_sketches(compiler, program, claimed.target)
     except ChildFailed as error:
-        log.warning("no defaults for %s, job %s: %s", program.key, claimed.job.id, error)
+        log.warning("no defaults for %s: %s", program.key, error)
         return ()
     space = TvmSpace(sketches, program, claimed.target, descriptors, compiler)
     defaults = space.defaults()

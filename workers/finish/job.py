@@ -81,7 +81,7 @@ def _build(stand: Stand, winners: list[Winner], check: Verifier) -> tuple[Built,
     try:
         joint = decide_inside(stand, first, check)
     except (ChildError, ExportFailed) as error:
-        log.warning("job %s keeps its first build: %s", stand.claimed.job.id, error)
+        log.warning("the first build is kept: %s", error)
         return first, {}
     return joint.build, {"inside_the_model": joint.report}
 

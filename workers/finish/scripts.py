@@ -24,7 +24,7 @@ def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Child) -> No
         try:
             _keep(claimed, winner, graphs)
         except ChildError as error:
-            log.warning("no script of %s, job %s: %s", winner.contest.task.name, claimed.job.id, error)
+            log.warning("no script of %s: %s", winner.contest.task.name, error)
 
 
 def _keep(claimed: Stage, winner: Winner, graphs: Child) -> None:

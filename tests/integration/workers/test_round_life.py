@@ -1,13 +1,18 @@
 """What a round leaves in the database, however it ends. Compiler and device are made up, the rest is real."""
 
+import json
+import logging
+
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from mallorn.core.errors import NoDevice
+from mallorn.core.logs import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
+from workers import tasks
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.commits import BATCH, Commits
 from workers.proposing import propose
@@ -243,3 +248,22 @@ def test_a_job_with_the_same_context_measures_nothing_again(workshop):
     workshop.work(workshop.job(("w0",), trials=16))
     workshop.work(workshop.job(("w0",), trials=16, seed=0))
     assert set(workshop.bench.executions.values()) == {1}
+
+
+def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, monkeypatch):
+    lines = []
+
+    class Kept(logging.Handler):
+        def emit(self, record):
+            lines.append(json.loads(JsonLines("worker").format(record)))
+
+    kept = Kept()
+    logging.getLogger("workers.rounds").addHandler(kept)
+    monkeypatch.setattr(tasks, "runtime", lambda: workshop)
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    workshop.bench.before = after(0, refuse(NoDevice()))
+    tasks.run_round(round_id)
+    logging.getLogger("workers.rounds").removeHandler(kept)
+    told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
+    assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}

@@ -170,9 +170,12 @@ def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
 
 def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mallorn.commands.child.MAX_LOG_BYTES", 10)
-    log = tmp_path / "part.log"
-    child = Child(ChildSpec("part", ("true",), lambda: True), log)
-    log.write_text("more than ten bytes")
-    child.trim_log()
-    assert log.read_text() == ""
-    assert (tmp_path / "part.log.1").read_text() == "more than ten bytes"
+    logs = [tmp_path / f"{name}.log" for name in ("part", "executions", "up")]
+    stack = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
+    for log in logs:
+        log.write_text("more than ten bytes")
+    with stack.running():
+        stack.start()
+    for log in logs[1:]:
+        assert log.read_text() == "", "whoever writes it"
+        assert log.with_suffix(".log.1").read_text() == "more than ten bytes"

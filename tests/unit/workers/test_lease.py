@@ -1,8 +1,11 @@
 """A lease is renewed while the work goes on, and its loss is noticed."""
 
+import logging
+
 import pytest
 
 from mallorn.core.errors import LeaseLost, Unavailable
+from mallorn.core.logs import TextLines, about
 from tests.fixtures.waiting import wait_for
 from workers.lease import Lease
 from workers.stopping import Stop, Stopping
@@ -60,3 +63,21 @@ def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.Mo
     with pytest.raises(Stopping):
         lease.check()
     assert not lease.lost
+
+
+def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    lines: list[str] = []
+    written = TextLines("worker")
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(written.format(record))  # in the thread that logs
+
+    kept = Kept()
+    logging.getLogger("workers.lease").addHandler(kept)
+    try:
+        with about(job="1f", round=7):
+            hold(Renewals(Unavailable("no database"), True), 2)
+    finally:
+        logging.getLogger("workers.lease").removeHandler(kept)
+    assert "no database (job=1f round=7)" in lines[0]

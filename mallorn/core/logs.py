@@ -1,0 +1,84 @@
+"""How every process logs: a line an event on stderr, with time, level, and the job that it is about."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from mallorn.core.settings import Settings
+
+Facts = Mapping[str, object]
+_about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
+
+
+@contextmanager
+def about(**facts: object) -> Iterator[None]:
+    """What is logged inside is about this job, round or attempt.
+
+    A thread knows what its starter was about only if it is run in a copy of its context.
+    """
+    token = _about.set({**_about.get(), **facts})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def note(**facts: object) -> None:
+    """The rest of the block of `about` is about this, too."""
+    _about.set({**_about.get(), **facts})
+
+
+def set_up(part: str, settings: Settings) -> None:
+    """Send what this process and the libraries in it log to stderr, as the settings say."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(part) if settings.log_format == "json" else TextLines(part))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+
+
+class TextLines(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z WARNING worker workers.rounds: what happened (job=1f round=7 attempt=2)`."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"%(asctime)s %(levelname)s {part} %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return _time(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        facts = " ".join(f"{name}={value}" for name, value in _about.get().items())
+        line = super().formatMessage(record)
+        return f"{line} ({facts})" if facts else line
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line; `job`, `round` and `attempt` where there are some, `error` with a traceback."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self._part = part
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "part": self._part,
+            "pid": record.process,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_about.get(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
