@@ -129,6 +129,7 @@ class Jobs(Stages):
             "stage_lease_until": None,
             "stage_losses": 0,
             "finished_at": now() if to_state.final else None,
+            "resume_state": Job.state if to_state is JobState.FAILED else None,
             **NO_TURN,
         }
         if to_state is not JobState.QUEUED:
@@ -146,20 +147,22 @@ class Jobs(Stages):
         return self._act(job_id, owner, (*ACTIVE, JobState.PAUSED), JobState.CANCELLED, reason)
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0) -> Job:
-        """Go on with a paused job, or with a finished one given more trials. Raises NotFound, Conflict.
+        """Go on with a paused job, or with one that came to its finish and is given more trials.
 
-        A job without a limit has one once it is done: its minutes are over, and more is asked for in trials.
+        Without any, a finish that failed or left something out is done again. A job whose minutes are over has
+        a limit from then on: more is asked for in trials. Raises NotFound, Conflict.
         """
-        states = [JobState.PAUSED, *([JobState.DONE] if more_trials > 0 else [])]
-        spent = case((Job.state == JobState.DONE, sum(count_by_outcome(self.session, job_id).values())))
-        back = case((Job.state == JobState.PAUSED, Job.resume_state), else_=JobState.TUNING)
-        changes = {
-            "resume_state": None,
-            "trials": func.coalesce(Job.trials, spent) + more_trials,
-            "finished_at": None,
-            "archived_at": None,
-        }
-        return self._act(job_id, owner, states, back, "", **changes)
+        job = self.get(job_id, owner)
+        state: JobState = JobState.PAUSED
+        back: Any = Job.resume_state
+        if more_trials > 0 and came_to_finish(job):
+            state, back = JobState(job.state), JobState.TUNING
+        elif finish_left_something(job):
+            state, back = JobState(job.state), JobState.FINISHING
+        spent = case((Job.state != JobState.PAUSED, sum(count_by_outcome(self.session, job_id).values())))
+        budget = func.coalesce(Job.trials, spent) + more_trials if more_trials else Job.trials
+        changes = {"trials": budget, "finished_at": None, "archived_at": None, "stage_losses": 0}
+        return self._act(job_id, owner, [state], back, "", resume_state=None, **changes)
 
     def _act(
         self,
@@ -197,3 +200,14 @@ class Jobs(Stages):
     def progress(self, job_id: str) -> Progress:
         """Trials spent and planned, outcomes, and the best of each task. Raises NotFound."""
         return progress(self.session, self.get(job_id, None))
+
+
+def came_to_finish(job: Job) -> bool:
+    """Whether a job has ended with its tuning behind it."""
+    failed_there = job.state == JobState.FAILED and job.resume_state == JobState.FINISHING
+    return job.state == JobState.DONE or failed_there
+
+
+def finish_left_something(job: Job) -> bool:
+    """Whether another finish of an ended job may bring what the last one did not."""
+    return came_to_finish(job) and (job.state == JobState.FAILED or bool((job.report or {}).get("not_done")))

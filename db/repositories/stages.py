@@ -73,7 +73,8 @@ class Stages(Repository):
             "stage_sent_at": 0.0,
             "stage_losses": Job.stage_losses + 1,
         }
-        failed = freed | {"state": JobState.FAILED, "finished_at": now(), "reason": reason}
+        ended = {"state": JobState.FAILED, "resume_state": Job.state, "finished_at": now(), "reason": reason}
+        failed = freed | ended
         lost = update(Job).where(*which, last).values(failed).returning(Job.id)
         kept = update(Job).where(*which).values(freed).returning(Job.id)
         failed_ids = sorted(self.session.scalars(lost))

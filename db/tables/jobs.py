@@ -54,7 +54,7 @@ class Job(Base):
     planned_at: Mapped[Timestamp | None]  # when its planning last looked at it
     options: Mapped[Json]  # mallorn.core.options.JobOptions
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
-    resume_state: Mapped[str | None]  # where a paused job goes on
+    resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed
     reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words
     graph: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the importer's report
     report: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the finish's report

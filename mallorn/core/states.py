@@ -2,6 +2,7 @@
 
 job:   queued -> importing -> tuning -> finishing -> done
        any of the first four -> failed | cancelled;  queued..tuning <-> paused;  done -> tuning (more trials)
+       done with something left out, or failed in finishing -> finishing (resume without trials)
 round: queued -> leased -> done;  queued|leased -> cancelled
        leased -> queued (lease lost, at most twice) -> poison
 """

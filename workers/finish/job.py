@@ -12,12 +12,12 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState, StageKind
-from workers.children.errors import ChildError
 from workers.finish.contenders import Contest, contests, second_chance
-from workers.finish.export import ExportFailed, complete_export, upload
-from workers.finish.joint import affordable, decide_inside
+from workers.finish.export import complete_export, upload
+from workers.finish.handout import choose
 from workers.finish.scripts import keep_scripts
-from workers.finish.stand import Built, Stand, device_is_here
+from workers.finish.stand import Stand
+from workers.finish.undone import Undone
 from workers.finish.verify import Verifier, verifier
 from workers.finish.whole_model import judge
 from workers.finish.winners import Winner, decide
@@ -45,16 +45,20 @@ def _finish(claimed: Stage) -> None:
     ):
         folder = Path(scratch)
         stand = Stand(claimed, graphs, claimed.model_file(folder), folder)
+        undone = Undone(claimed)
         with verifier(claimed.runtime, claimed.target, graphs) as check:
             winners, losers = _decide_all(claimed, why, check)
-            built, inside = _build(stand, winners, check)
-        complete_export(claimed, built.winners, built.directory)
-        keep_scripts(claimed, built.winners, graphs)
-        report = judge(stand, built) | _tasks(built.winners, losers) | inside
+            handout = choose(stand, winners, check, undone)
+        complete_export(claimed, handout.winners, handout.directory)
+        keep_scripts(claimed, handout.winners, graphs)
+        report = _tasks(handout.winners, losers) | handout.report
+        if handout.built is not None:
+            report |= judge(stand, handout.built, undone)
         claimed.lease.check()
         report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
-        (built.directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-        _store(claimed, why, report, upload(claimed, built.directory))
+        report["not_done"] = undone.entries
+        (handout.directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        _store(claimed, why, report, upload(claimed, handout.directory))
 
 
 def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner], list[Contest]]:
@@ -70,20 +74,6 @@ def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner]
             winners.append(winner)
         _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
     return winners, losers
-
-
-def _build(stand: Stand, winners: list[Winner], check: Verifier) -> tuple[Built, dict[str, Any]]:
-    """The model's build with the winners, or with rivals of theirs that do better inside it."""
-    stand.prepare()
-    first = stand.build("export", winners)
-    if not device_is_here(stand.claimed) or not affordable(stand, first):
-        return first, {}
-    try:
-        joint = decide_inside(stand, first, check)
-    except (ChildError, ExportFailed) as error:
-        log.warning("the first build is kept: %s", error)
-        return first, {}
-    return joint.build, {"inside_the_model": joint.report}
 
 
 def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Verifier) -> Winner | None:
@@ -108,9 +98,14 @@ def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -
 
 
 def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> dict[str, Any]:
+    """Found and of are those of the winners where no compiled model tells otherwise."""
+    missing = [contest.task.name for contest in losers]
     return {
+        "found": len(winners),
+        "of": len(winners) + len(missing),
+        "missing": missing,
         "tasks_us": {winner.contest.task.name: winner.latency_us for winner in winners},
-        "without_schedule": [contest.task.name for contest in losers],
+        "without_schedule": missing,
     }
 
 

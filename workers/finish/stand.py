@@ -43,10 +43,10 @@ class Stand:
         """Random inputs of the model, made by `prepare`."""
         return self.folder / "inputs.npz"
 
-    def prepare(self) -> None:
-        """Make the inputs that every engine is run with."""
+    def prepare(self) -> list[str]:
+        """Make the inputs that every engine is run with; their names."""
         graph = self.claimed.job.graph or {}
-        self.graphs.call(
+        names: list[str] = self.graphs.call(
             "make_inputs",
             LOAD_TIMEOUT_SEC,
             model_path=str(self.model),
@@ -55,12 +55,22 @@ class Stand:
             input_shapes=self.claimed.options.input_shapes,
             input_ranges=graph["input_ranges"],
         )
+        return names
 
     def build(self, name: str, winners: Sequence[Winner]) -> Built:
         """Write the schedules as tuning records, and compile the model with them."""
+        return self.compile(self.write(name, winners), winners)
+
+    def write(self, name: str, winners: Sequence[Winner]) -> Path:
+        """The directory of the schedules as tuning records. Raises ExportFailed."""
         self.claimed.lease.check()
-        directory, library = self.folder / name, self.folder / f"{name}.so"
+        directory = self.folder / name
         write_records(self.claimed, winners, self.graphs, directory)
+        return directory
+
+    def compile(self, directory: Path, winners: Sequence[Winner]) -> Built:
+        """The model with the schedules of a directory that `write` filled."""
+        library = directory.with_suffix(".so")
         found = self.graphs.call(
             "compile_model",
             COMPILE_TIMEOUT_SEC,

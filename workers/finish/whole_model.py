@@ -1,30 +1,45 @@
 """The whole model with its schedules: checked, and timed beside the untuned build and onnxruntime."""
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import MallornError
 from workers.children.child import Child
+from workers.children.errors import ChildError
 from workers.engine_race import race
+from workers.finish.agreement import check_numbers
 from workers.finish.stand import COMPILE_TIMEOUT_SEC, Built, Stand, device_is_here
+from workers.finish.undone import Undone, twice
 from workers.stage import Stage
 
 RUN_TIMEOUT_SEC: Final = 600.0
-ENGINES: Final = ("untuned", "tuned", "onnxruntime")
+ENGINES: Final = {"untuned": "the untuned model", "tuned": "the tuned model", "onnxruntime": "onnxruntime"}
+TIME: Final = "time the whole model"
 
 
-def judge(stand: Stand, built: Built) -> dict[str, Any]:
-    """The model's part of the report; says why where the model cannot run on this worker's host."""
-    claimed = stand.claimed
-    if not device_is_here(claimed):
-        return built.found | {"not_timed": "the device is on another host than this worker"}
+def judge(stand: Stand, built: Built, undone: Undone) -> dict[str, Any]:
+    """The model's part of the report; what cannot be done is entered in `undone`.
+
+    A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
+    """
+    if not undone.attempt(TIME, partial(_be_here, stand.claimed)):
+        return {}
     files = _Files(stand, built)
     with ExitStack() as stack:
-        engines = _start(claimed, stack)
-        _compile_untuned(stand, files)
-        return built.found | _compare(stand.graphs, _load(engines, claimed, files), files)
+        engines = _start(stand.claimed, stack)
+        if not undone.attempt("compile the untuned model", partial(_compile_untuned, files)):
+            del engines["untuned"]
+        held = _load(engines, files, undone)
+        errors = _errors(held, files, undone)
+        if "tuned" in held and not check_numbers(errors, stand.claimed.options.precision, undone):
+            held.pop("tuned").kill()
+        told = {f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
+        return {"latency_us": _times(held, undone)} | told
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +57,29 @@ class _Files:
         return self.stand.folder / f"{engine}-outputs.npz"
 
 
-def _compile_untuned(stand: Stand, files: _Files) -> None:
-    stand.graphs.call(
-        "compile_default",
-        COMPILE_TIMEOUT_SEC,
-        model_path=str(stand.model),
-        target=stand.claimed.target.text,
-        input_shapes=stand.claimed.options.input_shapes,
-        out_so=str(files.untuned),
+def _be_here(claimed: Stage) -> bool:
+    """Raises MallornError where what this host times is not what the job's device would."""
+    if not device_is_here(claimed):
+        raise MallornError(
+            "the device is on another host than this worker",
+            hint="mallorn bench MODEL --schedules DIR, on the device's host",
+        )
+    return True
+
+
+def _compile_untuned(files: _Files) -> bool:
+    stand = files.stand
+    twice(
+        lambda: stand.graphs.call(
+            "compile_default",
+            COMPILE_TIMEOUT_SEC,
+            model_path=str(stand.model),
+            target=stand.claimed.target.text,
+            input_shapes=stand.claimed.options.input_shapes,
+            out_so=str(files.untuned),
+        )
     )
+    return True
 
 
 def _start(claimed: Stage, stack: ExitStack) -> dict[str, Child]:
@@ -65,37 +94,70 @@ def _start(claimed: Stage, stack: ExitStack) -> dict[str, Child]:
     return engines
 
 
-def _load(engines: dict[str, Child], claimed: Stage, files: _Files) -> dict[str, Child]:
-    """The engines that hold the model; all load at once, before any is timed."""
+def _load(engines: Mapping[str, Child], files: _Files, undone: Undone) -> dict[str, Child]:
+    """The engines that hold the model and answered; all load at once, and stand still afterwards."""
     for name, child in engines.items():
-        method, params = _loading(name, claimed, files)
+        method, params = _loading(name, files)
         child.send(method, **params, inputs_npz=str(files.stand.inputs))
-    return {name: child for name, child in engines.items() if _loaded(child)}
+    held = _those_that(engines, "load", lambda _, child: child.receive(RUN_TIMEOUT_SEC), undone)
+    return _those_that(held, "run", partial(_save_outputs, files), undone)
 
 
-def _loading(name: str, claimed: Stage, files: _Files) -> tuple[str, dict[str, Any]]:
-    if name == "onnxruntime":
-        return "load_onnxruntime", {"model_path": str(files.stand.model), "threads": claimed.target.num_cores}
-    library = files.built.library if name == "tuned" else files.untuned
-    return "load_library", {"library": str(library), "target": claimed.target.text}
-
-
-def _loaded(child: Child) -> bool:
-    try:
-        child.receive(RUN_TIMEOUT_SEC)
-    except Unavailable:  # onnxruntime is an optional comparison: the report simply has one engine less
-        return False
-    return True
-
-
-def _compare(graphs: Child, engines: dict[str, Child], files: _Files) -> dict[str, Any]:
+def _those_that(
+    engines: Mapping[str, Child], step: str, work: Callable[[str, Child], Any], undone: Undone
+) -> dict[str, Child]:
+    """The engines that a step succeeds with; the others end."""
+    kept = {}
     for name, child in engines.items():
-        child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=str(files.outputs(name)))
-        child.suspend()
-    errors = {f"error_vs_{name}": _error(graphs, files, name) for name in engines if name != "tuned"}
-    return {"latency_us": race(engines), **errors}
+        if undone.attempt(f"{step} {ENGINES[name]}", partial(work, name, child)) is None:
+            child.kill()
+        else:
+            kept[name] = child
+    return kept
 
 
-def _error(graphs: Child, files: _Files, other: str) -> float:
+def _loading(name: str, files: _Files) -> tuple[str, dict[str, Any]]:
+    model, target = files.stand.model, files.stand.claimed.target
+    if name == "onnxruntime":
+        return "load_onnxruntime", {"model_path": str(model), "threads": target.num_cores}
+    library = files.built.library if name == "tuned" else files.untuned
+    return "load_library", {"library": str(library), "target": target.text}
+
+
+def _save_outputs(files: _Files, name: str, child: Child) -> int:
+    count: int = child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=str(files.outputs(name)))
+    child.suspend()
+    return count
+
+
+def _errors(engines: Mapping[str, Child], files: _Files, undone: Undone) -> dict[str, float]:
+    """How far the tuned model's outputs are from each other engine's."""
+    found = {}
+    for name in engines if "tuned" in engines else ():
+        if name == "tuned":
+            continue
+        error = undone.attempt(f"compare with {ENGINES[name]}", partial(_error, files, name))
+        if error is not None:
+            found[name] = error
+    return found
+
+
+def _error(files: _Files, other: str) -> float:
     outputs, expected = str(files.outputs("tuned")), str(files.outputs(other))
-    return float(graphs.call("compare_models", RUN_TIMEOUT_SEC, outputs_npz=outputs, expected_npz=expected))
+    call = partial(files.stand.graphs.call, "compare_models", RUN_TIMEOUT_SEC)
+    return float(twice(lambda: call(outputs_npz=outputs, expected_npz=expected)))
+
+
+def _times(engines: dict[str, Child], undone: Undone) -> dict[str, Any]:
+    """The race; an engine that fails in it is left out, and the others start again."""
+    while engines:
+        try:
+            return race(engines)
+        except ChildError as error:
+            failed = [name for name, child in engines.items() if not child.alive]
+            for name in failed:
+                undone.leave(f"time {ENGINES[name]}", error.message.partition("\n")[0])
+                del engines[name]
+            if not failed:
+                raise
+    return {}

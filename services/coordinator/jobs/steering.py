@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
 from db.repositories.rounds import Rounds
 from db.tables import Job
 from mallorn.core import queues
@@ -20,6 +20,7 @@ NEXT_TASK: Final = {
     JobState.QUEUED: queues.IMPORT_MODEL,
     JobState.IMPORTING: queues.IMPORT_MODEL,
     JobState.TUNING: queues.PLAN,
+    JobState.FINISHING: queues.FINISH_JOB,
 }
 
 
@@ -38,7 +39,10 @@ def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
 
 
 def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
-    """Go on with a paused job, or with a done one given more trials. Raises NotFound, Conflict."""
+    """Go on with a paused job, or with one that came to its finish and is given more trials.
+
+    Without any, a finish that failed or left something out is done again. Raises NotFound, Conflict.
+    """
     with parts.database.transaction() as session:
         _explain_refusal(Jobs(session).get(job_id, owner), more_trials)
         job = Jobs(session).resume(job_id, owner, more_trials)
@@ -48,6 +52,8 @@ def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
 
 
 def _explain_refusal(job: Job, more_trials: int) -> None:
+    if finish_left_something(job) or (more_trials > 0 and came_to_finish(job)):
+        return
     if job.state == JobState.DONE and more_trials == 0:
         spent = "minutes" if job.trials is None else f"{job.trials} trials"
         raise Conflict(f"job {job.id} has spent its {spent}", hint=f"mallorn resume {job.id} --trials 100")

@@ -134,6 +134,43 @@ def test_a_job_without_a_limit_of_trials_is_given_one_on_top_of_what_it_spent(ro
     assert jobs.resume(job_id, "ada", more_trials=16).trials == 2 + 16
 
 
+def test_a_job_that_failed_in_its_finish_is_finished_again(rows, jobs):
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+    jobs.move(rows.job_id, [JobState.FINISHING], JobState.FAILED, "no room")
+    job = jobs.resume(rows.job_id, "ada")
+    assert (job.state, job.reason, job.finished_at, job.trials) == (JobState.FINISHING, "", None, 64)
+
+
+def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+    jobs.claim_stage(rows.job_id, JobState.FINISHING, "w", -1)
+    assert jobs.expire_stages(max_losses=1).failed == [rows.job_id]
+    job = jobs.resume(rows.job_id, "ada")
+    assert (job.state, job.stage_losses) == (JobState.FINISHING, 0)
+
+
+def test_a_job_that_failed_in_its_finish_tunes_on_with_more_trials(rows, jobs):
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
+    jobs.move(rows.job_id, [JobState.FINISHING], JobState.FAILED)
+    job = jobs.resume(rows.job_id, "ada", more_trials=16)
+    assert (job.state, job.trials) == (JobState.TUNING, 80)
+
+
+def test_a_done_job_is_finished_again_for_what_its_finish_left_out(rows, jobs):
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    jobs.record(rows.job_id, report={"not_done": [{"step": "run", "why": "it died", "hint": ""}]})
+    assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
+
+
+@pytest.mark.parametrize("state", [JobState.IMPORTING, JobState.TUNING])
+def test_a_job_that_failed_before_its_finish_stays_failed(rows, jobs, state):
+    jobs.move(rows.job_id, [JobState.TUNING], state)
+    jobs.move(rows.job_id, [state], JobState.FAILED)
+    for trials in (0, 16):
+        with pytest.raises(Conflict, match="is failed"):
+            jobs.resume(rows.job_id, "ada", trials)
+
+
 def test_a_cancelled_job_stays_cancelled(rows, jobs):
     assert jobs.cancel(rows.job_id, "ada").finished_at is not None
     for act in (jobs.cancel, jobs.pause, jobs.resume):

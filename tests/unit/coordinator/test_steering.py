@@ -38,6 +38,23 @@ def test_a_done_job_goes_on_with_more_trials(coordinator: Coordinator, owned: Ow
     assert coordinator.sent(queues.CONTROL) == [(queues.PLAN, [owned.job_id])]
 
 
+def test_a_job_that_failed_in_its_finish_goes_to_the_finish_again(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    move(owned, JobState.FINISHING)
+    move(owned, JobState.FAILED)
+    resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()
+    assert (resumed["state"], resumed["trials"]) == ("finishing", 64)
+    assert coordinator.sent(queues.FINISH) == [(queues.FINISH_JOB, [owned.job_id])]
+
+
+def test_a_done_job_goes_on_with_what_its_finish_left_out(coordinator: Coordinator, owned: OwnedRows) -> None:
+    move(owned, JobState.DONE)
+    left = {"not_done": [{"step": "time the whole model", "why": "it died", "hint": ""}]}
+    owned.write(lambda session: Jobs(session).record(owned.job_id, report=left))
+    assert coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()["state"] == "finishing"
+
+
 def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: OwnedRows) -> None:
     round_id, attempt = owned.claimed_round("w0")
     cancelled = coordinator.http.post(f"/jobs/{owned.job_id}/cancel").json()

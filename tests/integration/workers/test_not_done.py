@@ -1,0 +1,191 @@
+"""Whatever fails around the whole model, verified schedules are handed out, and the report says the rest."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from db.repositories.jobs import Jobs
+from mallorn.core.errors import StorageFull, Unavailable
+from mallorn.core.states import JobState
+from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
+from workers.children.errors import ChildFailed, ChildTimeout
+from workers.finish.job import finish
+
+__all__ = ["check", "exported"]  # fixtures
+NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
+
+
+class MadeUpEngine:
+    """Serves as workers.tvm.engines: `answers` has what a test wants of an engine, by its name and method."""
+
+    answers: ClassVar[dict] = {}
+
+    def __init__(self, _module, env, name):
+        self.name = name.removesuffix(" engine")
+        self.alive = True
+        self.sent = None
+
+    def call(self, method, _timeout_sec, **params):
+        answer = self.answers.get((self.name, method), {"time_bursts": [10.0]}.get(method, 1))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def send(self, method, **_params):
+        self.sent = method
+
+    def receive(self, timeout_sec):
+        return self.call(self.sent, timeout_sec)
+
+    def kill(self):
+        self.alive = False
+
+    def start(self):
+        assert self.alive
+
+    suspend = resume = start
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.kill()
+
+
+@pytest.fixture
+def answers(workshop, exported, monkeypatch):
+    """What engines answer; the graph process finds that all agree."""
+    monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: False)
+    monkeypatch.setattr("workers.finish.whole_model.device_is_here", lambda _claimed: True)
+    monkeypatch.setattr("workers.finish.whole_model.Child", MadeUpEngine)
+    monkeypatch.setattr(MadeUpEngine, "answers", {})
+    workshop.graph_answers["compare_models"] = 1e-7
+    return MadeUpEngine.answers
+
+
+def finished(workshop):
+    """The report of a job that ends with both its schedules, whatever goes wrong."""
+    job = tuned(workshop)
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert Path(stored.export_uri, "manifest.json").exists()
+    assert Path(stored.export_uri, "report.json").exists()
+    told = report(workshop, job)
+    assert len(told["tasks_us"]) == 2
+    assert all(entry["why"] and entry["hint"] for entry in told["not_done"])
+    return told
+
+
+def steps(told):
+    return [entry["step"] for entry in told["not_done"]]
+
+
+def test_nothing_is_left_out_where_nothing_fails(workshop, answers):
+    told = finished(workshop)
+    assert told["not_done"] == []
+    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
+    assert (told["error_vs_untuned"], told["error_vs_onnxruntime"]) == (1e-7, 1e-7)
+
+
+def test_a_model_that_does_not_compile_with_its_schedules_costs_only_its_time(workshop, answers):
+    workshop.graph_answers["compile_model"] = NO_LOWERING
+    told = finished(workshop)
+    assert steps(told) == ["compile the tuned model"]
+    assert "no lowering for this" in told["not_done"][0]["why"]
+    assert told["not_done"][0]["hint"].startswith("mallorn resume ")
+    assert (told["found"], told["of"]) == (2, 2)
+    assert "latency_us" not in told
+
+
+def test_a_compilation_whose_process_died_is_tried_once_more(workshop, answers):
+    deaths = iter([CRASHED, COMPILED])
+
+    def compile_model(**_params):
+        if isinstance(end := next(deaths), Exception):
+            raise end
+        return end
+
+    workshop.graph_answers["compile_model"] = compile_model
+    assert finished(workshop)["not_done"] == []
+
+
+def test_without_the_untuned_model_the_others_are_timed(workshop, answers):
+    workshop.graph_answers["compile_default"] = CRASHED
+    told = finished(workshop)
+    assert steps(told) == ["compile the untuned model"]
+    assert "memory" in told["not_done"][0]["hint"]
+    assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
+
+
+def test_without_inputs_nothing_is_timed(workshop, answers):
+    workshop.graph_answers["make_inputs"] = ChildFailed("ValueError", "no such type")
+    told = finished(workshop)
+    assert steps(told) == ["make inputs for the model"]
+    assert "latency_us" not in told
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "step"),
+    [
+        ("load_onnxruntime", Unavailable("it is not installed", hint="pip install onnxruntime"), "load"),
+        ("load_onnxruntime", ChildFailed("NotImplemented", "no such operator"), "load"),
+        ("save_outputs", ChildTimeout("it took longer than 600 s"), "run"),
+        ("time_bursts", ChildTimeout("it took longer than 600 s"), "time"),
+    ],
+)
+def test_where_onnxruntime_fails_the_other_engines_are_timed(workshop, answers, method, error, step):
+    answers["onnxruntime", method] = error
+    told = finished(workshop)
+    assert steps(told) == [f"{step} onnxruntime"]
+    assert set(told["latency_us"]) == {"untuned", "tuned"}
+
+
+def test_a_tuned_model_that_crashes_is_told_and_no_time_is_claimed_for_it(workshop, answers):
+    answers["tuned", "save_outputs"] = CRASHED
+    told = finished(workshop)
+    assert steps(told) == ["run the tuned model"]
+    assert set(told["latency_us"]) == {"untuned", "onnxruntime"}
+
+
+def test_no_time_is_claimed_for_a_tuned_model_that_computes_something_else(workshop, answers):
+    workshop.graph_answers["compare_models"] = 0.25
+    told = finished(workshop)
+    assert steps(told) == ["check the tuned model"]
+    assert "relative error 2.5e-01, allowed 1e-04" in told["not_done"][0]["why"]
+    assert set(told["latency_us"]) == {"untuned", "onnxruntime"}
+    assert told["error_vs_untuned"] == 0.25
+
+
+def test_an_error_without_bounds_is_told_in_json_too(workshop, answers):
+    workshop.graph_answers["compare_models"] = float("inf")
+    told = finished(workshop)
+    assert told["error_vs_untuned"] is None
+    assert steps(told) == ["check the tuned model"]
+
+
+def test_a_model_that_tvm_and_onnxruntime_understand_in_different_ways_is_told(workshop, answers):
+    def compare_models(expected_npz, **_params):
+        return 0.5 if "onnxruntime" in expected_npz else 0.0
+
+    workshop.graph_answers["compare_models"] = compare_models
+    told = finished(workshop)
+    assert steps(told) == ["agree with onnxruntime"]
+    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
+
+
+def test_a_device_on_another_host_is_why_nothing_is_timed(workshop, exported):
+    told = finished(workshop)
+    (entry,) = told["not_done"]
+    assert entry["step"] == "time the whole model"
+    assert entry["why"] == "the device is on another host than this worker"
+    assert "mallorn bench" in entry["hint"]
+
+
+def test_a_full_disk_still_makes_the_finish_wait(workshop, answers):
+    workshop.graph_answers["compile_default"] = StorageFull()
+    job = tuned(workshop)
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert "disk" in workshop.reason(job)

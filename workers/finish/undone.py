@@ -1,0 +1,55 @@
+"""What a finish could not do: verified schedules are handed out all the same, the report says the rest."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from mallorn.core.errors import LeaseLost, MallornError, StorageFull
+from workers.children.advice import advice
+from workers.children.errors import ChildCrashed
+from workers.stage import Stage
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Steps that were left out, each with why, and what would bring it about."""
+
+    claimed: Stage
+    entries: list[dict[str, str]] = field(default_factory=list)
+
+    def attempt(self, step: str, work: Callable[[], T]) -> T | None:
+        """What `work` returns; None, and an entry, when it fails.
+
+        A job that was taken away and a full disk end the finish as ever.
+        """
+        try:
+            return work()
+        except (LeaseLost, StorageFull):
+            raise
+        except MallornError as error:
+            self.leave(step, error.message.partition("\n")[0], self._hint(error))
+        return None
+
+    def leave(self, step: str, why: str, hint: str = "") -> None:
+        """Enter a step that is not done; unless told otherwise, another finish may do it."""
+        log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
+        again = f"mallorn resume {self.claimed.job.id}"
+        self.entries.append({"step": step, "why": why, "hint": hint or again})
+
+    def _hint(self, error: MallornError) -> str:
+        if isinstance(error, ChildCrashed):
+            return advice(error, self.claimed.runtime.settings)
+        return error.hint
+
+
+def twice(work: Callable[[], T]) -> T:
+    """What a process answers that may die of a busy host: it gets a second chance."""
+    try:
+        return work()
+    except ChildCrashed as error:
+        log.warning("once more: %s", error)
+        return work()
