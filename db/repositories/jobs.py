@@ -149,8 +149,8 @@ class Jobs(Stages):
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0) -> Job:
         """Go on with a paused job, or with one that came to its finish and is given more trials.
 
-        Without any, a finish that failed or left something out is done again. A job whose minutes are over has
-        a limit from then on: more is asked for in trials. Raises NotFound, Conflict.
+        Without any, a finish that failed or left something out is done again. A job whose minutes are over
+        has a limit from then on: more is asked for in trials. Raises NotFound, Conflict.
         """
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED

@@ -1,14 +1,12 @@
 """A directory of schedules as the local commands read it: its manifest, and the target asked for."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.manifest import MANIFEST, read_manifest
 from mallorn.core.targets import LOCAL, Target, parse_target
-
-MANIFEST: Final = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -32,18 +30,10 @@ def read_exported(directory: Path, target: str | None) -> Exported:
     manifest = directory / MANIFEST
     if not manifest.is_file():
         return _stock(directory, target)
-    try:
-        found = json.loads(manifest.read_text())
-        exported = Exported(
-            directory=directory,
-            target=parse_target(found["target"]),
-            recipe=dict(found["recipe"]),
-            input_shapes=dict(found.get("input_shapes", {})),
-            input_ranges=dict(found.get("input_ranges", {})),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"{manifest} is not a manifest of Mallorn: {error!r}"
-        raise InvalidRequest(message, hint="mallorn tune MODEL --out DIR") from None
+    found = read_manifest(manifest)
+    exported = Exported(
+        directory, parse_target(found.target), found.recipe, found.input_shapes, found.input_ranges
+    )
     _check_target(exported, target)
     return exported
 

@@ -1,17 +1,22 @@
 """The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
 
-import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import fsspec
+from sqlalchemy.orm import Session
 
+from db.repositories.contexts import Contexts
+from db.repositories.jobs import Jobs
+from db.repositories.tasks import Tasks
 from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
+from mallorn.core.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
 from mallorn.core.version import VERSION
 from workers.children.child import Child
 from workers.finish.winners import Winner
@@ -21,7 +26,11 @@ WRITE_TIMEOUT_SEC: Final = 300.0
 # apply.py, the graph passes that it has beyond TVM's, and what they share.
 TEMPLATES: Final = Path(str(files("workers.tvm.templates")))
 SCRIPTS: Final = tuple(sorted(path.stem for path in TEMPLATES.glob("[a-z]*.py")))
-PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx")
+# All that the scripts import; onnxruntime is for --check, where it is installed.
+PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
+CHECKER: Final = "onnxruntime"
+REQUIREMENTS: Final = "requirements.txt"
+REQUIREMENTS_HEAD: Final = "# What apply.py runs with: pip install -r requirements.txt"
 
 
 class ExportFailed(MallornError):
@@ -44,8 +53,10 @@ def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Child, dire
 
 
 def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
-    """Put the manifest and the scripts beside the logs."""
-    (directory / "manifest.json").write_text(json.dumps(_manifest(claimed, winners), indent=1) + "\n")
+    """Put the manifest, the scripts and what they need to run beside the logs."""
+    manifest = _manifest(claimed, winners)
+    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+    (directory / REQUIREMENTS).write_text(_requirements(manifest.versions))
     for name in SCRIPTS:
         shutil.copyfile(TEMPLATES / f"{name}.py", directory / f"{name}.py")
 
@@ -68,26 +79,59 @@ def _record(winner: Winner) -> dict[str, Any]:
     }
 
 
-def _manifest(claimed: Stage, winners: Sequence[Winner]) -> dict[str, Any]:
-    graph = claimed.job.graph or {}
-    return {
-        "job": claimed.job.id,
-        "model": claimed.job.model_id,
-        "target": claimed.target.attrs,
-        "versions": {"mallorn": VERSION} | {name: version(name) for name in PACKAGES},
-        "recipe": graph["recipe"],
-        "input_shapes": claimed.options.input_shapes,
-        "input_ranges": graph["input_ranges"],
-        "workloads": [
-            {
-                "task": winner.contest.task.name,
-                "workload": winner.contest.program.key,
-                "weight": winner.contest.task.weight,
-                "latency_us": winner.latency_us,
-                "low_us": winner.low_us,
-                "high_us": winner.high_us,
-                "max_error": winner.max_error,
-            }
-            for winner in winners
-        ],
-    }
+def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
+    graph, tuned = claimed.job.graph or {}, {winner.contest.task.name for winner in winners}
+    with claimed.runtime.database.session() as session:
+        tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
+        measured_on = _measured_on(session, claimed.job.id)
+    return Manifest(
+        job=claimed.job.id,
+        model=claimed.job.model_id,
+        target=claimed.target.attrs,
+        versions={"mallorn": VERSION} | _installed(),
+        recipe=graph["recipe"],
+        inputs=graph["inputs"],
+        outputs=graph["outputs"],
+        input_shapes=claimed.options.input_shapes,
+        input_ranges=graph["input_ranges"],
+        workloads=[_workload(winner) for winner in winners],
+        without_schedule=[name for name in tasks if name not in tuned],
+        measured_on=measured_on,
+    )
+
+
+def _workload(winner: Winner) -> TunedWorkload:
+    return TunedWorkload(
+        task=winner.contest.task.name,
+        workload=winner.contest.program.key,
+        weight=winner.contest.task.weight,
+        latency_us=winner.latency_us,
+        low_us=winner.low_us,
+        high_us=winner.high_us,
+        max_error=winner.max_error,
+    )
+
+
+def _measured_on(session: Session, job_id: str) -> MeasuredOn:
+    """Read again: a job that had no trial is given its context by its finish."""
+    context_id = Jobs(session).get(job_id, None).context_id
+    if context_id is None:
+        return MeasuredOn()
+    found = Contexts(session).get(context_id)
+    return MeasuredOn(
+        host_class=found.host_class,
+        tvm_version=found.tvm_version,
+        threads=found.threads,
+        evaluator=found.evaluator,
+    )
+
+
+def _installed() -> dict[str, str]:
+    checker = {CHECKER: version(CHECKER)} if find_spec(CHECKER) else {}
+    return {name: version(name) for name in PACKAGES} | checker
+
+
+def _requirements(versions: Mapping[str, str]) -> str:
+    """The scripts' packages for pip, exactly as they were here."""
+    pins = [f"{name}=={found}" for name, found in versions.items() if name != "mallorn"]
+    return "\n".join([REQUIREMENTS_HEAD, *pins]) + "\n"

@@ -1,7 +1,6 @@
 """Finishing a job: every step in order."""
 
 import json
-import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +23,6 @@ from workers.finish.winners import Winner, decide
 from workers.measure.tvm import TvmMeasurer
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
-
-log = logging.getLogger(__name__)
 
 
 def finish(runtime: Runtime, job_id: str) -> None:

@@ -12,7 +12,7 @@ from workers.tvm.logs import read_database
 from workers.tvm.model import Shapes, load_network
 from workers.tvm.passes import TargetLike, as_tvm_target, run_steps
 from workers.tvm.recipes import recipe_from_json, step_json
-from workers.tvm.templates import apply as stock
+from workers.tvm.templates import compiling as stock
 
 
 def compile_model(
@@ -31,7 +31,8 @@ def compile_model(
     started_sec = time.monotonic()
     steps = recipe_from_json(recipe)
     tvm_target = as_tvm_target(target)
-    mod, _ = run_steps(load_network(model_path, input_shapes).mod, steps.before, tvm_target)
+    network = load_network(model_path, input_shapes)
+    mod, _ = run_steps(network.mod, steps.before, tvm_target)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch)["problems"] if schedules_dir else []
         found, missing = stock.count_hits(mod, scratch, tvm_target)
@@ -42,6 +43,8 @@ def compile_model(
         "of": len(found) + len(missing),
         "missing": missing,
         "problems": problems,
+        "inputs": network.inputs,
+        "outputs": network.outputs,
         "bytes": Path(out_so).stat().st_size,
         "seconds": time.monotonic() - started_sec,
     }

@@ -6,7 +6,7 @@ import numpy as np
 
 from workers.tvm.model import Shapes
 from workers.tvm.onnx_reader import read_model
-from workers.tvm.templates import apply as stock
+from workers.tvm.templates import compiling as stock
 
 
 def make_inputs(

@@ -11,11 +11,11 @@ import tvm
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.manifest import MANIFEST, read_manifest
 from mallorn.core.targets import parse_target
 from workers.tvm.database import BROKEN, RECORDS, WORKLOADS, commit
 from workers.tvm.passes import TargetLike, as_tvm_target
 
-MANIFEST = "manifest.json"
 Problems = list[dict[str, Any]]
 
 
@@ -48,10 +48,7 @@ def check_database(directory: str, target: TargetLike) -> dict[str, Any]:
 def _check_target(manifest: Path, target: TargetLike) -> None:
     if not manifest.is_file():
         return  # written by stock TVM: its records name their targets themselves
-    try:
-        found = parse_target(json.loads(manifest.read_text())["target"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidRequest(f"{manifest} is not a manifest: {error!r}") from None
+    found = parse_target(read_manifest(manifest).target)
     if found.text != parse_target(target).text:
         raise InvalidRequest(
             f"these schedules are for target {found}, not for {target}", hint=f"add --target '{found}'"

@@ -11,7 +11,7 @@ from mallorn.core.targets import parse_target
 from workers.tvm.onnx_reader import first_line
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import Step, step_json
-from workers.tvm.templates import apply as stock
+from workers.tvm.templates import compiling as stock
 
 TargetLike = str | dict[str, Any]
 

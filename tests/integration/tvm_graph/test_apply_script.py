@@ -20,29 +20,32 @@ from tests.integration.tvm_graph.conftest import Example
 from workers.finish.export import SCRIPTS
 from workers.tvm.compile import compile_model
 from workers.tvm.detect import detect_target
-from workers.tvm.templates import apply
+from workers.tvm.templates import compiling
 
 BOUNDS = {"low": 0.0, "high": 6.0}
 
 
 def copy_scripts(directory: str) -> str:
     """What an export holds beside its logs; where the script is."""
-    for name in reversed(SCRIPTS):
-        script = shutil.copy(Path(apply.__file__).with_name(f"{name}.py"), directory)
-    return str(script)
+    for name in SCRIPTS:
+        shutil.copy(Path(compiling.__file__).with_name(f"{name}.py"), directory)
+    return str(Path(directory, "apply.py"))
 
 
-def run_script(directory: str, *args: str, **environment: str) -> dict[str, Any]:
-    script = copy_scripts(directory)
+def start(directory: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     # An empty PYTHONPATH and another directory: nothing of ours is within its reach.
-    done = subprocess.run(
-        [sys.executable, script, *args],
+    return subprocess.run(
+        [sys.executable, copy_scripts(directory), *args],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": "", **environment},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def run_script(directory: str, *args: str, **environment: str) -> dict[str, Any]:
+    done = start(directory, *args, **environment)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
@@ -104,21 +107,12 @@ def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) 
     script = run_script(mlp.schedules, mlp.path, "-o", theirs)
     compiled = compile_model(mlp.path, mlp.schedules, mlp.target, mlp.recipe, ours)
     assert (script["workloads_found"], script["workloads"]) == (compiled["found"], compiled["of"])
-    inputs = apply.random_inputs(onnx.load(mlp.path), {}, {})
-    outputs = [apply.run(path, list(inputs.values()), tvm.cpu())[0] for path in (theirs, ours)]
+    inputs = compiling.random_inputs(onnx.load(mlp.path), {}, {})
+    outputs = [compiling.run(path, list(inputs.values()), tvm.cpu())[0] for path in (theirs, ours)]
     assert np.array_equal(outputs[0], outputs[1])
 
 
 def test_threads_follow_the_target_whatever_the_environment_says(mlp: Any, tmp_path: Path) -> None:
     directory = shutil.copytree(mlp.schedules, tmp_path / "copy")
-    script = Path(copy_scripts(str(directory)))
-    probe = 'sys.stdout.write(json.dumps({"threads": tvm.runtime.num_threads()}) + "\\n")'
-    script.write_text(script.read_text().replace("    main()\n", f"    {probe}\n"))
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "TVM_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == {"threads": 2}
+    report = run_script(str(directory), mlp.path, TVM_NUM_THREADS="1")
+    assert report["threads"] == 2

@@ -19,7 +19,7 @@ from workers.tvm.database import RECORDS
 from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.recipes import TUNED
-from workers.tvm.templates import apply
+from workers.tvm.templates import compiling
 
 Get = Callable[..., Any]
 CLOSE = 1e-4
@@ -33,7 +33,7 @@ def answers(library: str, inputs: dict[str, Any]) -> list[Any]:
 
 def error_of(one: Any, library: str) -> float:
     """The library's worst error against onnxruntime on one set of random inputs."""
-    inputs = apply.random_inputs(onnx.load(one.path), {}, one.graph["input_ranges"])
+    inputs = compiling.random_inputs(onnx.load(one.path), {}, one.graph["input_ranges"])
     session = onnxruntime.InferenceSession(one.path, providers=["CPUExecutionProvider"])
     pairs = zip(answers(library, inputs), session.run(None, inputs), strict=True)
     return max(relative_error(ours, theirs) for ours, theirs in pairs)

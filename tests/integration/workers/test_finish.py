@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from db.repositories.schedules import Schedules, full_trace_of
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from mallorn.core.errors import NoDevice
+from mallorn.core.manifest import read_manifest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
-from tests.fixtures.workshop import MadeUpMeasurer
+from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.finish.job import finish
 from workers.finish.stand import Stand
@@ -150,17 +152,40 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     assert sorted(path.name for path in Path(stored.export_uri).iterdir()) == [
         "apply.py",
         "bf16.py",
+        "checks.py",
         "clip.py",
+        "compiling.py",
         "depthwise.py",
         "heads.py",
+        "machine.py",
         "manifest.json",
         "report.json",
+        "requirements.txt",
         "rewriting.py",
         "rows.py",
         "transposes.py",
         "vectors.py",
         "winograd.py",
     ]
+
+
+def test_the_export_pins_what_its_script_runs_with(workshop, exported):
+    job = tuned(workshop)
+    finish(workshop, job)
+    folder = Path(workshop.read(lambda session: Jobs(session).get(job, None)).export_uri)
+    pins = (folder / "requirements.txt").read_text().splitlines()[1:]
+    assert {f"{name}=={version(name)}" for name in ("apache-tvm", "apache-tvm-ffi", "numpy")} <= set(pins)
+    manifest = read_manifest(folder / "manifest.json")
+    assert pins == [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
+    assert manifest.measured_on.host_class == ENDPOINT.host_class
+
+
+def test_the_manifest_names_what_has_no_schedule(workshop, exported, check):
+    job = tuned(workshop, ("w0",))
+    check.wrong.add("all")
+    finish(workshop, job)
+    folder = Path(workshop.read(lambda session: Jobs(session).get(job, None)).export_uri)
+    assert read_manifest(folder / "manifest.json").without_schedule == ["w0"]
 
 
 def test_a_done_job_says_why_its_tuning_ended(workshop, exported):

@@ -36,7 +36,7 @@ def test_survives_json(recipe: Recipe) -> None:
 def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
     from tvm.ir.transform import Pass
 
-    from workers.tvm.templates.apply import make_pass
+    from workers.tvm.templates.compiling import make_pass
 
     made = [make_pass(step_json(step)) for step in recipe.before + recipe.after]
     assert all(isinstance(one, Pass) for one in made)

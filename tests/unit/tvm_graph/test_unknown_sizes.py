@@ -10,7 +10,7 @@ from tvm import relax
 
 from tests.unit.tvm_graph.networks import NHWC
 from workers.tvm.recipes import BF16, DIRECT, TUNED, step_json
-from workers.tvm.templates.apply import OWN_PASSES, run_passes
+from workers.tvm.templates.compiling import OWN_PASSES, run_passes
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
 OURS = [step for recipe in (TUNED, DIRECT, BF16) for step in recipe.before if step.name in OWN_PASSES]

@@ -1,14 +1,15 @@
 """Compile an ONNX model with the schedules beside this file, using stock TVM alone.
 
-python apply.py MODEL.onnx [-o model.so] [--check]     (--check compares with onnxruntime)
+python -m venv tvm-venv && tvm-venv/bin/pip install -r requirements.txt
+tvm-venv/bin/python apply.py MODEL.onnx [-o model.so] [--check]     (--check compares with onnxruntime)
+
+Exits with 1 and a sentence where the model is not the one that was tuned, or something is missing here.
 """
-# ruff: noqa: E402
 
 import argparse
 import importlib
 import json
 import os
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -16,143 +17,71 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 
-if __name__ == "__main__":
-    # TVM takes half of an x86 processor's cores unless told otherwise, and asks once, at import.
-    CORES = json.loads((HERE / "manifest.json").read_text())["target"].get("num-cores")
-    os.environ.update({"TVM_NUM_THREADS": str(CORES)} if CORES else {})
 
-import numpy as np
-import onnx
-import tvm
-from tvm import relax
-from tvm.relax.frontend.onnx import from_onnx
-from tvm.s_tir.meta_schedule.database import JSONDatabase
-from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
-
-PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
-# Passes that TVM lacks, each in a file beside this one.
-OWN_PASSES = {
-    "mallorn.bf16": "bf16",
-    "mallorn.depthwise": "depthwise",
-    "mallorn.heads": "heads",
-    "mallorn.restore_clip": "clip",
-    "mallorn.rows": "rows",
-    "mallorn.transposes": "transposes",
-    "mallorn.vectors": "vectors",
-    "mallorn.winograd": "winograd",
-}
+def beside(name: str) -> Any:
+    """A file beside this one. Not imported above: none may load TVM before the versions are checked."""
+    return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
 
 
-# An intrinsic of ours is registered by the pass that needs it.
-_TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
-
-
-def make_pass(step: dict[str, Any]) -> Any:
-    """The pass that a step of the recipe names, made with the step's arguments."""
-    name = step.get("pass") or step["call"]
-    args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
-    return getattr(_module(name), name.rpartition(".")[2])(*args)
-
-
-def _module(name: str) -> Any:
-    if name in OWN_PASSES:
-        beside = OWN_PASSES[name]
-        return importlib.import_module(f"{__package__}.{beside}" if __package__ else beside)
-    if name.startswith(PASSES):
-        return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
-    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
-
-
-def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
-    """The module after the steps, in order; an optional step that TVM refuses changes nothing."""
-    with target, tvm.transform.PassContext(opt_level=3):
-        for step in steps:
-            try:
-                mod = make_pass(step)(mod)
-            except RuntimeError:
-                if not step.get("optional"):
-                    raise
-    return mod
-
-
-def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
-    records = Path(work_dir, "database_tuning_record.json")
-    if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
-        importlib.import_module("tvm.s_tir.tensor_intrin")  # takes ten seconds, so only where it is needed
-    database = JSONDatabase(work_dir=work_dir)
-    found: tuple[list[str], list[str]] = [], []
-    for task in extract_tasks(mod, target):
-        record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
-        found[record is None].append(task.task_name)
-    return found
-
-
-def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir to a module after the recipe's first half, run the second, compile."""
-    with target, tvm.transform.PassContext(opt_level=3):
-        mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
-    mod = run_passes(mod, after, target)
-    # Named, because for GPUs TVM would choose a pipeline that fuses and schedules once more.
-    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
-
-
-def random_inputs(
-    model: Any, shapes: dict[str, Any], ranges: dict[str, Any], seed: int = 0
-) -> dict[str, Any]:
-    """Inputs by name; integers stay in the ranges that the model's look-ups allow."""
-    rng, values = np.random.default_rng(seed), {}
-    weights = {tensor.name for tensor in model.graph.initializer}
-    for value in (v for v in model.graph.input if v.name not in weights):
-        kind = value.type.tensor_type
-        shape = shapes.get(value.name) or [dim.dim_value for dim in kind.shape.dim]
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        low, high = ranges.get(value.name, (0, 2))
-        whole = dtype.kind in "iub"
-        values[value.name] = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
-    return values
-
-
-def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
-    """Outputs as arrays, and the median latency in milliseconds."""
-    vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
-    args = [tvm.runtime.tensor(value, device) for value in inputs]
-    result = vm["main"](*args)
-    outputs = [result] if hasattr(result, "numpy") else list(result)
-    timing = vm.time_evaluator("main", device, number=3, repeat=7, min_repeat_ms=100)(*args)
-    return [output.numpy() for output in outputs], timing.median * 1e3
-
-
-def relative_error(path: str, inputs: dict[str, Any], outputs: list[Any]) -> float:
-    """Largest difference from onnxruntime over the largest value, the worst of all outputs."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    pairs = zip(outputs, session.run(None, inputs), strict=True)
-    return max(float(np.abs(ours - ref).max() / max(np.abs(ref).max(), 1e-9)) for ours, ref in pairs)
+checks = beside("checks")
 
 
 def main() -> None:
-    """Compile, count, time, and check if asked."""
+    """Check, compile, count, time, and compare if asked."""
+    args = arguments()
+    try:
+        manifest = checks.read_manifest(HERE)
+        checks.before_tvm_is_loaded(manifest, args)
+        report = apply(manifest, args)
+    except checks.Refused as error:
+        sys.exit(f"error: {error}")
+    sys.stdout.write(json.dumps(report) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """As typed."""
     parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
-    parser.add_argument("model")
-    parser.add_argument("-o", "--output", help="keep the compiled library here")
-    parser.add_argument("--check", action="store_true", help="compare with onnxruntime")
-    args, manifest = parser.parse_args(), json.loads((HERE / "manifest.json").read_text())
-    recipe, shapes, attrs = manifest["recipe"], manifest["input_shapes"], manifest["target"]
-    target, model = tvm.target.Target(attrs.get("tag", attrs)), onnx.load(args.model)
-    mod = run_passes(from_onnx(model, shape_dict=shapes), recipe["before"], target)
-    found, missing = count_hits(mod, str(HERE), target)
-    inputs = random_inputs(model, shapes, manifest["input_ranges"])
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("-o", "--output", metavar="FILE.so", help="keep the compiled library here")
+    parser.add_argument("--check", action="store_true", help="compare its numbers with onnxruntime's")
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="go on where workloads have no schedule; they are slow"
+    )
+    parser.add_argument(
+        "--any-version", action="store_true", help="go on with other versions of TVM than it was tuned with"
+    )
+    return parser.parse_args()
+
+
+def apply(manifest: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """What was compiled and how fast it is. Raises Refused."""
+    # TVM takes half of an x86 processor's cores unless told otherwise, and asks once, at import.
+    cores = manifest["target"].get("num-cores")
+    os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
+    compiling, machine = beside("compiling"), beside("machine")
+    target = machine.read_target(manifest["target"])
+    cannot_run = machine.why_it_cannot_run(target)
+    if cannot_run and (args.check or not args.output):
+        raise checks.Refused(cannot_run, "compile without running it here: leave --check, add -o model.so")
+    model = compiling.read_model(args.model)
+    checks.same_inputs(manifest, compiling.input_specs(model, manifest["input_shapes"]), args.model)
+    mod = compiling.import_model(model, manifest, target)
+    found, missing = compiling.count_hits(mod, str(HERE), target)
+    checks.all_found(manifest, found, missing, args)
+    report = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
+    report["threads"] = machine.threads()
     with tempfile.TemporaryDirectory() as scratch:
         library = args.output or f"{scratch}/model.so"
-        build(mod, recipe["after"], target, str(HERE)).export_library(library)
-        device = tvm.runtime.device(target.get_target_device_type())
-        outputs, latency_ms = run(library, list(inputs.values()), device)
-    report = {"workloads_found": len(found), "workloads": len(found) + len(missing), "latency_ms": latency_ms}
+        compiling.build(mod, manifest["recipe"]["after"], target, str(HERE)).export_library(library)
+        if cannot_run:
+            return report | {"latency_ms": None, "not_run": cannot_run}
+        inputs = compiling.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])
+        device = machine.device_of(target)
+        outputs, report["latency_ms"] = compiling.run(library, list(inputs.values()), device)
     if args.check:
-        report["relative_error"] = relative_error(args.model, inputs, outputs)
-    sys.stdout.write(json.dumps(report) + "\n")
+        report["relative_error"] = error = compiling.relative_error(args.model, inputs, outputs)
+        checks.small_error(manifest, error)
+    return report
 
 
 if __name__ == "__main__":

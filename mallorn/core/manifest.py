@@ -1,0 +1,69 @@
+"""What stands in an export's manifest.json: one schema for who writes it and who reads it."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from mallorn.core.errors import InvalidRequest
+
+MANIFEST: Final = "manifest.json"
+
+
+class TensorSpec(BaseModel):
+    """An input or output of a model."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class TunedWorkload(BaseModel):
+    """A workload that has a schedule, and how its measurement ended."""
+
+    task: str
+    workload: str  # its key
+    weight: int
+    latency_us: float
+    low_us: float
+    high_us: float
+    max_error: float
+
+
+class MeasuredOn(BaseModel):
+    """What must be equal for other times to compare with those of the workloads."""
+
+    host_class: str = "unknown"
+    tvm_version: str = "unknown"
+    threads: int = 0
+    evaluator: dict[str, Any] = {}
+
+
+class Manifest(BaseModel):
+    """What schedules were made for. Only target and recipe are there in every export."""
+
+    job: str = ""
+    model: str = ""
+    target: str | dict[str, Any]
+    versions: dict[str, str] = {}
+    recipe: dict[str, Any]
+    inputs: list[TensorSpec] = []
+    outputs: list[TensorSpec] = []
+    input_shapes: dict[str, list[int]] = {}  # of inputs whose shapes the model leaves free
+    input_ranges: dict[str, list[int]] = {}  # of integer inputs, which the model's look-ups bound
+    workloads: list[TunedWorkload] = []
+    without_schedule: list[str] = []
+    measured_on: MeasuredOn = MeasuredOn()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Raises InvalidRequest for a file that is no manifest."""
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except ValueError as error:
+        message = f"{path} is not a manifest of Mallorn: {_words(error)}"
+        raise InvalidRequest(message, hint="mallorn tune MODEL --out DIR") from None
+
+
+def _words(error: ValueError) -> str:
+    return " ".join(str(error).splitlines()[1:3]) or str(error)

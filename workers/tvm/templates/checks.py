@@ -1,0 +1,138 @@
+"""What can be wrong before and around a compilation, each told in a sentence. Loads nothing heavy."""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+# Another version of these may find no schedule, or crash.
+EXACT = ("apache-tvm", "apache-tvm-ffi")
+NEEDED = ("target", "recipe")
+OPTIONAL = ("mallorn", "onnxruntime")
+COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # where TVM looks for one
+# A schedule that computes something else is far above; products rounded to bfloat16 are below the second.
+LARGEST_ERROR = 1e-3
+LARGEST_ERROR_BF16 = 5e-2
+
+
+class Refused(Exception):
+    """Why it cannot go on, and what to type."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}\n  {hint}")
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """What the schedules were made for. Raises Refused where it is missing or torn."""
+    try:
+        manifest = json.loads((directory / "manifest.json").read_text())
+        return {"input_shapes": {}, "input_ranges": {}, **manifest, **{n: manifest[n] for n in NEEDED}}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise Refused(
+            f"{directory / 'manifest.json'} cannot be used: {error!r}", "copy the whole directory again"
+        ) from None
+
+
+def before_tvm_is_loaded(manifest: dict[str, Any], args: argparse.Namespace) -> None:
+    """Whether files, packages and the compiler are there. Raises Refused."""
+    if not Path(args.model).is_file():
+        raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
+    if args.output and not Path(args.output).absolute().parent.is_dir():
+        folder = Path(args.output).parent
+        raise Refused(f"there is no directory {folder}", f"mkdir -p {shlex.quote(str(folder))}")
+    _versions(manifest.get("versions", {}), args.any_version)
+    if args.check and importlib.util.find_spec("onnxruntime") is None:
+        raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
+    _compiler()
+
+
+def _versions(needed: dict[str, str], any_version: bool) -> None:
+    wrong = [words for name, version in needed.items() if (words := _wrong(name, version, any_version))]
+    if not wrong:
+        return
+    script = Path(sys.argv[0])
+    install = f"tvm-venv/bin/pip install -r {shlex.quote(str(script.with_name('requirements.txt')))}"
+    again = shlex.join(["tvm-venv/bin/python", *sys.argv])
+    raise Refused("; ".join(wrong), f"python -m venv tvm-venv && {install}\n  {again}")
+
+
+def _wrong(name: str, version: str, any_version: bool) -> str:
+    if name in OPTIONAL:
+        return ""
+    try:
+        here = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "" if any_version else f"{name} is not installed"
+    if name not in EXACT or here == version or any_version:
+        return ""
+    return f"{name} {here} is installed and {version} is needed: others crash or find no schedule"
+
+
+def _compiler() -> None:
+    """TVM links with a compiler; one beside this Python is as good as any."""
+    os.environ["PATH"] = os.pathsep.join(
+        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    )
+    named = os.environ.get("CXX") or os.environ.get("CC")
+    if named and shutil.which(named) is None:
+        raise Refused(f"there is no compiler {named}, which CXX or CC names", "unset CXX CC")
+    if not named and not any(map(shutil.which, COMPILERS)):
+        raise Refused(
+            f"there is no C compiler to link with: none of {', '.join(COMPILERS)} is on PATH",
+            "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
+        )
+
+
+def same_inputs(manifest: dict[str, Any], inputs: list[dict[str, Any]], model: str) -> None:
+    """Raises Refused for a model that takes other shapes or types than the one that was tuned."""
+    tuned = manifest.get("inputs")
+    if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
+        raise Refused(
+            f"{model} takes {_told(inputs)}; the schedules are for a model that takes {_told(tuned)}",
+            "give the model that was tuned",
+        )
+
+
+def _kind(spec: dict[str, Any]) -> tuple[Any, ...]:
+    return spec["dtype"], tuple(spec["shape"])
+
+
+def _told(specs: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{spec['name']} {spec['dtype']}{spec['shape']}" for spec in specs) or "no inputs"
+
+
+def all_found(
+    manifest: dict[str, Any], found: list[str], missing: list[str], args: argparse.Namespace
+) -> None:
+    """Raises Refused where workloads lack a schedule: TVM would make them slow, and say nothing."""
+    unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
+    told = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
+    if not unexpected or (found and args.allow_missing):
+        sys.stderr.write(f"warning: {told}\n" if missing else "")
+    elif found:
+        raise Refused(
+            told, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
+        )
+    else:
+        raise Refused(
+            f"none of the {len(missing)} workloads of {args.model} has a schedule here: "
+            f"it is not the model that was tuned. Without: {', '.join(missing)}",
+            "give the model that was tuned, or tune this one",
+        )
+
+
+def small_error(manifest: dict[str, Any], error: float) -> None:
+    """Raises Refused where the numbers are not the model's."""
+    rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
+    allowed = LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR
+    if not error <= allowed:
+        raise Refused(
+            f"the relative error against onnxruntime is {error:.1e}, more than {allowed:.0e}",
+            "do not use this library",
+        )

@@ -1,0 +1,142 @@
+"""The model through the recipe's passes, its schedules applied, compiled, run: stock TVM alone."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+checks = importlib.import_module(f"{__package__}.checks" if __package__ else "checks")
+PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
+# Passes that TVM lacks, each in a file beside this one.
+OWN_PASSES = {
+    "mallorn.bf16": "bf16",
+    "mallorn.depthwise": "depthwise",
+    "mallorn.heads": "heads",
+    "mallorn.restore_clip": "clip",
+    "mallorn.rows": "rows",
+    "mallorn.transposes": "transposes",
+    "mallorn.vectors": "vectors",
+    "mallorn.winograd": "winograd",
+}
+
+
+# An intrinsic of ours is registered by the pass that needs it.
+_TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
+
+
+def read_model(path: str) -> Any:
+    """An ONNX file. Raises Refused for any other."""
+    try:
+        return onnx.load(path, format="protobuf")
+    except (DecodeError, OSError, ValueError) as error:
+        raise checks.Refused(f"{path} is no ONNX model: {error}", "give the model that was tuned") from None
+
+
+def input_specs(model: Any, shapes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Name, type and shape of each input, in calling order; `shapes` fix dimensions that are free."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [_spec(value, shapes) for value in model.graph.input if value.name not in weights]
+
+
+def _spec(value: Any, shapes: dict[str, Any]) -> dict[str, Any]:
+    kind = value.type.tensor_type
+    own = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+    dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return {"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, own)}
+
+
+def import_model(model: Any, manifest: dict[str, Any], target: Any) -> Any:
+    """The model as TVM's graph, after the recipe's first half."""
+    mod = from_onnx(model, shape_dict=manifest["input_shapes"])
+    return run_passes(mod, manifest["recipe"]["before"], target)
+
+
+def make_pass(step: dict[str, Any]) -> Any:
+    """The pass that a step of the recipe names, made with the step's arguments."""
+    name = step.get("pass") or step["call"]
+    args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
+    return getattr(_module(name), name.rpartition(".")[2])(*args)
+
+
+def _module(name: str) -> Any:
+    if name in OWN_PASSES:
+        beside = OWN_PASSES[name]
+        return importlib.import_module(f"{__package__}.{beside}" if __package__ else beside)
+    if name.startswith(PASSES):
+        return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
+    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
+
+
+def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
+    """The module after the steps, in order; an optional step that TVM refuses changes nothing."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        for step in steps:
+            try:
+                mod = make_pass(step)(mod)
+            except RuntimeError:
+                if not step.get("optional"):
+                    raise
+    return mod
+
+
+def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[str]]:
+    """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
+    records = Path(work_dir, "database_tuning_record.json")
+    if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
+        importlib.import_module("tvm.s_tir.tensor_intrin")  # takes ten seconds, so only where it is needed
+    database = JSONDatabase(work_dir=work_dir)
+    found: tuple[list[str], list[str]] = [], []
+    for task in extract_tasks(mod, target):
+        record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
+        found[record is None].append(task.task_name)
+    return found
+
+
+def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> Any:
+    """Apply the schedules in work_dir to a module after the recipe's first half, run the second, compile."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
+    mod = run_passes(mod, after, target)
+    # Named, because for GPUs TVM would choose a pipeline that fuses and schedules once more.
+    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
+
+
+def random_inputs(
+    model: Any, shapes: dict[str, Any], ranges: dict[str, Any], seed: int = 0
+) -> dict[str, Any]:
+    """Inputs by name; integers stay in the ranges that the model's look-ups allow."""
+    rng, values = np.random.default_rng(seed), {}
+    for spec in input_specs(model, shapes):
+        name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
+        low, high = ranges.get(name, (0, 2))
+        whole = dtype.kind in "iub"
+        values[name] = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
+    return values
+
+
+def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
+    """Outputs as arrays, and the median latency in milliseconds."""
+    vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
+    args = [tvm.runtime.tensor(value, device) for value in inputs]
+    result = vm["main"](*args)
+    outputs = [result] if hasattr(result, "numpy") else list(result)
+    timing = vm.time_evaluator("main", device, number=3, repeat=7, min_repeat_ms=100)(*args)
+    return [output.numpy() for output in outputs], timing.median * 1e3
+
+
+def relative_error(path: str, inputs: dict[str, Any], outputs: list[Any]) -> float:
+    """Largest difference from onnxruntime over the largest value, the worst of all outputs."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    pairs = zip(outputs, session.run(None, inputs), strict=True)
+    return max(float(np.abs(ours - ref).max() / max(np.abs(ref).max(), 1e-9)) for ours, ref in pairs)
