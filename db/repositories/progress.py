@@ -1,6 +1,7 @@
 """How far a job is."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -20,6 +21,7 @@ class Progress:
     outcomes: dict[str, int]
     best_us: dict[int, float]
     steered: bool  # the first pass is over: some task was given a second round
+    awaited: int  # tasks that were given a round, have no time yet, and may still get one
 
     @property
     def failures(self) -> dict[str, int]:
@@ -29,13 +31,16 @@ class Progress:
 def progress(session: Session, job: Job) -> Progress:
     """Five queries, each answered from an index; none reads a row of another job."""
     outcomes = count_by_outcome(session, job.id)
+    best_us = _best(session, job.id)
+    visits = _visits(session, job.id)
     return Progress(
         planned=job.trials,
         spent=sum(outcomes.values()),
         in_flight=_in_flight(session, job.id),
         outcomes=outcomes,
-        best_us=_best(session, job.id),
-        steered=_steered(session, job.id),
+        best_us=best_us,
+        steered=any(visit.rounds > 1 for visit in visits),
+        awaited=sum(visit.task_id not in best_us and not visit.retired for visit in visits),
     )
 
 
@@ -61,6 +66,14 @@ def _best(session: Session, job_id: str) -> dict[int, float]:
     return {task_id: best for task_id, best in session.execute(query) if best is not None}
 
 
-def _steered(session: Session, job_id: str) -> bool:
-    twice = select(Round.task_id).where(Round.job_id == job_id).group_by(Round.task_id)
-    return session.scalar(twice.having(func.count() > 1).limit(1)) is not None
+class _Visit(NamedTuple):
+    task_id: int
+    retired: str
+    rounds: int
+
+
+def _visits(session: Session, job_id: str) -> list[_Visit]:
+    """The tasks that were given a round, and how many."""
+    query = select(Task.id, Task.retired, func.count(Round.id)).join(Round, Round.task_id == Task.id)
+    rows = session.execute(query.where(Round.job_id == job_id).group_by(Task.id, Task.retired))
+    return [_Visit(*row) for row in rows]

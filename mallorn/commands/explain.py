@@ -17,8 +17,8 @@ from mallorn.commands.output import (
     stdout,
     table,
 )
-from mallorn.commands.progress import words
 from mallorn.commands.reading import find_job, reader
+from mallorn.commands.standing import words
 from mallorn.commands.summary_words import SHARE_COLUMNS, share_rows, summary_lines
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState

@@ -5,9 +5,9 @@ from db.repositories.shares import Shares
 from db.repositories.stages import Stages
 from db.session import Database
 from mallorn.core import queues
+from mallorn.core.finishing import FINISH_SEC, FINISH_SEC_PER_TASK
 from mallorn.core.states import JobState
 from services.control.messages import Message
-from services.control.views import FINISH_SEC, FINISH_SEC_PER_TASK
 
 # Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
 STALE_SEC = 20.0

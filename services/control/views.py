@@ -10,14 +10,11 @@ from db.repositories.rounds import Rounds
 from db.repositories.standings import Standing
 from db.session import read_clock
 from db.tables import Device, Job
+from mallorn.core.finishing import finish_sec
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
 from services.control.curves import barren, has_run, lost, points, seconds_per_trial
 from services.planner.values import JobView, TaskView
-
-# What the finish takes, set aside from a budget in minutes: measured again, compiled, checked, timed.
-FINISH_SEC = 15.0
-FINISH_SEC_PER_TASK = 2.5
 
 
 def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
@@ -49,8 +46,7 @@ def _seconds_left(job: Job, elapsed: float, tasks: int) -> float | None:
     """Time to tune; what is asked for on top of an export that met its deadline is asked for in trials."""
     if job.minutes is None or job.export_uri is not None:
         return None
-    reserve = FINISH_SEC + FINISH_SEC_PER_TASK * tasks
-    return job.minutes * 60 - elapsed - reserve
+    return job.minutes * 60 - elapsed - finish_sec(tasks)
 
 
 def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:

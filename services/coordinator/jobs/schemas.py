@@ -75,7 +75,10 @@ class ProgressOut(BaseModel):
     tasks_measured: Annotated[int, Field(description="Tasks with a valid time.")]
     estimated_us: Annotated[
         float | None,
-        Field(description="Sum over tasks of best latency times weight; null until the first pass is over."),
+        Field(
+            description="Sum over tasks of best latency times weight; null until every task that was given a "
+            "round has a time or is given up."
+        ),
     ]
 
 

@@ -56,8 +56,10 @@ def _suggestion(session: Session, job: Job) -> dict[str, Any] | None:
 def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:
     """Trials, failures and the estimate of the whole model."""
     best_us = progress.best_us
-    # What the first pass left out is too small to matter.
-    complete = bool(best_us) and (progress.steered or len(best_us) == len(weights))
+    # What the first pass left out is too small to matter. A task whose first time is still awaited is not: a
+    # sum without it would get worse when it comes.
+    first_pass_over = progress.steered and not progress.awaited
+    complete = bool(best_us) and (first_pass_over or len(best_us) == len(weights))
     return ProgressOut(
         trials=progress.spent,
         in_flight=progress.in_flight,

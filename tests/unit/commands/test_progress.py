@@ -9,9 +9,12 @@ import pytest
 from rich.console import Console
 
 from mallorn.commands import progress
+from mallorn.commands.lines import LineView
 from mallorn.commands.options import parse_input_shape, parse_options
 from mallorn.commands.output import ago, cell, duration, latency, print_error, stdout, table
-from mallorn.commands.progress import Pace, follow, summary
+from mallorn.commands.pace import Pace, about
+from mallorn.commands.progress import follow
+from mallorn.commands.standing import advice, best, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.job import Job
 from mallorn.words import budget_words, spent_of
@@ -19,9 +22,24 @@ from tests.fixtures.told import told_round, told_task
 
 
 def body(state: str, trials: int = 0, best_us: float | None = None, reason: str = "") -> dict[str, Any]:
-    done = {"trials": trials, "failures": {"run_error": 2} if trials else {}, "estimated_us": best_us}
-    fields = {"id": "j", "state": state, "trials": 64, "reason": reason, "created_at": 1000.0}
-    return {**fields, "progress": done}
+    known = {"tasks": 2, "tasks_measured": 2, "estimated_us": best_us}
+    done = {"trials": trials, "failures": {"run_error": 2} if trials else {}, **known}
+    fields = {
+        "id": "j",
+        "state": state,
+        "trials": 64,
+        "minutes": None,
+        "reason": reason,
+        "created_at": 1000.0,
+    }
+    return {**fields, "report": None, "exported": False, "progress": done}
+
+
+def partly(measured: int, tasks: int, best_us: float | None, state: str = "tuning") -> dict[str, Any]:
+    """A job some of whose tasks were timed."""
+    told = body(state, 16)
+    known = {"tasks": tasks, "tasks_measured": measured, "estimated_us": best_us}
+    return {**told, "progress": {**told["progress"], **known}}
 
 
 class Scripted(Job):
@@ -60,20 +78,55 @@ def watched(job: Job, terminal: bool, verbose: bool = False) -> str:
     return console.file.getvalue()
 
 
-def test_a_log_gets_a_line_for_every_change_and_no_more() -> None:
+def test_a_log_gets_a_line_where_something_happens() -> None:
     waiting = body("tuning", reason="waits for a [device]")
     job = Scripted(waiting, waiting, body("tuning", 16, 1234.5), body("done", 64, 900.0))
     assert watched(job, terminal=False).splitlines() == [
         "tuning  0/64 trials  waits for a [device]",
         "tuning  16/64 trials  best 1.234 ms  2 failed",
-        "done  64/64 trials  best 900.0 us  2 failed",
+        "done  64/64 trials  2 failed",
     ]
 
 
+def test_a_log_gets_a_line_for_every_tenth_of_the_way_and_not_for_every_step() -> None:
+    tuned = [{**body("tuning", spent, 900.0), "trials": 400} for spent in range(0, 400, 4)]
+    checks = [body("finishing", 64, reason=f"spent; {n} of 28 tasks are checked") for n in range(1, 29)]
+    lines = watched(Scripted(*tuned, *checks, body("done", 64)), terminal=False).splitlines()
+    assert len([line for line in lines if line.startswith("tuning")]) == 10
+    assert len([line for line in lines if line.startswith("finishing")]) == 11
+    assert "28 of 28 tasks are checked" in lines[-2]
+
+
+def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
+    now = iter([0.0, 10.0, 20.0, 35.0, 70.0])
+    console = Console(file=io.StringIO(), width=160)
+    view = LineView(console, clock=lambda: next(now))
+    for spent in (1, 2, 3, 4, 4):
+        view.show(body("tuning", spent, 900.0))
+    assert isinstance(console.file, io.StringIO)
+    assert [line.split()[1] for line in console.file.getvalue().splitlines()] == ["1/64", "4/64"]
+
+
+def test_a_sum_that_leaves_tasks_out_says_so() -> None:
+    assert best(partly(3, 28, None)) == "3 of 28 tasks timed"
+    assert best(partly(27, 28, 900.0)) == "best 900.0 us (27 of 28 tasks timed)"
+    assert best(partly(28, 28, 900.0)) == "best 900.0 us"
+    assert best(partly(28, 28, 950.0, "finishing")) == "", "what is found wrong there is taken out of the sum"
+
+
+def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
+    few = {**partly(0, 28, None), "trials": 60}
+    few["progress"]["trials"] = 0
+    told = watched(Scripted(few, few, body("done", 60)), terminal=False)
+    assert told.count("60 trials for 28 tasks: about 2 a task") == 1
+    assert "--trials 1792" in told
+    assert advice({**few, "trials": 28 * 16}) == ""
+    assert advice(partly(3, 28, None)) == "", "it goes on: nothing new"
+
+
 def test_a_terminal_gets_a_bar() -> None:
-    shown = watched(Scripted(body("tuning", 16, 900.0, "waits [x]"), body("done", 64, 800.0)), terminal=True)
+    shown = watched(Scripted(body("tuning", 16, 900.0, "waits [x]"), body("done", 64)), terminal=True)
     assert "64/64" in shown
-    assert "best 800.0 us" in shown
     assert "fused_dense" not in shown
 
 
@@ -91,10 +144,37 @@ def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyP
         watched(Scripted(None), terminal=False)
 
 
-def test_time_left_follows_from_the_trials_seen_so_far() -> None:
-    now = iter([0.0, 10.0, 20.0, 30.0])
+def lefts(*looks: tuple[float, dict[str, Any]]) -> list[str]:
+    now = iter([now_sec for now_sec, _ in looks])
     pace = Pace(clock=lambda: next(now))
-    assert [pace.left(spent, 64) for spent in (32, 32, 36, 64)] == ["", "", "2:20 left", ""]
+    return [pace.left(told) for _, told in looks]
+
+
+def test_time_left_follows_from_the_trials_seen_and_holds_the_finish() -> None:
+    # Ten seconds a trial and 28 to go, and 20 s for the finish of two tasks.
+    seen = lefts((0.0, body("tuning", 32)), (40.0, body("tuning", 36)), (100.0, body("finishing", 64)))
+    assert seen == ["", "about 5 min left", "less than a minute left"]
+
+
+def test_time_left_only_falls_between_two_looks_at_the_same_trials() -> None:
+    still = body("tuning", 36)
+    seen = lefts((0.0, body("tuning", 32)), (40.0, still), (100.0, still), (220.0, still), (900.0, still))
+    assert seen[1:] == [f"about {minutes} min left" for minutes in (5, 4, 2)] + ["less than a minute left"]
+
+
+def test_one_slow_round_moves_the_time_left_a_little_only() -> None:
+    looks = [(10.0 * n, body("tuning", 4 * n)) for n in range(9)]  # 2.5 s a trial, 32 left: 80 s
+    slow = (170.0, body("tuning", 36))  # the ninth took 90 s
+    *_, before, after = lefts(*looks, slow)
+    assert (before, after) == ("about 2 min left", "about 1 min left")
+
+
+def test_minutes_hold_the_finish_and_a_finish_lasts_as_long_as_the_one_before() -> None:
+    known = {"minutes": 10.0, "trials": None}
+    assert lefts((1000.0 + 120.0, body("tuning", 8) | known)) == ["about 8 min left"]
+    again = body("finishing", 64) | {"report": {"finish_sec": 300.0}}
+    assert lefts((0.0, again), (60.0, again), (400.0, again)) == ["about 5 min left", "about 4 min left", ""]
+    assert about(7200.0) == "about 2.0 h left"
 
 
 def test_a_summary_leaves_out_what_is_not_known() -> None:
@@ -171,7 +251,7 @@ def test_an_option_that_is_none_is_refused(typed: list[str]) -> None:
 
 
 def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
-    job = {**body("tuning", 16), "minutes": 60.0}
+    job = body("tuning", 16) | {"minutes": 60.0}
     assert (budget_words(job), spent_of(job)) == ("64 trials or 60 minutes", "16 of 64")
     free = job | {"trials": None}
     assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16, no limit")

@@ -8,6 +8,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules
+from db.repositories.tasks import Tasks
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -50,6 +51,22 @@ def test_the_estimate_leaves_out_what_the_first_pass_left_out(
     measure(owned, "w0", 10.0)
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
     assert progress["estimated_us"] == 10.0
+
+
+def test_there_is_no_estimate_while_a_first_time_is_awaited(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    for latency_us in (20.0, 10.0):
+        round_id, attempt = owned.claimed_round("w0")
+        batch = [owned.ok(0, latency_us)]
+        owned.write(lambda session, r=round_id, a=attempt, b=batch: Measurements(session).add_batch(r, a, b))
+        owned.write(lambda session, r=round_id, a=attempt: Rounds(session).close(r, a, RoundState.DONE))
+    measure(owned, "w1", None)
+    estimate = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]["estimated_us"]
+    assert estimate is None, "it would get worse with the time of w1"
+    (awaited,) = (task.id for task in owned.read(lambda session: Tasks(session).list(owned.job_id))[1:])
+    owned.write(lambda session: Tasks(session).retire({awaited: "no valid result"}))
+    assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]["estimated_us"] == 10.0
 
 
 def test_a_job_is_judged_by_its_report_and_by_the_trials_that_its_tasks_still_have_a_use_for(
