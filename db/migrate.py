@@ -13,6 +13,7 @@ from db.engine import WRITE, create_engine, parse_url
 from db.errors import translated
 from db.session import Database
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
+from mallorn.core.installing import upgrade_line
 
 _LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"
@@ -89,9 +90,7 @@ def _refuse_newer(connection: Connection) -> None:
     found = _revision(connection)
     known = {script.revision for script in _script().walk_revisions()}
     if found is not None and found not in known:
-        raise Conflict(
-            f"the database was written by a newer Mallorn (revision {found})", hint="pip install -U mallorn"
-        )
+        raise Conflict(f"the database was written by a newer Mallorn (revision {found})", hint=upgrade_line())
 
 
 def _check_references(connection: Connection) -> None:

@@ -20,6 +20,7 @@ from db.dataset.schema import (
     Table,
 )
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.installing import upgrade_line
 from mallorn.core.targets import parse_target
 
 BATCH_ROWS: Final = 10_000  # what is in memory, and in one transaction, at a time
@@ -80,7 +81,7 @@ def _check_version(path: Path, file: pq.ParquetFile) -> None:
         return
     if found.isdigit():
         raise InvalidRequest(
-            f"{path} has schema version {found}, this Mallorn reads {VERSION}", hint="pip install -U mallorn"
+            f"{path} has schema version {found}, this Mallorn reads {VERSION}", hint=upgrade_line()
         )
     raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
 

@@ -21,6 +21,10 @@ class MallornError(Exception):
         self.suggest = suggest
         super().__init__(self.message)
 
+    def __str__(self) -> str:
+        """What a traceback and a log show: the message, and the next step below it."""
+        return f"{self.message}\nnext: {self.hint}" if self.hint else self.message
+
     @property
     def code(self) -> str:
         return type(self).__name__

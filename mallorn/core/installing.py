@@ -18,6 +18,11 @@ def install_line(extras: str) -> str:
     return f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
 
 
+def upgrade_line() -> str:
+    """A command for the newest Mallorn of where this one came from."""
+    return f"git -C {_ROOT} pull" if (_ROOT / ".git").exists() else "git pull   (in a checkout of Mallorn)"
+
+
 def _installed_from() -> str:
     """Where pip found this package (PEP 610), as pip reads it; empty where that is not known any more."""
     try:

@@ -68,7 +68,14 @@ def _problem(problem: dict[str, Any]) -> str:
     where = ".".join(str(part) for part in path) or "the body"
     if problem["type"] == "extra_forbidden":
         return f"{where}: there is no such field"
-    return f"{where}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+    if problem["type"] == "json_invalid":
+        return f"the body is not JSON: {_within(problem['ctx']['error'])} at character {path[0]}"
+    return f"{where}: {_within(problem['msg'])}"
+
+
+def _within(sentence: str) -> str:
+    """A sentence as the second half of another."""
+    return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
 def _known_names(problems: Sequence[dict[str, Any]]) -> str:

@@ -72,4 +72,5 @@ def compact(value: Sequence[Any] | dict[str, Any]) -> str:
 def _words(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
-    return f"no record: {str(error)[:200] or type(error).__name__}"
+    said, _, _ = str(error).partition("\n")
+    return f"no record: {said[:200] or type(error).__name__}"

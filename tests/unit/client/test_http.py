@@ -27,6 +27,18 @@ def test_nobody_there_names_the_command_that_helps() -> None:
     assert caught.value.hint.startswith("mallorn up")
 
 
+def test_an_error_in_a_traceback_shows_its_next_step() -> None:
+    body = {"error": "NotFound", "detail": "there is no job x", "hint": "mallorn jobs"}
+    with (
+        client(lambda request: httpx.Response(404, json=body)) as api,
+        pytest.raises(errors.NotFound) as caught,
+    ):
+        api.job("x")
+    assert str(caught.value) == "there is no job x\nnext: mallorn jobs"
+    assert (caught.value.message, caught.value.hint) == ("there is no job x", "mallorn jobs")
+    assert str(errors.NotFound("gone")) == "gone"
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
 def test_a_proxy_is_not_asked_for_what_runs_on_this_machine(

@@ -36,6 +36,14 @@ def test_routes_bodies_and_methods_that_are_wrong_share_one_shape(coordinator: C
     assert_shape(http.get("/records", params={"target": "{"}), 422, "InvalidTarget")
 
 
+def test_a_body_that_is_no_json_is_told_with_the_place(coordinator: Coordinator) -> None:
+    for content, place in ((b"{", 1), (b"nonsense", 0)):
+        answer = coordinator.http.post("/jobs", content=content, headers={"Content-Type": "application/json"})
+        body = assert_shape(answer, 422, "InvalidRequest")
+        assert body["detail"].startswith("the body is not JSON: expecting ")
+        assert body["detail"].endswith(f" at character {place}")
+
+
 def test_an_unforeseen_error_tells_nothing_and_is_logged(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
