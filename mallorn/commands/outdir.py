@@ -10,8 +10,8 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from mallorn.commands.exported import MANIFEST
 from mallorn.core.errors import Conflict, InvalidRequest, InvalidTarget
+from mallorn.core.manifest import MANIFEST
 from mallorn.core.targets import Target, parse_target
 from mallorn.words import short_name
 
