@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState
+from mallorn.core.states import PAUSED_BY_OWNER, JobState
 from mallorn.core.verdict import Verdict
 from mallorn.decisions import with_totals
 from mallorn.frames import frame, history_frame
@@ -120,18 +120,24 @@ class Job:
             return card(self.body, [], [], f"last known: {error.message}")
 
     def wait(self, timeout_sec: float | None = None) -> dict[str, Any]:
-        """The job, once it is done. Raises JobFailed if it failed or was cancelled, TimeoutError if late."""
+        """The job, once it is done. Raises JobFailed if it ends otherwise or is stuck, TimeoutError."""
         deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
-        while not self.state.final:
+        while not (self.state.final or self.stuck):
             if deadline_sec is not None and time.monotonic() > deadline_sec:
                 raise TimeoutError(f"job {self.id} is still {self.body['state']} after {timeout_sec} s")
             time.sleep(POLL_SEC)
         self.raise_for_state()
         return self.body
 
+    @property
+    def stuck(self) -> bool:
+        """Whether the service paused it at its last known state: it does not go on by itself."""
+        paused = JobState(self.body["state"]) is JobState.PAUSED
+        return paused and str(self.body["reason"]) != PAUSED_BY_OWNER
+
     def raise_for_state(self) -> None:
-        """Raise JobFailed if the last known state is failed or cancelled."""
-        if self.body["state"] in (JobState.FAILED, JobState.CANCELLED):
+        """Raise JobFailed if the last known state is failed or cancelled, or the service paused the job."""
+        if self.stuck or self.body["state"] in (JobState.FAILED, JobState.CANCELLED):
             what, _, next_step = self.body["reason"].partition("\n")
             raise JobFailed(
                 f"job {self.id} {self.body['state']}: {what or 'no reason was recorded'}",

@@ -14,7 +14,7 @@ from db.repositories.progress import Progress, count_by_outcome, progress
 from db.repositories.stages import Stages
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.states import JobState
+from mallorn.core.states import PAUSED_BY_OWNER, JobState
 
 PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 ACTIVE = (*PAUSABLE, JobState.FINISHING)
@@ -138,7 +138,7 @@ class Jobs(Stages):
         fence = () if attempt is None else (Job.attempts == attempt,)
         return self.changed(update(Job).where(*mine, *fence).values(values)) == 1
 
-    def pause(self, job_id: str, owner: str | None, reason: str = "paused by its owner") -> Job:
+    def pause(self, job_id: str, owner: str | None, reason: str = PAUSED_BY_OWNER) -> Job:
         """Stop planning for a job. Raises NotFound; Conflict when it is in no state to be paused."""
         return self._act(job_id, owner, PAUSABLE, JobState.PAUSED, reason, resume_state=Job.state)
 

@@ -32,6 +32,7 @@ class ChildSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     start_timeout_sec: float = 300.0  # many start at once, on machines that are slow and busy too
     ready_file: Path | None = None  # told to the part, which writes it once it is ready
+    essential: bool = True  # else the others go on without one that does not stay up
 
 
 class Child:

@@ -9,11 +9,13 @@ import typer
 from mallorn.commands.output import print_note
 from mallorn.commands.parts import installed
 from mallorn.core.settings import LAST_PORT
+from mallorn.core.targets import LOCAL
 
 if TYPE_CHECKING:
     from mallorn.core.targets import Target
 
 PORTS: Final = 100
+LOCAL_WORDS: Final = (LOCAL, "auto")
 
 
 def device(
@@ -39,18 +41,25 @@ def device(
     with installed("worker"):
         from workers.tvm.device import serve_device
     known = Settings(tracker=tracker) if tracker else settings()
+    is_local = target in LOCAL_WORDS
     wanted = _target(target)
     called = name or f"{os.uname().nodename}-{wanted.key}"
     set_up("device", known)
     print_note(f"device {called} measures for {wanted}")
     log_path = log.absolute() if log else None
+    ports = range(port, port + PORTS)
     serve_device(
-        known.tracker_address, wanted, host, range(port, port + PORTS), name=called, log_path=log_path
+        known.tracker_address, wanted, host, ports, name=called, is_local=is_local, log_path=log_path
     )
 
 
 def _target(text: str) -> "Target":
-    from mallorn.core.targets import LOCAL, parse_target
+    from mallorn.core.targets import parse_target
     from workers.tvm.detect import detect_target
+    from workers.tvm.executable import check_executable
 
-    return detect_target() if text in (LOCAL, "auto") else parse_target(text)
+    if text in LOCAL_WORDS:
+        return detect_target()
+    wanted = parse_target(text)
+    check_executable(wanted)
+    return wanted

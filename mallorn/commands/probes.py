@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.targets import Target
 
 Probe = Callable[[], bool]
 
@@ -46,21 +47,25 @@ def redis_answers(socket_path: Path) -> Probe:
     return probe
 
 
-def device_registered(host: str, port: int) -> Probe:
-    """Ready once some device has registered with the tracker."""
-    return lambda: _devices(host, port) > 0
+def device_registered(host: str, port: int, target: Target | None = None) -> Probe:
+    """Ready once some device, or one of a target, has registered with the tracker."""
+    from workers.tvm.tracker_client import device_key
+
+    wanted = f"server:{device_key(target)}" if target else None
+    return lambda: any(wanted in (None, key) for key in _registered(host, port) or ())
 
 
 def tracker_answers(host: str, port: int) -> Probe:
     """Ready once the tracker answers a summary."""
-    return lambda: _devices(host, port) >= 0
+    return lambda: _registered(host, port) is not None
 
 
-def _devices(host: str, port: int) -> int:
+def _registered(host: str, port: int) -> list[str] | None:
+    """The keys that devices are filed under; None: the tracker does not answer."""
     from workers.tvm.tracker_client import TrackerClient
 
     try:
         with TrackerClient((host, port), TIMEOUT_SEC) as tracker:
-            return len(tracker.summary()["server_info"])
+            return [str(server["key"]) for server in tracker.summary()["server_info"]]
     except Unavailable:
-        return -1
+        return None

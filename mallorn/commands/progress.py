@@ -61,7 +61,7 @@ def _until_final(job: Job, show: Show) -> dict[str, Any]:
         except Unavailable:
             if time.monotonic() - heard_at > SILENCE_SEC:
                 raise
-        if JobState(job.body["state"]).final:
+        if job.stuck or JobState(job.body["state"]).final:
             return job.body
         time.sleep(REFRESH_SEC)
 

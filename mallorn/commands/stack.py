@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,15 @@ import typer
 from mallorn.commands.child import ChildSpec
 from mallorn.commands.datadir import DataDir, StackInfo
 from mallorn.commands.environ import python_path, search_path
+from mallorn.commands.on_demand import OnDemand, Scout
 from mallorn.commands.output import print_note
 from mallorn.commands.ports import claim_port, free_port
 from mallorn.commands.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
 from mallorn.commands.supervisor import Supervisor
 from mallorn.core.binding import check_binding
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import LAST_PORT, Settings
+from mallorn.core.targets import LOCAL, Target
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
@@ -31,7 +35,7 @@ class Plan:
     data: DataDir
     host: str
     port: int
-    tracker_port: int
+    tracker: str  # HOST:PORT
     workers: int
 
     @property
@@ -45,8 +49,9 @@ class Plan:
         return self.data.runtime / "broker.sock"
 
     @property
-    def tracker(self) -> str:
-        return f"{LOOPBACK}:{self.tracker_port}"
+    def tracker_address(self) -> tuple[str, int]:
+        host, _, port = self.tracker.rpartition(":")
+        return host, int(port)
 
 
 def up(
@@ -60,6 +65,14 @@ def up(
         Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker slots.")] = 1,
+    tracker: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where devices of other machines register: one private interface of this one. "
+            "Default: a free port on loopback.",
+        ),
+    ] = "",
     until_unused: Annotated[bool, typer.Option("--until-unused", hidden=True)] = False,
 ) -> None:
     """Run the whole service on this machine, until stopped."""
@@ -69,7 +82,7 @@ def up(
     directory.prepare()
     with directory.locked() as announce:
         api_port = claim_port(host, port)
-        plan = Plan(directory, host, api_port, free_port(besides=(api_port,)), workers)
+        plan = Plan(directory, host, api_port, _tracker(tracker, api_port), workers)
         announce(plan.url)
         _run(plan, known, until_unused)
 
@@ -78,8 +91,9 @@ def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
     from mallorn.commands.valkey import socket_url
 
     print_note(f"data in {plan.data.path}, logs in {plan.data.logs}")
-    parts = Parts(plan, environment(plan, known)).all()
-    supervisor = Supervisor(parts, plan.data.logs, partial(_say_ready, plan), _say_restart)
+    parts = Parts(plan, environment(plan, known))
+    says = (partial(_say_ready, plan), _say_restart, _say_given_up)
+    supervisor = Supervisor(parts.all(), plan.data.logs, *says)
     with supervisor.running():
         _migrate(known.database_url)
         if not supervisor.start():
@@ -88,8 +102,37 @@ def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
         info = StackInfo(plan.url, os.getpid(), socket_url(plan.socket), plan.tracker, until_unused)
         with plan.data.published(info):
             print_note(f"everything is ready; try   {_try_it(plan)}")
-            supervisor.watch(lambda: until_unused and not plan.data.has_users())
+            with _devices_on_demand(plan, known, parts, supervisor) as adjust:
+                supervisor.watch(lambda: adjust() or (until_unused and not plan.data.has_users()))
             print_note("stopping")
+
+
+def _tracker(wanted: str, api_port: int) -> str:
+    if not wanted:
+        return f"{LOOPBACK}:{free_port(besides=(api_port,))}"
+    host, colon, port = wanted.rpartition(":")
+    if not colon or not host or not port.isdecimal():
+        raise InvalidRequest(f"{wanted!r} is not HOST:PORT", hint="--tracker 10.0.0.2:9190")
+    return f"{host}:{claim_port(host, int(port))}"
+
+
+@contextmanager
+def _devices_on_demand(
+    plan: Plan, known: Settings, parts: "Parts", supervisor: Supervisor
+) -> Iterator[Callable[[], bool]]:
+    """What to call again and again, and never says that it is enough."""
+    scout = Scout(known.model_copy(update={"tracker": plan.tracker}))
+    devices = OnDemand(supervisor, parts.device_for, print_note)
+
+    def adjust() -> bool:
+        devices.adjust(scout.wanted)
+        return False
+
+    scout.start()
+    try:
+        yield adjust
+    finally:
+        scout.stop()
 
 
 def _try_it(plan: Plan) -> str:
@@ -106,6 +149,10 @@ def _say_ready(plan: Plan, name: str) -> None:
 
 def _say_restart(name: str, how: str) -> None:
     print_note(f"  {name} {how}; starting it again")
+
+
+def _say_given_up(name: str, how: str) -> None:
+    print_note(f"  {name} {how}; it is given up")
 
 
 def _migrate(database_url: str) -> None:
@@ -161,7 +208,7 @@ class Parts:
         return ChildSpec("broker", valkey_command(self.plan.socket), redis_answers(self.plan.socket))
 
     def _tracker(self) -> ChildSpec:
-        probe = tracker_answers(LOOPBACK, self.plan.tracker_port)
+        probe = tracker_answers(*self.plan.tracker_address)
         return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
 
     def _coordinator(self) -> ChildSpec:
@@ -174,9 +221,23 @@ class Parts:
         )
 
     def _device(self) -> ChildSpec:
-        command = mallorn("device", "--target", "local", "--log", str(self.plan.data.logs / "executions.log"))
-        probe = device_registered(LOOPBACK, self.plan.tracker_port)
-        return ChildSpec("device", command, probe, needs=("tracker",), env=self.env)
+        probe = device_registered(*self.plan.tracker_address)
+        return ChildSpec("device", self._device_command(LOCAL), probe, needs=("tracker",), env=self.env)
+
+    def device_for(self, target: Target) -> ChildSpec:
+        """One more device, for a target that jobs ask for."""
+        return ChildSpec(
+            f"device-{target.key}",
+            self._device_command(target.text),
+            device_registered(*self.plan.tracker_address, target),
+            needs=("tracker",),
+            env=self.env,
+            essential=False,
+        )
+
+    def _device_command(self, target: str) -> tuple[str, ...]:
+        log = str(self.plan.data.logs / "executions.log")
+        return mallorn("device", "--target", target, "--log", log)
 
     def _celery(self, name: str, *words: str) -> ChildSpec:
         ready = self.plan.data.runtime / f"{name}.ready"

@@ -1,5 +1,6 @@
 """Starts named processes, keeps them running, and stops them together."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,8 @@ class Supervisor:
     """Runs children in the order of their needs until told to stop.
 
     A child that dies is restarted, later each time; one that fails `failures_in_a_row` times without
-    ever having been stable ends everything with PartFailed, which names it and quotes its log.
+    ever having been stable ends everything with PartFailed, which names it and quotes its log. One that
+    is not essential is given up alone.
     Must be used from the main thread: it owns SIGINT and SIGTERM, and the kernel ties a child's
     death signal to the thread that started it.
     """
@@ -46,15 +48,19 @@ class Supervisor:
         logs: Path,
         on_ready: Callable[[str], None] = lambda _: None,
         on_restart: Callable[[str, str], None] = lambda _name, _reason: None,
+        on_give_up: Callable[[str, str], None] = lambda _name, _reason: None,
         patience: Patience = Patience(),
     ) -> None:
-        self._children = [Child(spec, logs / f"{spec.name}.log") for spec in children]
         self._logs = logs
+        self._children: list[Child] = []
+        self._failures: dict[str, int] = {}
+        self._start_at: dict[str, float] = {}
+        for spec in children:
+            self.add(spec)
         self._on_ready = on_ready
         self._on_restart = on_restart
+        self._on_give_up = on_give_up
         self._patience = patience
-        self._failures = {child.spec.name: 0 for child in self._children}
-        self._start_at = {child.spec.name: 0.0 for child in self._children}
         self._seen_ready: set[str] = set()
         self._trim_at = 0.0
         self.stopping = False
@@ -71,6 +77,18 @@ class Supervisor:
             self._stop_all()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+
+    def add(self, spec: ChildSpec) -> None:
+        """One more child; it starts once what it needs is ready."""
+        self._children.append(Child(spec, self._logs / f"{spec.name}.log"))
+        self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
+
+    def remove(self, name: str) -> None:
+        """End a child and forget it."""
+        leaving = [child for child in self._children if child.spec.name == name]
+        self._children = [child for child in self._children if child.spec.name != name]
+        self._seen_ready.discard(name)
+        self._end(leaving)
 
     def start(self) -> bool:
         """Wait until every child is ready; False when asked to stop before."""
@@ -108,7 +126,7 @@ class Supervisor:
                 self._seen_ready.add(name)
                 self._on_ready(name)
         elif age > child.spec.start_timeout_sec:
-            raise _failed(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
+            self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
 
     def _note_death(self, child: Child) -> None:
         name, how = child.spec.name, _how_it_ended(child.exit_code)
@@ -116,10 +134,20 @@ class Supervisor:
         child.started_at, child.ready = 0.0, False
         self._failures[name] += 1
         if self._failures[name] >= self._patience.failures_in_a_row:
-            raise _failed(child, f"{how} {self._failures[name]} times in a row")
+            self._give_up(child, f"{how} {self._failures[name]} times in a row")
+            return
         delay_sec = self._patience.first_delay_sec * 2 ** (self._failures[name] - 1)
         self._start_at[name] = time.monotonic() + min(delay_sec, self._patience.longest_delay_sec)
         self._on_restart(name, how)
+
+    def _give_up(self, child: Child, what: str) -> None:
+        failed = _failed(child, what)
+        if child.spec.essential:
+            raise failed
+        self._start_at[child.spec.name] = math.inf
+        self._end([child])
+        child.started_at = 0.0
+        self._on_give_up(child.spec.name, f"{what}; see {child.log}")
 
     def _may_start(self, child: Child) -> bool:
         ready = {other.spec.name for other in self._children if other.ready}
@@ -142,13 +170,16 @@ class Supervisor:
         # The others stand on the children that need nothing: those go last.
         standing = [child for child in self._children if child.spec.needs]
         for group in (standing, [child for child in self._children if not child.spec.needs]):
-            self._signal_all(group, signal.SIGTERM)
-            deadline = time.monotonic() + self._patience.grace_sec
-            for child in group:
-                child.reap(max(0.0, deadline - time.monotonic()))
-            self._signal_all(group, signal.SIGKILL)
-            for child in group:
-                child.reap(KILLED_SEC)
+            self._end(group)
+
+    def _end(self, group: Sequence[Child]) -> None:
+        self._signal_all(group, signal.SIGTERM)
+        deadline = time.monotonic() + self._patience.grace_sec
+        for child in group:
+            child.reap(max(0.0, deadline - time.monotonic()))
+        self._signal_all(group, signal.SIGKILL)
+        for child in group:
+            child.reap(KILLED_SEC)
 
     @staticmethod
     def _signal_all(children: Sequence[Child], number: signal.Signals) -> None:

@@ -39,7 +39,7 @@ from mallorn.commands.output import DataOption, JobArgument, JsonOption, KeyOpti
 from mallorn.commands.upload import upload_with_bar
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
-from mallorn.core.targets import LOCAL
+from mallorn.core.targets import LOCAL, parse_target
 from mallorn.exporting import as_onnx
 from mallorn.job import Job
 from mallorn.words import budget_words
@@ -101,6 +101,8 @@ def tune(
         round_size=round_size,
         only=only,
     )
+    if target != LOCAL:
+        parse_target(target)  # a misspelt one is refused before anything is started
     directory = out or default_directory(model.stem)
     with interruptible(), as_onnx(model) as file:
         check_model(directory, lambda: model_id_of(file), force)

@@ -53,6 +53,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="What is logged: this and worse."
     )
+    device_wait_sec: float = Field(
+        600.0, gt=0, description="How long a job waits for a device until it is paused."
+    )
     lease_sec: float = Field(30.0, gt=0, description="How long a lease lasts without renewal.")
 
     @field_validator("log_level", mode="before")

@@ -8,6 +8,7 @@ round: queued -> leased -> done;  queued|leased -> cancelled
 """
 
 from enum import StrEnum
+from typing import Final
 
 
 class JobState(StrEnum):
@@ -23,6 +24,10 @@ class JobState(StrEnum):
     @property
     def final(self) -> bool:
         return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+
+# The reason of a job that a person paused; whoever follows it waits for that person.
+PAUSED_BY_OWNER: Final = "paused by its owner"
 
 
 class RoundState(StrEnum):

@@ -17,6 +17,10 @@ KNOWN_KEYS = frozenset(
     }
 )  # fmt: skip
 CPU_KINDS = frozenset({"llvm", "c"})
+KINDS = CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}
+EXAMPLE = '{"kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
+EXAMPLES = f"local   or   '{EXAMPLE}'   or   nvidia/nvidia-h100"
+_USE = f"--target {EXAMPLES}"
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,15 @@ def parse_target(value: str | dict[str, Any]) -> Target:
             f"unknown target key {unknown[0]!r}", hint=f"known keys: {', '.join(sorted(KNOWN_KEYS))}"
         )
     if not isinstance(attrs.get("kind"), str) and "tag" not in attrs:
+        raise InvalidTarget("a target needs a kind", hint=_USE)
+    if str(attrs.get("kind", "cuda")) not in KINDS:
         raise InvalidTarget(
-            "a target needs a kind", hint='write {"kind": "llvm", "mcpu": "...", "num-cores": 4}'
+            f"unknown target kind {attrs['kind']!r}; known: {', '.join(sorted(KINDS))}", hint=_USE
         )
     if attrs.get("kind") in CPU_KINDS and not _positive_int(attrs.get("num-cores")):
         raise InvalidTarget(
             "a CPU target needs num-cores, a whole number above 0",
-            hint=json.dumps({**attrs, "num-cores": 4}) + " for a machine of four cores",
+            hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
         )
     return Target(json.dumps(attrs, sort_keys=True, separators=(",", ":")))
 
@@ -86,26 +92,21 @@ def _attributes(value: str | dict[str, Any]) -> dict[str, Any]:
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        attrs = json.loads(text)
+        return dict(json.loads(text))
     except ValueError as error:
-        raise InvalidTarget(f"the target is not valid JSON: {error}") from None
-    if not isinstance(attrs, dict):
-        raise InvalidTarget("the target must be a JSON object")
-    return attrs
+        raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
 
 
 def _legacy_attributes(text: str) -> dict[str, Any]:
-    kind, *flags = text.split()
+    kind, *flags = text.split() or [""]
     attrs: dict[str, Any] = {"kind": kind}
     for flag in flags:
         name, equals, value = flag.lstrip("-").partition("=")
         if not equals or not flag.startswith("-"):
-            raise InvalidTarget(f"cannot read {flag!r} in target {text!r}", hint="write -name=value, or JSON")
+            raise InvalidTarget(f"cannot read {flag!r} in target {text!r}", hint=_USE)
         attrs[name] = int(value) if value.isdigit() else value.split(",") if name == "mattr" else value
-    if not flags and kind not in CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}:
-        raise InvalidTarget(
-            f"unknown target {text!r}", hint="use local, a JSON target, or a tag such as nvidia/nvidia-h100"
-        )
+    if kind not in KINDS:
+        raise InvalidTarget(f"unknown target {text!r}", hint=_USE)
     return attrs
 
 

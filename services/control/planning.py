@@ -7,12 +7,15 @@ from db.session import Database
 from services.control.fleet import Survey, survey
 from services.control.messages import Message
 from services.control.turn import Turn, take_turn
+from services.control.waiting import USUAL, Patience
 from services.planner.share import charged, dealt
 
 PLAN_LEASE_SEC = 20.0
 
 
-def plan_job(database: Database, job_id: str, holder: str) -> list[Message] | None:
+def plan_job(
+    database: Database, job_id: str, holder: str, patience: Patience = USUAL
+) -> list[Message] | None:
     """Messages to send after the commits; None when another process plans this job's target right now."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
@@ -22,7 +25,7 @@ def plan_job(database: Database, job_id: str, holder: str) -> list[Message] | No
     try:
         with database.session() as session:
             seen = survey(session, target_id)
-        return _Step(database, seen).run(job_id)
+        return _Step(database, seen, patience).run(job_id)
     finally:
         with database.transaction() as session:
             Leases(session).release(name, token)
@@ -34,8 +37,9 @@ class _Step:
     The lease saves work; these locks are what keeps two planners from spending one budget twice.
     """
 
-    def __init__(self, database: Database, seen: Survey) -> None:
+    def __init__(self, database: Database, seen: Survey, patience: Patience) -> None:
         self._database = database
+        self._patience = patience
         self._device = seen.device
         self._free = seen.free_slots
         self._jobs = {job.id: job for job in seen.jobs}
@@ -56,7 +60,7 @@ class _Step:
 
     def _look_at(self, job_id: str, slots: int) -> None:
         with self._database.transaction() as session:
-            turn = take_turn(session, job_id, slots, self._device)
+            turn = take_turn(session, job_id, slots, self._device, self._patience)
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
             Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid

@@ -10,16 +10,18 @@ from services.control.planning import plan_job
 from services.control.reaping import reap
 from services.control.sweeping import sweep
 from services.control.tidying import tidy
+from services.control.waiting import Patience
 
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
 BUSY_RETRY_SEC = 1.0
+PATIENCE = Patience(settings().device_wait_sec, settings().tracker)
 
 
 @app.task(name=queues.PLAN)
 def plan(job_id: str) -> None:
     """Open the next rounds of a job, or end its tuning."""
     with about(job=job_id):
-        messages = plan_job(database(), job_id, HOLDER)
+        messages = plan_job(database(), job_id, HOLDER, PATIENCE)
     if messages is None:
         # Another control worker plans this job right now and may have read the state before our news.
         app.send_task(queues.PLAN, args=[job_id], countdown=BUSY_RETRY_SEC)

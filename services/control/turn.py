@@ -15,9 +15,11 @@ from db.tables import Device, Job
 from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
+from mallorn.core.waiting import waits_for
 from services.control.grouping import group
 from services.control.messages import Message
 from services.control.views import job_view, measuring_context
+from services.control.waiting import Patience, wait_for_device
 from services.planner.planner import plan
 from services.planner.values import JobView, Plan, PlannedRound
 
@@ -41,7 +43,7 @@ class _Step:
     options: JobOptions
 
 
-def take_turn(session: Session, job_id: str, slots: int, device: Device | None) -> Turn:
+def take_turn(session: Session, job_id: str, slots: int, device: Device | None, patience: Patience) -> Turn:
     """Settle a job and open at most `slots` rounds for it; `device` is one of its target that answers."""
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
@@ -49,28 +51,23 @@ def take_turn(session: Session, job_id: str, slots: int, device: Device | None) 
         return Turn(over=True)
     step = _Step(session, job, JobOptions.model_validate(job.options))
     turn = Turn(messages=group(session, job, step.options))
-    if _has_device(step, device):
+    if device is None and wait_for_device(session, job, patience):
+        return Turn(messages=turn.messages, over=True)
+    if device is not None:
+        _bind(step, device)
+    if job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
 
 
-def _has_device(step: _Step, device: Device | None) -> bool:
-    """The first device of its target gives a job its measuring context; without one it waits and says so."""
+def _bind(step: _Step, device: Device) -> None:
+    """The first device of its target gives a job its measuring context."""
     jobs, job = Jobs(step.session), step.job
-    words = _waits_for(Targets(step.session).get(job.target_id).text)
-    if device is None:
-        jobs.say(job.id, words)
-        return job.context_id is not None
-    if job.reason == words:
+    if job.reason.startswith(waits_for(Targets(step.session).get(job.target_id).text)):
         jobs.say(job.id, "")
     if job.context_id is None:
         jobs.bind_context(job.id, measuring_context(step.session, device, step.options))
         step.session.refresh(job)
-    return True
-
-
-def _waits_for(target: str) -> str:
-    return f"waits for a device for {target}: start one with `mallorn device`"
 
 
 def _decide(step: _Step, slots: int) -> tuple[Sequence[Standing], Plan]:

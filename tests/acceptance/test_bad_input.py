@@ -16,6 +16,7 @@ from tests.fixtures.waiting import wait_for
 
 Type = Callable[..., CompletedProcess[str]]
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
+LARGE_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":4096}'
 
 
 @pytest.fixture
@@ -113,15 +114,24 @@ def test_trials_below_none_are_a_usage_error(typed: Type, networks: Path) -> Non
 def test_a_job_without_a_device_says_what_it_waits_for_and_can_be_cancelled(
     typed: Type, service: Service, networks: Path
 ) -> None:
-    job_id = typed("submit", str(networks / "tiny.onnx"), "--target", OTHER_TARGET).stdout.strip()
+    job_id = typed("submit", str(networks / "tiny.onnx"), "--target", LARGE_TARGET).stdout.strip()
     job = service.client.job(job_id)
-    wait_for(seldom(lambda: "waits for a device" in job.refresh()["reason"]), "its reason", JOB_SEC)
+    why = "this machine cannot run it, the target has 4096 cores"
+    wait_for(seldom(lambda: why in job.refresh()["reason"]), "its reason", JOB_SEC)
     shown = typed("show", job_id).stdout
     assert "x86-64" in shown
     assert "mallorn device" in shown
     assert typed("cancel", job_id).returncode == 0
     assert job.refresh()["state"] == "cancelled"
     assert_refused(typed("watch", job_id), "cancelled by its owner")
+
+
+def test_a_misspelt_target_is_refused_before_a_service_is_started(tmp_path: Path, networks: Path) -> None:
+    words = ("--target", "haswell", "--data", str(tmp_path / "data"))
+    assert_refused(
+        mallorn("tune", str(networks / "tiny.onnx"), *words), "unknown target", "nvidia/nvidia-h100"
+    )
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.fixture(scope="module")

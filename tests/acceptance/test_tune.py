@@ -166,3 +166,13 @@ def run_python(code: str, *args: str) -> str:
     done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=JOB_SEC, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
+
+
+def test_a_target_of_this_machine_that_no_device_serves_gets_one(service: Service, networks: Path) -> None:
+    older = {"kind": "llvm", "mtriple": f"{os.uname().machine}-linux-gnu", "num-cores": 1}
+    job = service.client.tune(networks / "tiny.onnx", target=older, trials=4)
+    job.wait(JOB_SEC)
+    report = job.body["report"]
+    assert report["found"] == report["of"] > 0
+    assert set(report["latency_us"]) == {"untuned", "tuned", "onnxruntime"}  # timed on this host, too
+    assert len(service.client.devices()) == 2

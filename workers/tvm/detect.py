@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mallorn.core.errors import InvalidTarget
+from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target, parse_target
 
@@ -63,13 +63,24 @@ def cpu_info(text: str | None = None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _llvm_cpu() -> str | None:
-    """LLVM's name for this CPU, asked in a child so that a runtime-only process can ask too."""
+def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program with all of TVM in a child, which a process of the runtime alone survives and can ask.
+
+    Raises Unavailable when there is no answer.
+    """
     env = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
-    command = [sys.executable, "-c", LLVM_CPU_PROGRAM]
-    answer = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=LLVM_TIMEOUT_SEC, check=False
-    )
+    command = [sys.executable, "-P", "-c", program, *words]
+    try:
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=LLVM_TIMEOUT_SEC, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"TVM did not answer within {LLVM_TIMEOUT_SEC} s", hint="uptime") from None
+
+
+def _llvm_cpu() -> str | None:
+    """LLVM's name for this CPU."""
+    answer = ask_tvm(LLVM_CPU_PROGRAM)
     # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
     name = answer.stdout.strip() if answer.returncode == 0 else ""
     return name if name and name != "generic" else None

@@ -27,12 +27,14 @@ def serve_device(
     ports: range = PORTS,
     *,
     name: str,
+    is_local: bool = False,
     log_path: Path | None = None,
     on_ready: OnReady = log_ready,
 ) -> None:
     """Measure for `target` until the process ends; needs TVM's runtime library alone.
 
-    `log_path` gets one line an execution, before it begins: time, candidate key, pid of the session.
+    `is_local` says that the target is what this host was found to be. `log_path` gets one line an execution,
+    before it begins: time, candidate key, pid of the session.
     Raises InvalidRequest for a public address, InvalidTarget when this host has not what the target asks for.
     """
     prepare_runtime(target)
@@ -42,7 +44,7 @@ def serve_device(
     from workers.tvm.device_server import DeviceServer
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
-        identity = describe(name, target, listener)
+        identity = describe(name, target, listener) | {"is_local": is_local}
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity)
         on_ready(*listening)

@@ -25,7 +25,9 @@ def list_devices(parts: Parts) -> ListOut[DeviceOut]:
 
 
 def local_target(session: Session) -> Target:
-    """The target of a device that is online on the coordinator's own host; CPUs before accelerators.
+    """The target of a device that is online on the coordinator's own host.
+
+    What the host was found to be goes before targets that it can execute too, a CPU before accelerators.
 
     Raises Conflict while no device of this host is known, NoDevice when all that are known are silent.
     """
@@ -36,8 +38,12 @@ def local_target(session: Session) -> Target:
     online = [device for device in here if now_sec - device.last_seen < ONLINE_SEC]
     if not online:
         raise _silent(max(here, key=lambda device: device.last_seen), now_sec)
-    known = [(device.last_seen, Target(Targets(session).get(device.target_id).text)) for device in online]
-    return max(known, key=lambda entry: (entry[1].is_cpu, entry[0]))[1]
+    known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
+    return max(known, key=lambda entry: _closeness(*entry))[1]
+
+
+def _closeness(device: Device, target: Target) -> tuple[bool, bool, float]:
+    return bool(device.info.get("is_local")), target.is_cpu, device.last_seen
 
 
 def _silent(device: Device, now_sec: float) -> NoDevice:

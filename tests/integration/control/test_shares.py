@@ -9,11 +9,17 @@ from sqlalchemy import event, update
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.standings import Standings
+from db.repositories.waiting import Waiting
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState
+from mallorn.core.waiting import waiting_words
 from services.control import planning
+from services.control.planning import plan_job
 from services.control.sweeping import LOOKS_PER_TARGET, sweep
+from services.control.waiting import Patience
+
+NINE = '{"kind":"llvm","num-cores":9}'
 
 
 def fair(given, jobs, largest=16):
@@ -117,6 +123,43 @@ def test_a_job_whose_target_has_no_device_waits_and_says_so_while_others_go_on(y
     yard.devices(1, nowhere)
     assert len(yard.opened(waits)) == 2
     assert yard.workshop.reason(waits) == ""
+
+
+def test_who_waits_is_told_the_whole_command(yard):
+    waits = yard.job(target_id=yard.target(cores=9))
+    plan_job(yard.workshop.database, waits, "control", Patience(tracker="10.0.0.2:9190"))
+    what, command = yard.workshop.reason(waits).split("\n")
+    assert what == f"waits for a device for {NINE}"
+    assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
+
+
+def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
+    waits = yard.job(target_id=yard.target(cores=9))
+    words = waiting_words(NINE, "127.0.0.1:1", "the target has 9 cores, this machine has 2")
+    yard.write(lambda session: Waiting(session).tell(NINE, words))
+    yard.plan(waits)
+    assert yard.workshop.reason(waits) == words
+    assert yard.read(lambda session: list(Waiting(session).targets())) == [NINE]
+
+
+def test_a_job_that_waited_too_long_for_a_device_is_paused_and_can_go_on(yard):
+    waits = yard.job(target_id=yard.target(cores=9))
+    impatient = Patience(limit_sec=-1.0)
+    plan_job(yard.workshop.database, waits, "control", impatient)
+    assert yard.workshop.state(waits) == JobState.PAUSED
+    assert f"minutes for a device for {NINE}" in yard.workshop.reason(waits)
+    assert f"mallorn resume {waits}" in yard.workshop.reason(waits)
+    yard.devices(1, yard.target(cores=9))
+    yard.write(lambda session: Jobs(session).resume(waits, None))
+    assert len(yard.opened(waits)) == 2
+
+
+def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
+    waits = yard.job(target_id=yard.target(cores=9))
+    long_ago = update(Job).where(Job.id == waits).values(created_at=1.0)
+    yard.write(lambda session: session.execute(long_ago))
+    yard.plan(waits)
+    assert yard.workshop.state(waits) == JobState.TUNING
 
 
 def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_back(yard):

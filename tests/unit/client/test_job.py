@@ -159,3 +159,17 @@ def test_a_handle_tells_its_verdict_once_the_job_has_ended() -> None:
     assert repr(done) == "<Job j done: 1.4 times faster than onnxruntime; done>"
     assert repr(Job(connection, body | {"state": "tuning"})) == "<Job j tuning>"
     assert done.page == "http://c:80/#/jobs/j"
+
+
+def test_a_job_that_the_service_paused_ends_the_waiting_with_its_words_and_the_next_command() -> None:
+    body = {"id": "j", "state": "paused", "reason": "waited 10 minutes for a device\nmallorn device"}
+    stuck = job(lambda _request: httpx.Response(200, json=body))
+    with pytest.raises(JobFailed, match="job j paused: waited 10 minutes for a device") as caught:
+        stuck.wait(timeout_sec=60)
+    assert caught.value.hint == "mallorn device"
+
+
+def test_a_job_that_a_person_paused_is_waited_for() -> None:
+    body = {"id": "j", "state": "paused", "reason": "paused by its owner"}
+    with pytest.raises(TimeoutError):
+        job(lambda _request: httpx.Response(200, json=body)).wait(timeout_sec=0)

@@ -15,11 +15,16 @@ CPU = '{"kind":"llvm","mcpu":"znver5","num-cores":2}'
 
 
 def see_device(
-    coordinator: Coordinator, name: str, host: str, target: str = CPU, seen_sec_ago: float = 0.0
+    coordinator: Coordinator,
+    name: str,
+    host: str,
+    target: str = CPU,
+    seen_sec_ago: float = 0.0,
+    info: dict[str, Any] | None = None,
 ) -> None:
     with coordinator.database.transaction() as session:
         target_id = Targets(session).ensure(parse_target(target)).id
-        device_id = Devices(session).seen(SeenDevice(name, target_id, host, "class", 2, "0.27.0"))
+        device_id = Devices(session).seen(SeenDevice(name, target_id, host, "class", 2, "0.27.0", info or {}))
         session.get_one(Device, device_id).last_seen -= seen_sec_ago
 
 
@@ -84,6 +89,14 @@ def test_local_is_what_a_device_of_this_host_announced(coordinator: Coordinator)
     assert coordinator.submit(target="local").json()["target"] == CPU
 
 
+def test_local_is_what_the_host_was_found_to_be_whatever_else_it_can_execute(
+    coordinator: Coordinator,
+) -> None:
+    see_device(coordinator, "here", host_id(), info={"is_local": True})
+    see_device(coordinator, "older", host_id(), '{"kind":"llvm","mcpu":"haswell","num-cores":1}')
+    assert coordinator.submit(target="local").json()["target"] == CPU
+
+
 def test_local_without_a_device_here_names_the_command(coordinator: Coordinator) -> None:
     see_device(coordinator, "there", "another-host")
     answer = coordinator.submit(target="local")
@@ -115,6 +128,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"target": "{"}, "not valid JSON"),
     ({"target": "nonsense"}, "unknown target 'nonsense'"),
     ({"target": 3}, "target"),
+    ({"target": {"kind": "lvm", "num-cores": 2}}, "unknown target kind 'lvm'; known: c, cuda, llvm"),
     ({"surprise": 1}, "surprise: there is no such field"),
     ({"options": {"round_size": 0}}, "options.round_size: "),
     ({"options": {"input_shapes": {"x": [0]}}}, "options.input_shapes.x.0: "),
@@ -133,6 +147,8 @@ def test_what_cannot_be_done_is_refused_in_words(coordinator: Coordinator) -> No
         answer = coordinator.submit(**changes)
         assert answer.status_code == 422, changes
         assert said in answer.json()["detail"], changes
+        if said.startswith("unknown target ") and "key" not in said:
+            assert "nvidia/nvidia-h100" in answer.json()["hint"]
     assert coordinator.http.get("/jobs").json()["items"] == []
     assert coordinator.sent(queues.IMPORT) == []
 

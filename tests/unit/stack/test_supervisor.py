@@ -75,6 +75,41 @@ def test_a_child_that_never_gets_ready_is_named(tmp_path: Path) -> None:
         supervisor.start()
 
 
+def test_a_child_that_is_not_essential_is_given_up_alone(tmp_path: Path) -> None:
+    given_up: list[tuple[str, str]] = []
+    failing = replace(script(tmp_path, "extra", "raise SystemExit('no such target')"), essential=False)
+    part = script(tmp_path, "part", "")
+    supervisor = Supervisor(
+        [part], tmp_path, on_give_up=lambda *said: given_up.append(said), patience=IMPATIENT
+    )
+    with supervisor.running():
+        supervisor.start()
+        supervisor.add(failing)
+        supervisor.watch(lambda: bool(given_up))
+        supervisor.watch(seen_stable(part))  # the others go on
+    [(name, how)] = given_up
+    assert name == "extra"
+    assert "3 times in a row" in how
+    assert str(tmp_path / "extra.log") in how
+
+
+def test_a_child_can_come_later_and_go_again(tmp_path: Path) -> None:
+    ready: list[str] = []
+    pid_file = tmp_path / "pid"
+    note = f"import os; open({str(pid_file)!r}, 'w').write(str(os.getpid()))"
+    late = script(tmp_path, "late", note, ("part",))
+    supervisor = Supervisor([script(tmp_path, "part", "")], tmp_path, ready.append, patience=IMPATIENT)
+    with supervisor.running():
+        supervisor.start()
+        for _ in range(2):
+            supervisor.add(late)
+            supervisor.watch(lambda: "late" in ready)
+            pid = pid_in(pid_file)
+            supervisor.remove("late")
+            assert not is_running(pid)
+            ready.remove("late")
+
+
 def test_failures_long_apart_do_not_add_up(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     note = f"import os; print(os.getpid(), file=open({str(pids)!r}, 'a'), flush=True)"

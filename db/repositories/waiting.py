@@ -1,0 +1,31 @@
+"""Jobs that wait for a device of their target."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select, update
+
+from db.repositories.base import Repository
+from db.repositories.jobs import ACTIVE
+from db.tables import Device, Event, Job, TargetRow
+
+
+class Waiting(Repository):
+    """What devices are wanted, and since when in vain."""
+
+    def targets(self) -> Sequence[str]:
+        """The targets, in canonical text, of jobs that are not over and not paused."""
+        query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id).where(Job.state.in_(ACTIVE))
+        return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
+
+    def tell(self, target: str, reason: str) -> None:
+        """Say to all active jobs of a target what they wait for."""
+        target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
+        theirs = Job.target_id == target_id, Job.state.in_(ACTIVE), Job.reason != reason
+        self.changed(update(Job).where(*theirs).values(reason=reason))
+
+    def since(self, job: Job) -> float:
+        """When anything last happened to the job, or a device of its target was last seen."""
+        events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
+        seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
+        times = self.session.scalar(events), self.session.scalar(seen)
+        return max(job.created_at, *(known_sec for known_sec in times if known_sec is not None), 0.0)

@@ -1,0 +1,49 @@
+"""What happens to a job of whose target no device answers: it waits, says so, and is paused in the end."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
+from db.repositories.waiting import Waiting
+from db.session import read_clock
+from db.tables import Job
+from mallorn.core.settings import Settings
+from mallorn.core.waiting import paused_words, waiting_words, waits_for
+
+_FIELDS: Final = Settings.model_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a job waits for a device; `since` is when this process began to look for one."""
+
+    limit_sec: float = _FIELDS["device_wait_sec"].default
+    tracker: str = _FIELDS["tracker"].default
+    since: float = field(default_factory=time.time)
+
+
+USUAL: Final = Patience()
+
+
+def wait_for_device(session: Session, job: Job, patience: Patience) -> bool:
+    """Tell a job that it waits; True when that took too long, and it is paused instead."""
+    target = Targets(session).get(job.target_id).text
+    # What happened while nobody looked was no waiting.
+    waited_sec = read_clock(session) - max(patience.since, Waiting(session).since(job))
+    if waited_sec > patience.limit_sec:
+        _pause(session, job, paused_words(job.id, target, patience.tracker, waited_sec, job.reason))
+        return True
+    # Whoever knows better why there is none has said so in more words.
+    if not job.reason.startswith(waits_for(target)):
+        Jobs(session).say(job.id, waiting_words(target, patience.tracker))
+    return False
+
+
+def _pause(session: Session, job: Job, why: str) -> None:
+    Jobs(session).pause(job.id, None, why)
+    Events(session).append(job.id, "paused", {"state": job.state, "trials": job.trials, "why": why})

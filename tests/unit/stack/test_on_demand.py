@@ -1,0 +1,149 @@
+"""A device for every target that jobs ask for and this host executes; the jobs of others are told why not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from db.migrate import upgrade
+from db.repositories.jobs import Jobs, NewJob
+from db.repositories.models import Models
+from db.repositories.targets import Targets
+from db.session import Database
+from mallorn.commands import on_demand
+from mallorn.commands.on_demand import OnDemand, Scout
+from mallorn.core.hosts import host_id
+from mallorn.core.settings import Settings
+from mallorn.core.states import JobState
+from mallorn.core.targets import Target, parse_target
+
+OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
+FOREIGN = parse_target({"kind": "cuda"})
+
+
+@dataclass
+class Place:
+    """A database with jobs, a tracker's devices, and a host that executes CPU targets."""
+
+    database: Database
+    devices: list[Any] = field(default_factory=list)
+    asked: list[Target] = field(default_factory=list)
+
+    def why_not(self, target: Target) -> str:
+        self.asked.append(target)
+        return "" if target.is_cpu else "it has no cuda device"
+
+    def job(self, target: Target) -> str:
+        with self.database.transaction() as session:
+            Models(session).add("m", "ada", "model", 1)
+            target_id = Targets(session).ensure(target).id
+            return str(Jobs(session).create(NewJob("ada", "m", "m", target_id, 9, None, 0, {}))[0].id)
+
+    def end(self, job_id: str) -> None:
+        with self.database.transaction() as session:
+            Jobs(session).cancel(job_id, None)
+
+    def reason(self, job_id: str) -> str:
+        with self.database.session() as session:
+            return str(Jobs(session).get(job_id, None).reason)
+
+    def serve(self, target: Target, **info: Any) -> None:
+        endpoint = SimpleNamespace(info=info, host_id=host_id())
+        self.devices.append(SimpleNamespace(target=target.text, endpoint=endpoint))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    url = f"sqlite:///{tmp_path / 'mallorn.db'}"
+    upgrade(url)
+    database = Database(url)
+    yield Place(database)
+    database.dispose()
+
+
+@pytest.fixture
+def scout(place: Place, monkeypatch: pytest.MonkeyPatch) -> Scout:
+    settings = Settings(database_url=place.database.url, tracker="127.0.0.1:4711")
+    found = Scout(settings, place.why_not)
+    monkeypatch.setattr(found, "_fleet", SimpleNamespace(devices=lambda: place.devices))
+    return found
+
+
+def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, scout: Scout) -> None:
+    scout.look()
+    assert not scout.wanted
+    place.job(OLDER)
+    scout.look()
+    assert scout.wanted == {OLDER}
+
+
+def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, scout: Scout) -> None:
+    place.job(OLDER)
+    scout.look()
+    place.serve(OLDER)
+    scout.look()
+    assert scout.wanted == {OLDER}
+
+
+def test_what_another_device_serves_needs_none_of_ours(place: Place, scout: Scout) -> None:
+    place.serve(OLDER)
+    place.job(OLDER)
+    scout.look()
+    assert not scout.wanted
+
+
+def test_the_device_of_this_host_gets_no_rival_while_it_starts_again(place: Place, scout: Scout) -> None:
+    place.serve(OLDER, is_local=True)
+    place.job(OLDER)
+    scout.look()
+    place.devices.clear()
+    scout.look()
+    assert not scout.wanted
+
+
+def test_a_device_ends_some_time_after_its_last_job(
+    place: Place, scout: Scout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = place.job(OLDER)
+    scout.look()
+    place.end(job)
+    scout.look()
+    assert scout.wanted == {OLDER}
+    monkeypatch.setattr(on_demand, "UNUSED_SEC", 0.0)
+    scout.look()
+    assert not scout.wanted
+
+
+def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, scout: Scout) -> None:
+    job = place.job(FOREIGN)
+    for _ in range(2):
+        scout.look()
+    assert not scout.wanted
+    what, command = place.reason(job).split("\n")
+    assert what == f"waits for a device for {FOREIGN}: this machine cannot run it, it has no cuda device"
+    assert command.startswith("mallorn up --tracker ")
+    assert f"mallorn device --target '{FOREIGN}' --tracker " in command
+    assert place.asked == [FOREIGN]  # once: TVM has to be loaded for an answer
+
+
+def test_a_paused_job_wants_nothing(place: Place, scout: Scout) -> None:
+    job = place.job(OLDER)
+    with place.database.transaction() as session:
+        assert Jobs(session).pause(job, None).state == JobState.PAUSED
+    scout.look()
+    assert not scout.wanted
+
+
+def test_the_supervisor_starts_what_is_wanted_once_and_ends_what_is_not() -> None:
+    did: list[tuple[str, str]] = []
+    supervisor: Any = SimpleNamespace(
+        add=lambda spec: did.append(("add", spec.name)), remove=lambda name: did.append(("remove", name))
+    )
+    spec_of: Any = lambda target: SimpleNamespace(name=f"device-{target.key}")  # noqa: E731
+    devices = OnDemand(supervisor, spec_of, lambda _words: None)
+    for wanted in ([], [OLDER], [OLDER], []):
+        devices.adjust(wanted)
+    assert did == [("add", f"device-{OLDER.key}"), ("remove", f"device-{OLDER.key}")]
