@@ -47,14 +47,15 @@ class BaseHead(NamedTuple):
 class CostModels(Repository):
     """Cost models by family, target and name: a line. Versions count from 1; one of each line is active."""
 
-    def add(self, new: NewCostModel) -> CostModel:
-        """Store the next version, which is active from now on."""
+    def add(self, new: NewCostModel, active: bool = True) -> CostModel:
+        """Store the next version, which is active from now on unless told otherwise."""
         # Two trainers of one family take turns here.
         self.lock_target(new.target_id)
         same = _line(new.family, new.target_id, new.name)
         version = (self.session.scalar(select(func.max(CostModel.version)).where(*same)) or 0) + 1
-        self.changed(update(CostModel).where(*same, CostModel.active).values(active=False))
-        stored = insert(CostModel).values(**asdict(new), version=version, active=True)
+        if active:
+            self.changed(update(CostModel).where(*same, CostModel.active).values(active=False))
+        stored = insert(CostModel).values(**asdict(new), version=version, active=active)
         return self.session.scalars(stored.returning(CostModel)).one()
 
     def lock_target(self, target_id: int) -> None:
@@ -79,7 +80,9 @@ class CostModels(Repository):
         newest = self.session.execute(query.limit(1)).one_or_none()
         if newest is None:
             return None
-        active = self.session.execute(query.where(CostModel.active)).one()
+        active = self.session.execute(query.where(CostModel.active)).one_or_none()
+        if active is None:  # none of its versions was worth it so far
+            return None
         base = active.metrics.get("base")
         return Head(active.id, active.version, newest.seen_upto, newest.rows, base)
 

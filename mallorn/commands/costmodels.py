@@ -101,6 +101,28 @@ def _figures(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @app.command()
+def activate(
+    model: ModelArgument,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Let new rounds use a version, whichever it is and however it was judged."""
+    with client(url, api_key) as api:
+        found = api.activate_cost_model(_named(api, model, target)["id"])
+    _say_active(found, as_json)
+
+
+def _say_active(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    stdout().print(found["full_name"], markup=False)
+    print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
+
+
+@app.command()
 def rollback(
     model: Annotated[
         str,
@@ -120,11 +142,7 @@ def rollback(
             _named(api, model, target) if model.isdecimal() or "@" in model else _before(api, model, target)
         )
         found = api.activate_cost_model(chosen["id"])
-    if as_json:
-        print_json(found)
-        return
-    stdout().print(found["full_name"], markup=False)
-    print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
+    _say_active(found, as_json)
 
 
 def _named(api: Client, model: str, target: str | None) -> dict[str, Any]:

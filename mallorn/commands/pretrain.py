@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = {
     "model": "MODEL",
+    "active": "ACTIVE",
     "tasks": "TASKS",
     "rows": "ROWS",
     "pairwise": "PAIRS IN ORDER",
@@ -82,10 +83,33 @@ def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
             f"none of {len(found)} operators has measurements enough for a base",
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
-    print_rows(stored, COLUMNS, as_json, "")
-    print_note("first rounds of new tasks are proposed by these from now on, whatever the job's cost model")
+    print_rows(stored if as_json else [_words(row) for row in stored], COLUMNS, as_json, "")
+    for base in found:
+        if base.name is not None and not base.active:
+            print_note(_why_inactive(base))
+    if any(base.active for base in found):
+        print_note(
+            "the active ones propose first rounds of new tasks from now on, whatever the job's cost model"
+        )
+
+
+def _words(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"active": "yes" if row["active"] else "no"}
+
+
+def _why_inactive(base: "Base") -> str:
+    """What a base does not do, in figures, and the way to have it nevertheless."""
+    from workers.lessons.pretraining import WORTH_PAIRS
+
+    share, split = base.metrics["pairwise"], base.metrics["split"]
+    judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
+    return (
+        f"{base.name} is stored and not active: it {judged} ({split}), 50% is chance and "
+        f"{WORTH_PAIRS:.0%} are asked for; use it nevertheless with   "
+        f"mallorn costmodels activate {base.name} --target '{base.target}'"
+    )
 
 
 def _row(base: "Base", snapshot: str) -> dict[str, Any]:
     facts = {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
-    return facts | base.metrics | {"snapshot": snapshot}
+    return facts | base.metrics | {"active": base.active, "snapshot": snapshot}

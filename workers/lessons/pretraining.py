@@ -1,6 +1,6 @@
 """Bases: models of an operator on a target. They propose for tasks of which nothing is known yet."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isnan
@@ -26,6 +26,7 @@ from workers.lessons.views import Lowering, rows_for
 
 BASE_ROWS: Final = 20_000  # a base learns from so many: a minute or so, once
 FEWEST_ROWS: Final = 32  # valid ones, below which it would tell noise
+WORTH_PAIRS: Final = 0.55  # of the pairs held out in the right order; 0.5 is chance
 TOLD: Final = ("pairwise", "spearman", "peak_1", "peak_5", "rmse")
 
 
@@ -39,6 +40,7 @@ class Base:
     rows: int
     name: VersionName | None  # None: too few rows, nothing was stored
     metrics: dict[str, Any]
+    active: bool = False  # whether it proposes from now on
 
 
 def pretrain(
@@ -52,7 +54,8 @@ def pretrain(
     """Fit and store the next version of each operator's base; each is stored once it is fit.
 
     Each target has bases of its own; with a `home` there is one an operator, for that target from the rows of
-    all. Raises InvalidRequest for a model that stands on a base itself.
+    all. One that does no better than chance on rows held out is stored and not activated. Raises
+    InvalidRequest for a model that stands on a base itself.
     """
     _check(model)
     places = sorted({(task.op, home.text if home else task.target) for task in lessons.tasks})
@@ -64,8 +67,13 @@ def pretrain(
             yield Base(op, target, _workloads(tasks), count, None, {})
             continue
         name = _store(database, lessons, model, op, target, count, fit[1], fit[0].save())
-        yield Base(op, target, _workloads(tasks), count, name, fit[1])
+        yield Base(op, target, _workloads(tasks), count, name, fit[1], is_worth_it(fit[1]))
     progress(len(places), len(places))
+
+
+def is_worth_it(metrics: Mapping[str, Any]) -> bool:
+    """Whether a base beats chance on the first of its splits: targets held out, else tasks, else rows."""
+    return (metrics["pairwise"] or 0.0) >= WORTH_PAIRS
 
 
 def _check(model: str) -> None:
@@ -148,7 +156,8 @@ def _store(
                 blob=blob,
                 parent_id=head.id if head else None,
                 snapshot=lessons.snapshot,
-            )
+            ),
+            active=is_worth_it(metrics),
         )
         return VersionName(stored.family, stored.name, stored.version)
 

@@ -12,6 +12,7 @@ from db.session import Database
 from mallorn.commands.main import app
 from tests.fixtures.answers import data
 from tests.integration.dataset.conftest import Filled
+from workers.lessons import pretraining
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Type = Callable[..., Result]
@@ -44,6 +45,19 @@ def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:
     assert "base:matmul/xgboost@1" in result.stdout
     assert "from now on" in result.stderr
     assert bases(enough.database) == ["base:matmul/xgboost@1"]
+
+
+def test_a_base_that_is_no_better_than_chance_is_told_with_the_way_to_have_it(
+    pretrain: Type, enough: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretraining, "WORTH_PAIRS", 1.01)
+    result = pretrain()
+    assert result.exit_code == 0, result.stderr
+    assert "base:matmul/xgboost@1 is stored and not active: it orders " in result.stderr
+    assert "mallorn costmodels activate base:matmul/xgboost@1 --target '{" in result.stderr
+    assert "from now on" not in result.stderr
+    [told] = data(pretrain("--json"))
+    assert not told["active"]
 
 
 def test_models_snapshots_and_filters_are_taken_by_name(pretrain: Type, enough: Filled) -> None:

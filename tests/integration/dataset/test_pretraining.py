@@ -1,8 +1,10 @@
 """Bases: one an operator and target, stored with what they learned from."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from costmodels.base import Matrix, Vector
@@ -13,6 +15,7 @@ from db.dataset.selection import Selection
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
 from db.repositories.model_versions import ModelVersion, ModelVersions
+from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
@@ -91,6 +94,43 @@ def test_a_handful_of_rows_makes_no_base_and_stops_no_other(database: Database) 
     assert (few.op, few.name, few.rows) == ("a handful", None, 20)
     assert [version.family for version in versions(database)] == ["base:matmul"]
     assert base.name is not None
+
+
+def noise(target: str = CPU) -> list[Lesson]:
+    """Tasks whose times say nothing about their candidates."""
+    rng = np.random.default_rng(0)
+    return [replace(task, latencies_us=list(rng.permutation(task.latencies_us))) for task in tasks(target)]
+
+
+def test_a_base_that_orders_by_chance_is_stored_and_not_activated(database: Database) -> None:
+    [base] = fit(database, *noise())
+    assert base.metrics["pairwise"] < pretraining.WORTH_PAIRS
+    assert not base.active
+    assert [version.active for version in versions(database)] == [False]
+    with database.session() as session:
+        home = Targets(session).find(parse_target(CPU).key)
+        assert home is not None
+        assert CostModels(session).bases("matmul", home.id) == []
+
+
+def test_a_worse_successor_leaves_the_base_that_was_worth_it_in_its_place(database: Database) -> None:
+    fit(database, *tasks())
+    fit(database, *noise())
+    assert [version.active for version in versions(database)] == [True, False]
+    fit(database, *tasks())
+    assert [version.active for version in versions(database)] == [False, False, True]
+
+
+def test_a_base_that_was_given_up_can_be_activated_by_hand(database: Database) -> None:
+    fit(database, *noise())
+    [stored] = versions(database)
+    with database.transaction() as session:
+        assert ModelVersions(session).activate(stored.id).active
+
+
+@pytest.mark.parametrize(("pairwise", "worth"), [(None, False), (0.549, False), (0.55, True), (0.9, True)])
+def test_a_base_must_beat_chance_by_a_margin(pairwise: float | None, worth: bool) -> None:
+    assert pretraining.is_worth_it({"pairwise": pairwise}) is worth
 
 
 def test_progress_reaches_its_end(database: Database) -> None:

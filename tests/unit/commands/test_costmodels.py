@@ -85,6 +85,12 @@ def test_a_line_goes_to_the_version_that_is_named(mallorn: Type, owned: OwnedRow
     assert active(mallorn) == [f"{LINE}@3"]
 
 
+def test_a_version_is_activated_by_name(mallorn: Type, owned: OwnedRows) -> None:
+    add(owned), add(owned)
+    assert mallorn("activate", f"{LINE}@1").stdout.strip() == f"{LINE}@1"
+    assert active(mallorn) == [f"{LINE}@1"]
+
+
 def test_a_name_that_two_targets_have_needs_its_target(mallorn: Type, owned: OwnedRows) -> None:
     there = owned.write(lambda session: Targets(session).ensure(parse_target(OTHER_TARGET)).id)
     add(owned), add(owned, there)
