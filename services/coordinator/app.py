@@ -11,6 +11,7 @@ import mallorn
 from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as process_settings
 from services.coordinator import failures
+from services.coordinator.apidocs import add_docs
 from services.coordinator.auth import get_owner
 from services.coordinator.costmodels.endpoints import router as cost_models
 from services.coordinator.dataset.endpoints import router as dataset
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=mallorn.__version__,
         summary=mallorn.__doc__,
         lifespan=_lifespan,
+        docs_url=None,
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
     )
@@ -64,6 +66,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(_api(), prefix=PREFIX)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=PREFIX, responses=_only(503), include_in_schema=False)
+    add_docs(app)
     add_page(app, {"name": "Mallorn", "version": mallorn.__version__, "docs": "/docs", "api": PREFIX})
     return app
 

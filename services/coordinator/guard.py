@@ -24,11 +24,6 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-# FastAPI's page of the API loads its script from a CDN and starts it inline.
-DOCS_POLICY: Final = (
-    "default-src 'self' https://cdn.jsdelivr.net 'unsafe-inline'; "
-    "img-src 'self' data: https://fastapi.tiangolo.com; frame-ancestors 'none'"
-)
 
 
 class Forbidden(MallornError):
@@ -50,7 +45,7 @@ class Guard:
             return
         refusal = self._refusal(scope["method"], Headers(scope=scope)) or _unstorable(scope)
         app = self._app if refusal is None else _answer(refusal)
-        await app(scope, receive, _with_headers(send, scope["path"]))
+        await app(scope, receive, _with_headers(send))
 
     def _refusal(self, method: str, headers: Headers) -> Forbidden | None:
         host = headers.get("host", "")
@@ -92,12 +87,10 @@ def _answer(error: MallornError) -> ASGIApp:
     return cast(ASGIApp, JSONResponse(error_body(error), error.status_code))
 
 
-def _with_headers(send: Send, path: str) -> Send:
+def _with_headers(send: Send) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            if path in ("/docs", "/redoc"):
-                headers.setdefault("Content-Security-Policy", DOCS_POLICY)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
