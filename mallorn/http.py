@@ -118,6 +118,13 @@ class Connection:
             raise errors.InvalidRequest(
                 f"{self.url!r} is not a URL: {error}", hint="--url http://127.0.0.1:8000"
             ) from None
+        except RuntimeError as error:
+            if not self._http.is_closed:
+                raise
+            raise Unavailable(
+                f"this connection to {self.url} is closed",
+                hint="mallorn up   (and in Python: mallorn.Client().job(ID))",
+            ) from error
         except httpx.TransportError as error:
             raise Unavailable(
                 f"the connection to {self.url} broke: {str(error) or type(error).__name__}",

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
@@ -18,6 +18,7 @@ from mallorn.history import curve
 from mallorn.http import Connection
 from mallorn.report.card import card
 from mallorn.sse import parse_events
+from mallorn.widget import watch
 
 if TYPE_CHECKING:
     import pandas
@@ -119,7 +120,15 @@ class Job:
         except Unavailable as error:
             return card(self.body, [], [], f"last known: {error.message}")
 
-    def wait(self, timeout_sec: float | None = None) -> dict[str, Any]:
+    def watch(self) -> Self:
+        """Show the job below a notebook's cell and renew it in place until it has ended; the job.
+
+        Interrupting the cell ends the watching, not the job. Raises InvalidRequest outside of a notebook.
+        """
+        watch(self)
+        return self
+
+    def wait(self, timeout_sec: float | None = None) -> Self:
         """The job, once it is done. Raises JobFailed if it ends otherwise or is stuck, TimeoutError."""
         deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
         while not (self.state.final or self.stuck):
@@ -127,7 +136,7 @@ class Job:
                 raise TimeoutError(f"job {self.id} is still {self.body['state']} after {timeout_sec} s")
             time.sleep(POLL_SEC)
         self.raise_for_state()
-        return self.body
+        return self
 
     @property
     def stuck(self) -> bool:

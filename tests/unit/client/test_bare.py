@@ -29,6 +29,18 @@ def test_the_client_needs_none_of_them() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_importing_the_package_loads_nothing_of_a_service() -> None:
+    program = f"""
+import sys
+import mallorn
+assert callable(mallorn.tune)
+print([name for name in sys.modules if name.partition(".")[0] in {(*HEAVY, "typer")!r}])
+"""
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SEC)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["submit", "--help"], ["tune", "--help"]])
 def test_the_command_line_needs_none_of_them(words: list[str]) -> None:
     result = bare(f"from mallorn.commands.main import app; app({words!r})")

@@ -98,9 +98,9 @@ def test_comments_and_a_torn_last_event_are_left_out() -> None:
 
 def test_wait_returns_the_job_once_it_is_done() -> None:
     states = iter(["queued", "tuning", "done"])
-    assert (
-        job(lambda _: httpx.Response(200, json={"id": "j", "state": next(states)})).wait()["state"] == "done"
-    )
+    waiting = job(lambda _: httpx.Response(200, json={"id": "j", "state": next(states)}))
+    assert waiting.wait() is waiting
+    assert waiting.body["state"] == "done"
 
 
 def test_wait_raises_for_a_job_that_failed() -> None:

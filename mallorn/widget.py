@@ -1,0 +1,37 @@
+"""A job in a notebook cell, which follows it while it runs."""
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.states import JobState
+
+if TYPE_CHECKING:
+    from mallorn.job import Job
+
+UPDATE_SEC: Final = 2.0
+
+
+def in_notebook() -> bool:
+    """Whether this Python is one that shows what it is given, as Jupyter's kernel."""
+    try:
+        from IPython import get_ipython
+    except ModuleNotFoundError:
+        return False
+    shell = get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def watch(job: "Job") -> None:
+    """Show a job's card below the cell and renew it in place until the job ends.
+
+    Raises InvalidRequest outside of a notebook.
+    """
+    if not in_notebook():
+        raise InvalidRequest("there is no notebook here to show the job in", hint="job.wait()")
+    from IPython.display import HTML, display
+
+    shown = display(HTML(job._repr_html_()), display_id=True)
+    while not JobState(job.body["state"]).final:
+        time.sleep(UPDATE_SEC)
+        shown.update(HTML(job._repr_html_()))

@@ -1,0 +1,216 @@
+"""`mallorn.tune`, and what notebooks show: IPython is optional, so a stand-in notes what it is given."""
+
+import io
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+import mallorn
+import mallorn.job
+from mallorn import Client, Job, tuning, widget
+from mallorn.commands import connect
+from mallorn.commands.connect import Connected
+from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.installing import install_line
+from mallorn.core.settings import settings
+from mallorn.extras import MissingPackage
+from mallorn.http import Connection
+from mallorn.job import JobFailed
+from tests.fixtures.models import onnx_bytes
+
+PROGRESS = {
+    "trials": 1,
+    "failures": {},
+    "estimated_us": None,
+    "tasks": 0,
+    "tasks_measured": 0,
+    "in_flight": 0,
+}
+BODY = {
+    "id": "1f",
+    "name": "net",
+    "reason": "",
+    "trials": 8,
+    "progress": PROGRESS,
+    "report": None,
+    "created_at": 0.0,
+    "finished_at": None,
+    "state": "queued",
+}
+
+
+class Service:
+    """A coordinator whose job takes one step of its life a look; `posted` is what it was told."""
+
+    def __init__(self, *states: str) -> None:
+        self._states = list(states)
+        self.posted: list[str] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path.removeprefix("/api/v1")
+        if request.method == "POST":
+            self.posted.append(path)
+        if path.endswith("/schedules"):
+            return httpx.Response(200, content=_archive("database_workload.json"))
+        if path.endswith(("/tasks", "/rounds")):
+            return httpx.Response(200, json={"items": [], "next_cursor": None})
+        if path == "/models":
+            return httpx.Response(200, json={"id": "a" * 64})
+        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        return httpx.Response(200, json={**BODY, "state": state})
+
+    def client(self) -> Client:
+        return Client("http://c", transport=httpx.MockTransport(self))
+
+    def job(self) -> Job:
+        return Job(Connection("http://c", transport=httpx.MockTransport(self)), dict(BODY))
+
+
+def _archive(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as written:
+        written.writestr(name, "{}")
+    return file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(mallorn.job, "POLL_SEC", 0.0)
+    monkeypatch.setattr(widget, "UPDATE_SEC", 0.0)
+    monkeypatch.delenv("MALLORN_URL", raising=False)
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+    return tmp_path / "net.onnx"
+
+
+Use = Callable[[Service], None]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Lets a service stand in for the stack on this machine."""
+
+    def go(service: Service) -> None:
+        @contextmanager
+        def stack(*_named: Any) -> Iterator[Connected]:
+            with service.client() as api:
+                yield Connected(api)
+
+        monkeypatch.setattr(connect, "connected_stack", stack)
+
+    return go
+
+
+def test_tune_returns_a_finished_job_whose_schedules_lie_there(use: Use, model: Path, tmp_path: Path) -> None:
+    use(Service("queued", "tuning", "done"))
+    job = mallorn.tune(model, trials=8, out=tmp_path / "tuned")
+    assert (job.id, job.body["state"]) == ("1f", "done")
+    assert (tmp_path / "tuned" / "database_workload.json").is_file()
+
+
+def test_without_a_directory_the_schedules_lie_beside_where_one_works(
+    use: Use, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    use(Service("done"))
+    mallorn.tune(str(model))
+    assert (tmp_path / "net-tuned" / "database_workload.json").is_file()
+
+
+def test_a_job_that_fails_raises_and_leaves_nothing(use: Use, model: Path, tmp_path: Path) -> None:
+    use(Service("queued", "failed"))
+    with pytest.raises(JobFailed):
+        mallorn.tune(model, out=tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_a_wrong_file_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    with pytest.raises(mallorn.MallornError, match="there is no file"):
+        mallorn.tune(tmp_path / "nowhere.onnx")
+
+
+def test_without_the_parts_of_a_service_the_line_that_installs_them_is_said(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "find_spec", lambda module: None)
+    with pytest.raises(MissingPackage, match="needs sqlalchemy") as caught:
+        mallorn.tune(model)
+    assert install_line("server,worker") in caught.value.hint
+
+
+def test_interrupting_pauses_the_job(use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_job: Job, timeout_sec: float | None = None) -> Job:
+        raise KeyboardInterrupt
+
+    use(service := Service("tuning"))
+    monkeypatch.setattr(Job, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        mallorn.tune(model)
+    assert service.posted == ["/jobs", "/jobs/1f/pause"]
+
+
+def test_the_job_of_a_service_that_ended_says_so(use: Use, model: Path, tmp_path: Path) -> None:
+    use(Service("done"))
+    job = mallorn.tune(model, out=tmp_path / "tuned")
+    with pytest.raises(Unavailable, match="is closed"):
+        job.tasks()
+    assert "net, job 1f" in job._repr_html_()
+
+
+class Notebook:
+    """What a cell showed, at first and then in place of it."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def display(self, html: str, display_id: bool) -> "Notebook":
+        assert display_id
+        self.shown.append(html)
+        return self
+
+    def update(self, html: str) -> None:
+        self.shown.append(html)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    cell = Notebook()
+    package, module = ModuleType("IPython"), ModuleType("IPython.display")
+    package.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
+    module.HTML, module.display = str, cell.display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", package)
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    return cell
+
+
+def test_a_watched_job_is_shown_in_one_place_until_it_ends(notebook: Notebook) -> None:
+    job = Service("queued", "tuning", "done").job()
+    assert job.watch() is job
+    assert len(notebook.shown) == 3
+    for html, state in zip(notebook.shown, ("queued", "tuning", "done"), strict=True):
+        assert f"job 1f: {state}" in html
+
+
+def test_tune_shows_itself_in_a_notebook(use: Use, model: Path, tmp_path: Path, notebook: Notebook) -> None:
+    use(Service("queued", "done"))
+    mallorn.tune(model, out=tmp_path / "tuned")
+    assert "job 1f: done" in notebook.shown[-1]
+
+
+def test_outside_of_a_notebook_watching_says_what_to_do() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Service("tuning").job().watch()
+    assert caught.value.hint == "job.wait()"
