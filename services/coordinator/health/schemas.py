@@ -1,14 +1,19 @@
 """What the health routes answer."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+
+from mallorn.core.version import VERSION
+from mallorn.http import API
 
 
 class Alive(BaseModel):
     """The process lives."""
 
     status: Literal["ok"] = "ok"
+    version: Annotated[str, Field(description="Of this coordinator.")] = VERSION
+    api: Annotated[str, Field(description="Where its API begins.")] = API
 
 
 class Ready(BaseModel):

@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import mallorn
 from db.repositories.jobs import Jobs
 from db.session import Database
 from services.coordinator.waker import Waker
@@ -60,7 +61,8 @@ def test_an_unforeseen_error_tells_nothing_and_is_logged(
 
 def test_healthz_needs_no_other_part(start: Start) -> None:
     coordinator = start(database_url="postgresql://127.0.0.1:1/none", redis_url="redis://127.0.0.1:1/0")
-    assert coordinator.http.get(coordinator.url + "/healthz").json() == {"status": "ok"}
+    alive = {"status": "ok", "version": mallorn.__version__, "api": "/api/v1"}
+    assert coordinator.http.get(coordinator.url + "/healthz").json() == alive
 
 
 def test_readyz_names_the_part_that_is_missing(start: Start, tmp_path: Path) -> None:
