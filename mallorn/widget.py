@@ -32,6 +32,6 @@ def watch(job: "Job") -> None:
     from IPython.display import HTML, display
 
     shown = display(HTML(job._repr_html_()), display_id=True)
-    while not JobState(job.body["state"]).final:
+    while not (job.stuck or JobState(job.body["state"]).final):
         time.sleep(UPDATE_SEC)
         shown.update(HTML(job._repr_html_()))
