@@ -13,7 +13,7 @@ from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
 from costmodels.training import timed
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import MissingPackage
 from mallorn.core.installing import install_line
 
 KIND: Final = "automl"
@@ -116,7 +116,7 @@ def _flaml() -> Any:
         import flaml
         import flaml.tune
     except ImportError as error:
-        raise Unavailable(
+        raise MissingPackage(
             "the cost model automl needs FLAML, which is not installed", hint=install_line("automl")
         ) from error
     return flaml

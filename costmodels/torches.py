@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import MissingPackage
 from mallorn.core.installing import install_line
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ Tensors = Mapping[str, "Tensor"]
 
 
 def need_torch(kind: str) -> None:
-    """Unavailable where torch is not installed."""
+    """MissingPackage where torch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise Unavailable(
+        raise MissingPackage(
             f"the cost model {kind} needs torch, which is not installed", hint=install_line("neural")
         ) from error
 

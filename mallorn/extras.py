@@ -3,14 +3,8 @@
 from importlib import import_module
 from typing import Any
 
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import MissingPackage as MissingPackage
 from mallorn.core.installing import install_line
-
-
-class MissingPackage(MallornError):
-    """A package that is needed for this is not installed here."""
-
-    status_code = 501
 
 
 def need(module: str, what_for: str, extra: str) -> Any:

@@ -12,6 +12,7 @@ from db.repositories.workloads import Workloads
 from db.tables import Round
 from mallorn.core.errors import MallornError
 from mallorn.core.names import resolve
+from mallorn.core.plugins import blaming
 from mallorn.core.versions import VersionName
 from workers.stored import model_of
 
@@ -57,7 +58,8 @@ def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:
 
 def _is_installed(name: str) -> bool:
     try:
-        resolve("cost_model", name)()
+        with blaming(("cost_model", name)):
+            resolve("cost_model", name)()
     except MallornError:
         return False
     return True

@@ -7,7 +7,9 @@ import numpy as np
 
 from costmodels.base import CostModel
 from costmodels.draft import Draft
+from mallorn.core.errors import PluginFailed
 from mallorn.core.names import resolve
+from mallorn.core.plugins import blaming
 from workers.measure.base import Slot
 from workers.round_context import RoundContext
 from workers.search.base import Proposal, Searcher, Trial
@@ -18,11 +20,23 @@ from workers.search.space import Space
 from workers.tvm.space import TvmSpace, load_sketches
 from workers.viewing import LOWERED, Viewer
 
+SAFE_SEARCHER: Final = "random"  # asks neither a model nor a sampler
 WIDER: Final = 3  # drafted candidates for each that a model that needs lowering may choose
 
 
 def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
     """What the round measures, and what each candidate was expected to be."""
+    with blaming(*_parts(context)):
+        return _proposed(viewer, context)
+
+
+def _parts(context: RoundContext) -> list[tuple[str, str]]:
+    """Whose code may run here: a model is asked by a searcher, so it is looked at first."""
+    model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
+    return [*model, ("sampler", context.options.sampler), ("search", context.row.searcher)]
+
+
+def _proposed(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
     compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
     space = TvmSpace(sketches, context.program, context.target, context.descriptors, compiler)
@@ -32,12 +46,26 @@ def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Pro
         found = _opened(context, space, context.model)
     else:
         found = _searched(context, space, context.model, context.row.size)
+    _check(found, space, context)
     proposals = [named(proposal, context.row.searcher) for proposal in found]
     slots = [
         Slot(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
         for number, proposal in enumerate(proposals)
     ]
     return slots, proposals
+
+
+def _check(found: Sequence[Proposal], space: TvmSpace, context: RoundContext) -> None:
+    """A searcher's contract, as far as a round would break on it."""
+    candidates = [proposal.candidate for proposal in found if isinstance(proposal, Proposal)]
+    sound = len(candidates) == len(found) and all(each.sketch in space.by_key for each in candidates)
+    if not sound or len(set(candidates)) < len(found) or len(found) > context.row.size:
+        name, size = context.row.searcher, context.row.size
+        raise PluginFailed(
+            f"the searcher {name} must return at most {size} Proposals, of distinct candidates of its space",
+            seam="search",
+            name=name,
+        )
 
 
 def _opened(context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
@@ -58,7 +86,8 @@ def _searched(
     count: int,
     taken: Sequence[Trial] = (),
 ) -> list[Proposal]:
-    sampler = resolve("sampler", context.options.sampler)()
+    # The last resort must stand on nothing that may have failed.
+    sampler = None if context.row.searcher == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", context.row.searcher)(sampler)
     history = [*context.history, *taken]
     return searcher.propose(space, history, model, count, np.random.default_rng(context.row.seed))

@@ -42,6 +42,7 @@ class RoundContext:
     history: tuple[Trial, ...]
     model: CostModel | None  # the version that was frozen: the family's own, or a base
     model_name: str | None  # its family, name and version
+    model_kind: str | None  # the name that it is registered under
     on_base: bool  # whether it is a base or stands on one: it has seen more than this job
     done_slots: frozenset[int]
 
@@ -77,6 +78,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         history=comparable(stored, job.context_id),
         model=None if proposer is None else model_of(proposer),
         model_name=None if proposer is None else str(_name_of(proposer)),
+        model_kind=None if proposer is None else proposer.name,
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )

@@ -11,27 +11,33 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import MAX_LOSSES, Rounds
 from db.repositories.tasks import Tasks
-from mallorn.core.errors import InvalidRequest, LeaseLost, MallornError, StorageFull, Unavailable
+from mallorn.core.errors import (
+    InvalidRequest,
+    LeaseLost,
+    MallornError,
+    PluginFailed,
+    StorageFull,
+    Unavailable,
+)
 from mallorn.core.logs import note
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
-from mallorn.core.states import RoundState
+from mallorn.core.states import JobState, RoundState
 from workers.bases import proposer
 from workers.children.errors import ChildError, ChildFailed
 from workers.commits import ERROR_CHARS, Commits
+from workers.falling_back import prepare, ranked
 from workers.lease import Lease
 from workers.measure.base import Measurer, Result
-from workers.proposing import propose
-from workers.ranking import rank
-from workers.round_context import RoundContext, load_round
+from workers.round_context import RoundContext
 from workers.runtime import Runtime
 from workers.stopping import Stopping
-from workers.viewing import Viewer
 
 log = logging.getLogger(__name__)
 
 # What time or an operator mends: no device, no tracker, a full disk, a setting that this worker lacks.
 PASSING: Final = (Unavailable, StorageFull, InvalidRequest)
+PROPOSING: Final = ("search", "sampler", "cost_model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,11 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
             log.warning("the round was taken back")
         except PASSING as error:
             _hand_back(runtime, round_id, attempt, error)
+        except PluginFailed as error:
+            if error.seam in PROPOSING:  # measured in part: another worker may have what this one lacks
+                _lose(runtime, round_id, attempt, error, MAX_LOSSES)
+            else:
+                _fail(runtime, round_id, attempt, error)
         except ChildError as error:
             # TVM died of the workload, not of a candidate: it is tried again, three times in all.
             # What it refuses to schedule it will refuse again.
@@ -87,10 +98,8 @@ def _renew(runtime: Runtime, round_id: int, attempt: int) -> bool:
 
 def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed:
     started = time.monotonic()
-    with runtime.database.session() as session:
-        context = load_round(session, round_id)
-    with runtime.working_on(f"round {context.row.index} of job {context.row.job_id}: {context.task_name}"):
-        slots, proposals = propose(Viewer(runtime.database, runtime.compiler), context)
+    with runtime.working_on(_words(runtime, round_id)):
+        context, slots, proposals = prepare(runtime, round_id, attempt)
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)
@@ -104,8 +113,14 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         "candidates": len(missing),
         "cost_model": context.model_name,
     }
-    _close(runtime, context, attempt, stats | rank(Viewer(runtime.database, runtime.compiler), context))
+    _close(runtime, context, attempt, stats | ranked(runtime, context))
     return Closed(context.row.job_id, context.row.task_id)
+
+
+def _words(runtime: Runtime, round_id: int) -> str:
+    with runtime.database.session() as session:
+        row = Rounds(session).get(round_id)
+        return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
 def _commit(results: Iterable[Result], commits: Commits, lease: Lease) -> None:
@@ -135,6 +150,20 @@ def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornErro
     with runtime.database.transaction() as session:
         if Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=words) and words:
             Jobs(session).say(Rounds(session).get(round_id).job_id, words)
+
+
+def _fail(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:
+    """End the job: nothing of it can be measured as it was asked for."""
+    log.error("round %s ends its job: %s", round_id, error)
+    with runtime.database.transaction() as session:
+        if not Rounds(session).close(round_id, attempt, RoundState.CANCELLED, error=error.message):
+            return
+        job_id = Rounds(session).get(round_id).job_id
+        Rounds(session).cancel_open(job_id)
+        reason = f"{error.message}\n{error.hint}".strip()
+        if Jobs(session).move(job_id, [JobState.TUNING], JobState.FAILED, reason):
+            why = {"error": error.code, "detail": error.message, "hint": error.hint}
+            Events(session).append(job_id, "failed", why)
 
 
 def _lose(runtime: Runtime, round_id: int, attempt: int, error: MallornError, max_losses: int) -> None:

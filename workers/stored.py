@@ -9,6 +9,7 @@ from db.repositories.sketches import trace_of
 from db.tables import CostModel as CostModelRow
 from db.tables import Sketch as SketchRow
 from mallorn.core.names import resolve
+from mallorn.core.plugins import blaming
 from workers.search.space import Choice, ChoiceKind, Sketch
 
 
@@ -19,7 +20,8 @@ def model_of(row: CostModelRow) -> CostModel:
 
 @lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
 def _loaded(name: str, blob: bytes) -> CostModel:
-    model: CostModel = resolve("cost_model", name).load(blob)
+    with blaming(("cost_model", name)):
+        model: CostModel = resolve("cost_model", name).load(blob)
     return model
 
 

@@ -20,10 +20,13 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Outline, StoredTrial, Trials
 from db.repositories.workloads import Workloads
 from db.tables import Workload
+from mallorn.core.errors import MissingPackage, PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.plugins import blaming
 from mallorn.core.states import StageKind
 from workers.bases import Beginning, beginning
+from workers.falling_back import warn
 from workers.round_context import work_of
 from workers.runtime import Runtime
 from workers.search.space import Candidate
@@ -65,13 +68,23 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         line = _line(session, job_id, task_id)
         if not _due(session, line):
             return
-        data = _data(session, line)
-        start = beginning(session, line.name, data.op, line.target_id)
-    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {line.family}"):
-        new = _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
+    try:
+        with blaming(("cost_model", line.name)):
+            new = _next(runtime, job_id, line)
+    except (PluginFailed, MissingPackage) as error:
+        warn(runtime, job_id, error, f"no new version of {line.name} proposes candidates")
+        return
     if new is not None:
         with runtime.database.transaction() as session:
             CostModels(session).add(new)
+
+
+def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
+    with runtime.database.session() as session:
+        data = _data(session, line)
+        start = beginning(session, line.name, data.op, line.target_id)
+    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {line.family}"):
+        return _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
 
 
 def _line(session: Session, job_id: str, task_id: int) -> _Line:

@@ -90,6 +90,10 @@ class Rounds(Repository):
         """Fix, at the first claim, the version of the cost model that all attempts use."""
         self.changed(update(Round).where(Round.id == round_id).values(cost_model_id=cost_model_id))
 
+    def revise(self, round_id: int, attempt: int, **changes: Any) -> bool:
+        """Fix, for this and all later attempts, another way to propose; False when it is no longer ours."""
+        return self.changed(update(Round).where(*held(round_id, attempt)).values(changes)) == 1
+
     def renew(self, round_id: int, attempt: int, lease_sec: float) -> bool:
         """False when the round is no longer ours: taken back or cancelled."""
         return (

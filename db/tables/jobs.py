@@ -56,6 +56,7 @@ class Job(Base):
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed
     reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words
+    warnings: Mapped[list[dict[str, Any]]] = mapped_column(JsonType, default=list, server_default="[]")
     graph: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the importer's report
     report: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the finish's report
     export_uri: Mapped[str | None]

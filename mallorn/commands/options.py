@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import CONTRACTS
 from mallorn.core.options import JobOptions, choices
 
 TargetOption = Annotated[
@@ -45,7 +46,8 @@ def known(option: str) -> str:
 def words(option: str) -> str:
     """What the schema says of a job option, for a help text; of a choice also the names."""
     said = str(JobOptions.model_fields[option].description)
-    return f"{said} One of {known(option)}." if choices(option) else said
+    own = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
+    return f"{said} One of {known(option)}{own}." if choices(option) else said
 
 
 ShapeOption = Annotated[

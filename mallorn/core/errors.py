@@ -73,6 +73,15 @@ class StorageFull(MallornError):
     usual_hint = "df -h   (then: mallorn resume JOB)"
 
 
+class PluginFailed(MallornError):
+    """A part of a user's own, as a searcher or a cost model, did not work."""
+
+    def __init__(self, message: str | None = None, *, seam: str = "", name: str = "", **told: Any) -> None:
+        super().__init__(message, **told)
+        self.seam = seam
+        self.name = name
+
+
 class LeaseLost(MallornError):
     """The lease was taken back; stop working on it, another worker has it."""
 
@@ -85,6 +94,12 @@ class InvalidModel(InvalidRequest):
 
 class InvalidTarget(InvalidRequest):
     """The target is not one Mallorn can compile for."""
+
+
+class MissingPackage(Unavailable):
+    """A package that is needed for this is not installed here."""
+
+    status_code = 501
 
 
 class NoDevice(Unavailable):

@@ -1,9 +1,14 @@
-"""Every name that a user can choose, and where it lives. Adding an algorithm adds one line here."""
+"""Every name that a user can choose, and where it lives. An algorithm of ours has a line here.
 
+One of a user's own is named MODULE:CLASS, or as its package's entry point in the group `mallorn.SEAM`.
+"""
+
+import re
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, Final
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, PluginFailed
 
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
@@ -82,14 +87,73 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
 }
 
 
+#: What a class of one's own must be; the seams that have a name for people are those that a job chooses.
+CONTRACTS: Final = {
+    "search": "workers.search.base:Searcher",
+    "sampler": "workers.search.sampler:BatchSampler",
+    "cost_model": "costmodels.base:CostModel",
+    "stopping": "workers.measure.stopping:StoppingRule",
+    "measurer": "workers.measure.base:Measurer",
+    "policy": "services.planner.policy:Policy",
+    "families": "services.planner.families.base:Families",
+}
+WORDS: Final = {
+    "search": "searcher",
+    "sampler": "batch sampler",
+    "cost_model": "cost model",
+    "stopping": "stopping rule",
+    "measurer": "measurer",
+    "policy": "task policy",
+    "families": "grouping of tasks",
+}
+_OF_ONES_OWN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
 def check_name(seam: str, name: str) -> None:
-    """Raise InvalidRequest, listing the known names, unless `name` is registered under `seam`."""
-    if name not in REGISTRY[seam]:
-        raise InvalidRequest(f"unknown {seam} {name!r}", hint=f"known: {', '.join(sorted(REGISTRY[seam]))}")
+    """Raise InvalidRequest, listing the known names, for what is neither registered nor MODULE:CLASS.
+
+    A class of one's own is not imported here: it need only be where it runs.
+    """
+    if name in REGISTRY[seam] or (seam in CONTRACTS and (_OF_ONES_OWN.fullmatch(name) or _entry(seam, name))):
+        return
+    known = ", ".join(sorted(REGISTRY[seam]))
+    also = "; or MODULE:CLASS of your own" if seam in CONTRACTS else ""
+    raise InvalidRequest(f"unknown {seam} {name!r}", hint=f"known: {known}{also}")
 
 
 def resolve(seam: str, name: str) -> Any:
-    """The object registered under a name, imported on first use."""
+    """The object of a name, imported on first use.
+
+    Raises PluginFailed where a class of one's own cannot be imported, or is not what the seam asks for.
+    """
     check_name(seam, name)
-    module, _, attribute = REGISTRY[seam][name].partition(":")
+    location = REGISTRY[seam].get(name)
+    return _load(location) if location else _of_ones_own(seam, name)
+
+
+def _load(location: str) -> Any:
+    module, _, attribute = location.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def _entry(seam: str, name: str) -> str:
+    """Where an installed package says that it has a part of this name; empty where none does."""
+    found = entry_points(group=f"mallorn.{seam}", name=name)
+    return next((entry.value for entry in found), "")
+
+
+def _of_ones_own(seam: str, name: str) -> Any:
+    try:
+        found = _load(_entry(seam, name) or name)
+    except Exception as error:  # whatever foreign code does when it is imported
+        what = f"cannot be imported: {type(error).__name__}: {error}"
+        hint = "put its module on the PYTHONPATH of every worker and of control, and start them again"
+        raise PluginFailed(f"the {WORDS[seam]} {name} {what}", hint=hint, seam=seam, name=name) from error
+    contract = _load(CONTRACTS[seam])
+    if not (isinstance(found, type) and issubclass(found, contract)):
+        why = f"is no {contract.__module__}.{contract.__name__}"
+        raise PluginFailed(f"the {WORDS[seam]} {name} {why}", seam=seam, name=name)
+    if undone := sorted(getattr(found, "__abstractmethods__", ())):
+        why = f"leaves part of its contract undone: {', '.join(undone)}"
+        raise PluginFailed(f"the {WORDS[seam]} {name} {why}", seam=seam, name=name)
+    return found

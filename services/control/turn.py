@@ -1,5 +1,6 @@
 """One job's turn: read its state, ask the planner, write its answer."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +14,9 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
+from mallorn.core.errors import PluginFailed
 from mallorn.core.options import JobOptions
+from mallorn.core.plugins import blaming
 from mallorn.core.states import JobState
 from mallorn.core.waiting import waits_for
 from services.control.grouping import group
@@ -22,6 +25,8 @@ from services.control.views import job_view, measuring_context
 from services.control.waiting import Patience, wait_for_device
 from services.planner.planner import plan
 from services.planner.values import JobView, Plan, PlannedRound
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,14 +55,33 @@ def take_turn(session: Session, job_id: str, slots: int, device: Device | None, 
     if job.state != JobState.TUNING:
         return Turn(over=True)
     step = _Step(session, job, JobOptions.model_validate(job.options))
-    turn = Turn(messages=group(session, job, step.options))
-    if device is None and wait_for_device(session, job, patience):
+    try:
+        with blaming(("policy", step.options.policy), ("families", step.options.families)):
+            return _turn(step, slots, device, patience)
+    except PluginFailed as error:
+        return _give_up(step, error)
+
+
+def _turn(step: _Step, slots: int, device: Device | None, patience: Patience) -> Turn:
+    turn = Turn(messages=group(step.session, step.job, step.options))
+    if device is None and wait_for_device(step.session, step.job, patience):
         return Turn(messages=turn.messages, over=True)
     if device is not None:
         _bind(step, device)
-    if job.context_id is not None:
+    if step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
+
+
+def _give_up(step: _Step, error: PluginFailed) -> Turn:
+    """Without its policy or its families a job cannot go on as it was asked for."""
+    log.error("the job fails: %s", error, exc_info=error)
+    reason = f"{error.message}\n{error.hint}".strip()
+    Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FAILED, reason)
+    Rounds(step.session).cancel_open(step.job.id)
+    why = {"error": error.code, "detail": error.message, "hint": error.hint}
+    Events(step.session).append(step.job.id, "failed", why)
+    return Turn(over=True)
 
 
 def _bind(step: _Step, device: Device) -> None:

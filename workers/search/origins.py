@@ -16,7 +16,7 @@ WALK: Final = "walk"
 
 def searcher_of(origin: str) -> str:
     """`ga` of `ga:mutation`."""
-    return origin.partition(":")[0]
+    return origin.rpartition(":")[0] or origin
 
 
 def means_of(origin: str) -> str:

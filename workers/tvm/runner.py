@@ -10,6 +10,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.plugins import blaming
 from mallorn.core.targets import Target
 from workers.children.serve import serve
 from workers.measure.lasting import take_timing
@@ -64,7 +65,8 @@ def measure(
 ) -> dict[str, Any]:
     """Time a library: its outcome, run times, wall time and error."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    rule: StoppingRule = resolve("stopping", stopping)()
+    with blaming(("stopping", stopping)):
+        rule: StoppingRule = resolve("stopping", stopping)()
     tensors = device.random_args(args)
 
     def work(library: Any) -> list[float]:
@@ -76,7 +78,8 @@ def measure(
             return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
 
         rough_sec = min(device.timer(library, entry, **ROUGH)(*tensors))
-        return take_times(rule, EvaluatorOptions(**evaluator), time_once, best_us)
+        with blaming(("stopping", stopping)):
+            return take_times(rule, EvaluatorOptions(**evaluator), time_once, best_us)
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work, "run_us")
 

@@ -96,6 +96,15 @@ class VerdictOut(BaseModel):
     next: Annotated[str, Field(description="A command to type next; empty where nothing is left to do.")]
 
 
+class WarningOut(BaseModel):
+    """Something that went wrong without ending the job."""
+
+    source: Annotated[str, Field(description="Who has trouble, as `searcher my_package:Mine`.")]
+    message: str
+    hint: Annotated[str, Field(description="What to do about it; empty where nothing is known to help.")]
+    count: Annotated[int, Field(description="How often it went wrong in the same way.")]
+
+
 class JobOut(BaseModel):
     """One job."""
 
@@ -116,6 +125,9 @@ class JobOut(BaseModel):
     reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")]
     suggest: Annotated[
         dict[str, Any] | None, Field(description="Of a failed job: options with which it may succeed.")
+    ]
+    warnings: Annotated[
+        list[WarningOut], Field(description="What went wrong without ending the job, the oldest first.")
     ]
     progress: ProgressOut
     graph: Annotated[dict[str, Any] | None, Field(description="The importer's report.")]

@@ -12,7 +12,7 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
 from db.tables import Job
 from mallorn.core.states import JobState
-from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut, VerdictOut
+from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut, VerdictOut, WarningOut
 from services.coordinator.jobs.verdicts import verdict_of
 
 
@@ -35,6 +35,7 @@ def job_out(session: Session, job: Job) -> JobOut:
         reason=job.reason,
         progress=progress_out(progress, Tasks(session).weights(job.id)),
         suggest=_suggestion(session, job),
+        warnings=[WarningOut.model_validate(warning) for warning in job.warnings],
         graph=job.graph,
         report=job.report,
         verdict=VerdictOut(level=verdict.level, summary=verdict.summary, next=verdict.next),

@@ -1,0 +1,59 @@
+"""Whose fault an exception is: what a searcher or a policy raised is told as such, with its line."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from mallorn.core.errors import MallornError, PluginFailed
+from mallorn.core.names import WORDS, resolve
+
+
+class Part(NamedTuple):
+    """A choice of a job: the seam and the name."""
+
+    seam: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{WORDS.get(self.seam, self.seam)} {self.name}"
+
+
+HINT: Final = "mend it, start its workers again, and submit the model again: what was measured is reused"
+
+
+@contextmanager
+def blaming(*parts: tuple[str, str]) -> Iterator[None]:
+    """Raise PluginFailed for an exception that passed through the code of one of these (seam, name).
+
+    What none of them had a hand in, and every MallornError, passes as it is.
+    """
+    try:
+        yield
+    except MallornError:
+        raise
+    except Exception as error:  # whatever foreign code raises
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if (part := _owner(frame.filename, parts)) is not None:
+                what = f"{type(error).__name__}: {error}".removesuffix(": ")
+                raise PluginFailed(
+                    f"the {part} raised {what} ({frame.filename}, line {frame.lineno})",
+                    hint=HINT,
+                    seam=part.seam,
+                    name=part.name,
+                ) from error
+        raise
+
+
+def _owner(filename: str, parts: tuple[tuple[str, str], ...]) -> Part | None:
+    return next((Part(*part) for part in parts if _file(*part) == filename), None)
+
+
+def _file(seam: str, name: str) -> str | None:
+    """The file of a part; None for one that cannot be loaded, which then has raised nothing but that."""
+    try:
+        found = resolve(seam, name)
+    except PluginFailed:
+        return None
+    return getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None)
