@@ -1,8 +1,11 @@
 """Imports a job's model: bytes to tasks, in a killable child."""
 
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
@@ -10,12 +13,14 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import NewWorkload, Workloads
-from mallorn.core.errors import InvalidModel
+from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.states import JobState, StageKind
 from workers.children.errors import ChildFailed
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, recipe_json
+
+NAMES_TOLD: Final = 12
 
 
 def import_job(runtime: Runtime, job_id: str) -> bool:
@@ -56,6 +61,7 @@ def _extract(claimed: Stage) -> dict[str, Any]:
 
 def _store(session: Session, claimed: Stage, graph: dict[str, Any]) -> None:
     found = graph.pop("tasks")
+    _check_only(claimed.options.only, [task["name"] for task in found])
     ids = Workloads(session).ensure_many([_workload(task, graph["tvm_version"]) for task in found])
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)
     tasks = [_task(index, task, ids[task["key"]], known) for index, task in enumerate(found)]
@@ -63,6 +69,17 @@ def _store(session: Session, claimed: Stage, graph: dict[str, Any]) -> None:
     Jobs(session).record(claimed.job.id, graph=graph)
     news = {"tasks": len(tasks), "known": sum(task.known_at_start for task in tasks)}
     claimed.end(session, JobState.TUNING, "", "imported", news)
+
+
+def _check_only(patterns: Sequence[str], names: Sequence[str]) -> None:
+    """Raise InvalidRequest for patterns that leave nothing to tune, with the names that come closest."""
+    if not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
+        return
+    stems = [pattern.strip("*?") for pattern in patterns]
+    likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
+    closest = sorted(names, key=lambda name: -likeness[name])
+    told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
+    raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
 
 
 def _task(index: int, task: dict[str, Any], workload_id: int, known: dict[int, int]) -> NewTask:

@@ -1,12 +1,12 @@
 """What an import leaves in the database. The process that reads the model is made up."""
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
-from db.tables import StageRun
+from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
@@ -144,6 +144,18 @@ def test_what_the_importer_cannot_say_better_fails_the_job_as_a_matter_of_its_mo
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
     assert "TVM cannot turn this model into tasks" in workshop.reason(job)
+
+
+def test_patterns_that_no_task_has_are_refused_with_the_closest_names(workshop, job):
+    only = {**workshop.read(lambda session: Jobs(session).get(job, None).options), "only": ["fused_dense*"]}
+    workshop.write(lambda session: session.execute(update(Job).where(Job.id == job).values(options=only)))
+    workshop.graph_answers["extract"] = found("add", "dens", "softmax")
+    assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert workshop.reason(job).split("\n") == [
+        "no task matches fused_dense*",
+        "--only one of: fused_dens, fused_add, fused_softmax",
+    ]
 
 
 def test_a_stopping_worker_leaves_the_import_to_another(workshop, job):
