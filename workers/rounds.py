@@ -27,6 +27,7 @@ from workers.bases import proposer
 from workers.children.errors import ChildError, ChildFailed
 from workers.commits import ERROR_CHARS, Commits
 from workers.falling_back import prepare, ranked
+from workers.host import Host
 from workers.lease import Lease
 from workers.measure.base import Measurer, Result
 from workers.round_context import RoundContext
@@ -99,7 +100,8 @@ def _renew(runtime: Runtime, round_id: int, attempt: int) -> bool:
 def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed:
     started = time.monotonic()
     with runtime.working_on(_words(runtime, round_id)):
-        context, slots, proposals = prepare(runtime, round_id, attempt)
+        with Host().shared():
+            context, slots, proposals = prepare(runtime, round_id, attempt)
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache
 
 from db.repositories.stage_runs import StageRuns
@@ -13,11 +13,13 @@ from mallorn.core.settings import Settings, settings
 from mallorn.core.states import StageKind
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.host import Host
 from workers.measure.base import Tools
 from workers.measure.fleet import Fleet
 from workers.roll_call import RollCall
 
 COMPILER = "workers.tvm.compiler"
+RELEASE_SEC = 60.0
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
 
 
@@ -49,6 +51,11 @@ class Runtime:
         """The process that holds the RPC session with a device."""
         return Child("workers.tvm.runner", name="runner")
 
+    def release_device(self) -> None:
+        """Give the device back, if this worker holds one."""
+        if "runner" in self.__dict__ and self.runner.alive:
+            self.runner.call("release", RELEASE_SEC)
+
     @property
     def tools(self) -> Tools:
         """What measurers work with."""
@@ -78,11 +85,15 @@ class Runtime:
 
     @contextmanager
     def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
-        """The same for what is no round, and is kept: the fleet's timeline shows it."""
+        """The same for what is no round, and is kept: the fleet's timeline shows it.
+
+        A finish shares the host step by step, as it waits for devices in between.
+        """
+        share: AbstractContextManager[object] = nullcontext() if kind is StageKind.FINISH else Host().shared()
         with self.database.transaction() as session:
             run_id = StageRuns(session).begin(job_id, kind, self.name)
         try:
-            with self.working_on(what):
+            with self.working_on(what), share:
                 yield
         finally:
             with self.database.transaction() as session:

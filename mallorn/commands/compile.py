@@ -69,8 +69,13 @@ def bench(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Time a model with its schedules. Beside it onnxruntime, where that is installed."""
-    from workers.engine_race import race
+    """Time a model with its schedules. Beside it onnxruntime, where that is installed.
+
+    Services of yours on this machine make way meanwhile; what else it does is told.
+    """
+    from workers.fair_race import fair_race
+    from workers.host import Host
+    from workers.host_load import LoadMeter
 
     exported = read_model(model, schedules, target)
     with engine_room(model, exported) as room:
@@ -82,11 +87,16 @@ def bench(
         onnxruntime = room.load_onnxruntime()
         if onnxruntime is not None:
             engines["onnxruntime"] = onnxruntime
-        timings = race(engines)
+        with Host().alone() as held:
+            fair = fair_race(
+                engines, LoadMeter(lambda: [child.pid for child in engines.values() if child.pid]), held
+            )
     if as_json:
-        print_json({**report, "latency_us": timings})
+        print_json({**report, "latency_us": fair.latency_us, "conditions": fair.conditions})
         return
-    stdout().print(table(latency_rows(timings), COLUMNS))
+    stdout().print(table(latency_rows(fair.latency_us), COLUMNS))
+    if note := fair.conditions["note"]:
+        print_note(f"beware: {note}")
     if onnxruntime is None and exported.target.is_cpu:
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 

@@ -11,6 +11,7 @@ from workers.children.child import Child
 from workers.engine_race import race, race_kernels
 from workers.finish.export import write_records
 from workers.finish.winners import Winner
+from workers.host import Host
 from workers.stage import Stage
 
 COMPILE_TIMEOUT_SEC: Final = 1800.0
@@ -71,27 +72,43 @@ class Stand:
     def compile(self, directory: Path, winners: Sequence[Winner]) -> Built:
         """The model with the schedules of a directory that `write` filled."""
         library = directory.with_suffix(".so")
-        found = self.graphs.call(
-            "compile_model",
-            COMPILE_TIMEOUT_SEC,
-            model_path=str(self.model),
-            target=self.claimed.target.text,
-            input_shapes=self.claimed.options.input_shapes,
-            schedules_dir=str(directory),
-            recipe=(self.claimed.job.graph or {})["recipe"],
-            out_so=str(library),
-        )
+        recipe = (self.claimed.job.graph or {})["recipe"]
+        found = self._compile("compile_model", library, schedules_dir=str(directory), recipe=recipe)
         told = {key: found[key] for key in ("found", "of", "missing")}
         return Built(tuple(winners), directory, library, told, found["seconds"])
 
+    def compile_untuned(self, library: Path) -> dict[str, Any]:
+        """The model as TVM compiles it by itself."""
+        return self._compile("compile_default", library)
+
+    def _compile(self, method: str, library: Path, **params: Any) -> dict[str, Any]:
+        with Host().shared():
+            found: dict[str, Any] = self.graphs.call(
+                method,
+                COMPILE_TIMEOUT_SEC,
+                model_path=str(self.model),
+                target=self.claimed.target.text,
+                input_shapes=self.claimed.options.input_shapes,
+                out_so=str(library),
+                **params,
+            )
+        return found
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """This host for a timing. The device is given back first: others may wait for it with a share."""
+        self.claimed.runtime.release_device()
+        with Host().alone() as held:
+            yield held
+
     def kernels(self, builds: Sequence[Built]) -> list[dict[str, float]]:
         """What each build spends in each kernel, in microseconds a run."""
-        with self._engines({str(build.library): build for build in builds}) as engines:
+        with self._engines({str(build.library): build for build in builds}) as engines, self.alone():
             return race_kernels(list(engines.values()), KERNELS_SEC)
 
     def latencies(self, builds: Mapping[str, Built]) -> dict[str, float]:
         """The whole model's latency in microseconds with each build."""
-        with self._engines(builds) as engines:
+        with self._engines(builds) as engines, self.alone():
             return {name: timing["median"] for name, timing in race(engines).items()}
 
     @contextmanager

@@ -11,10 +11,11 @@ from typing import Any, Final
 from mallorn.core.errors import MallornError
 from workers.children.child import Child
 from workers.children.errors import ChildError
-from workers.engine_race import race
+from workers.fair_race import fair_race
 from workers.finish.agreement import check_numbers
-from workers.finish.stand import COMPILE_TIMEOUT_SEC, Built, Stand, device_is_here
+from workers.finish.stand import Built, Stand, device_is_here
 from workers.finish.undone import Undone, twice
+from workers.host_load import LoadMeter
 from workers.stage import Stage
 
 RUN_TIMEOUT_SEC: Final = 600.0
@@ -32,14 +33,15 @@ def judge(stand: Stand, built: Built, undone: Undone) -> dict[str, Any]:
     files = _Files(stand, built)
     with ExitStack() as stack:
         engines = _start(stand.claimed, stack)
-        if not undone.attempt("compile the untuned model", partial(_compile_untuned, files)):
+        untuned = partial(stand.compile_untuned, files.untuned)
+        if undone.attempt("compile the untuned model", partial(twice, untuned)) is None:
             del engines["untuned"]
         held = _load(engines, files, undone)
         errors = _errors(held, files, undone)
         if "tuned" in held and not check_numbers(errors, stand.claimed.options.precision, undone):
             held.pop("tuned").kill()
         told = {f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
-        return {"latency_us": _times(held, undone)} | told
+        return _timed(held, stand, undone) | told
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +66,6 @@ def _be_here(claimed: Stage) -> bool:
             "the device is on another host than this worker",
             hint="mallorn bench MODEL --schedules DIR, on the device's host",
         )
-    return True
-
-
-def _compile_untuned(files: _Files) -> bool:
-    stand = files.stand
-    twice(
-        lambda: stand.graphs.call(
-            "compile_default",
-            COMPILE_TIMEOUT_SEC,
-            model_path=str(stand.model),
-            target=stand.claimed.target.text,
-            input_shapes=stand.claimed.options.input_shapes,
-            out_so=str(files.untuned),
-        )
-    )
     return True
 
 
@@ -148,16 +135,19 @@ def _error(files: _Files, other: str) -> float:
     return float(twice(lambda: call(outputs_npz=outputs, expected_npz=expected)))
 
 
-def _times(engines: dict[str, Child], undone: Undone) -> dict[str, Any]:
-    """The race; an engine that fails in it is left out, and the others start again."""
-    while engines:
-        try:
-            return race(engines)
-        except ChildError as error:
-            failed = [name for name, child in engines.items() if not child.alive]
-            for name in failed:
-                undone.leave(f"time {ENGINES[name]}", error.message.partition("\n")[0])
-                del engines[name]
-            if not failed:
-                raise
+def _timed(engines: dict[str, Child], stand: Stand, undone: Undone) -> dict[str, Any]:
+    """The race, with this host for itself; an engine that fails in it is left out, the others start again."""
+    meter = LoadMeter(lambda: [child.pid for child in engines.values() if child.pid])
+    with stand.alone() as held:
+        while engines:
+            try:
+                fair = fair_race(engines, meter, held)
+                return {"latency_us": fair.latency_us, "conditions": fair.conditions}
+            except ChildError as error:
+                failed = [name for name, child in engines.items() if not child.alive]
+                if not failed:
+                    raise
+                for name in failed:
+                    undone.leave(f"time {ENGINES[name]}", error.message.partition("\n")[0])
+                    del engines[name]
     return {}

@@ -13,6 +13,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.host import Host
 from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Device, Fleet
@@ -54,7 +55,7 @@ class TvmMeasurer(Measurer):
             patience_sec = run_timeout_sec(program, options, best_us)
             timing = self._timing(program, target, options, patience_sec, best_us=best_us)
             try:
-                yield from alternate(builds, timing) if beside else overlap(builds, timing)
+                yield from alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
             finally:
                 builds.abort()
                 timing.give_back()
@@ -70,7 +71,7 @@ class TvmMeasurer(Measurer):
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
             timing = self._timing(program, target, options, options.run_timeout_sec, purpose="/finish")
             try:
-                return in_turn(builds, timing, passes)
+                return in_turn(builds, timing, passes, Host())
             finally:
                 builds.abort()
                 timing.give_back()
@@ -110,36 +111,50 @@ def share_cores(devices: Sequence[Device], target: Target) -> bool:
     return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
-def alternate(builds: Builds, timing: Timing) -> Iterator[Result]:
+def alternate(builds: Builds, timing: Timing, host: Host) -> Iterator[Result]:
     """Builders and device share cores: hold the device first, then stop the builders while it measures."""
     timing.take()
-    while builds.unfinished:
-        ends = builds.poll(BUILD_POLL_SEC)
-        ready = [end for end in ends if isinstance(end, Built)]
-        yield from (end for end in ends if isinstance(end, Result))
-        if ready:
-            builds.pause()
-            results: list[Result] = []
-            try:
-                for built in ready:
-                    results.append(timing.measure(built))
-            finally:
-                builds.go_on()
-                yield from results  # also what was timed before its device was lost
+    with host.shared() as turn:
+        while builds.unfinished:
+            turn.make_way(builds.pause, builds.go_on)
+            ends = builds.poll(BUILD_POLL_SEC)
+            yield from (end for end in ends if isinstance(end, Result))
+            if ready := [end for end in ends if isinstance(end, Built)]:
+                yield from _timed(ready, builds, timing)
 
 
-def in_turn(builds: Builds, timing: Timing, passes: int) -> list[Result]:
+def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[Result]:
+    """Time candidates while the builders stand still."""
+    builds.pause()
+    results: list[Result] = []
+    try:
+        for built in ready:
+            results.append(timing.measure(built))
+    finally:
+        builds.go_on()
+        yield from results  # also what was timed before its device was lost
+
+
+def in_turn(builds: Builds, timing: Timing, passes: int, host: Host) -> list[Result]:
     """Everything is built before the first timing, so that all candidates meet the same machine."""
     ends: list[Built | Result] = []
-    while builds.unfinished:
-        ends += builds.poll(BUILD_POLL_SEC)
+    with host.shared() as turn:
+        while builds.unfinished:
+            turn.make_way(builds.pause, builds.go_on)
+            ends += builds.poll(BUILD_POLL_SEC)
     results = [end for end in ends if isinstance(end, Result)]
     rivals = [end for end in ends if isinstance(end, Built)]
     for _ in range(passes):
-        latest = [timing.measure(rival) for rival in rivals]
+        latest = [_beside_others(rival, timing, host) for rival in rivals]
         results += latest
         rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
     return results
+
+
+def _beside_others(rival: Built, timing: Timing, host: Host) -> Result:
+    timing.take()
+    with host.shared():
+        return timing.measure(rival)
 
 
 def _close(result: Result, latest: Sequence[Result]) -> bool:
@@ -148,18 +163,26 @@ def _close(result: Result, latest: Sequence[Result]) -> bool:
     return result.latency_us is not None and result.latency_us <= fastest_us * FAR_BEHIND
 
 
-def overlap(builds: Builds, timing: Timing) -> Iterator[Result]:
+def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[Result]:
     """The device is elsewhere: build ahead, also while waiting for it."""
     ready: deque[Built] = deque()
-    while builds.unfinished or ready or not timing.idle:
-        if ready and timing.idle:
-            timing.begin(ready.popleft())
-        if not builds.unfinished and not timing.idle:
-            timing.wait()
-        for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
-            if isinstance(end, Result):
-                yield end
-            else:
-                ready.append(end)
-        if not timing.idle and (result := timing.poll()) is not None:
-            yield result
+    with host.shared() as turn:
+        while builds.unfinished:
+            turn.make_way(builds.pause, builds.go_on)
+            yield from _advance(builds, timing, ready)
+    while ready or not timing.idle:
+        yield from _advance(builds, timing, ready)
+
+
+def _advance(builds: Builds, timing: Timing, ready: deque[Built]) -> Iterator[Result]:
+    if ready and timing.idle:
+        timing.begin(ready.popleft())
+    if not builds.unfinished and not timing.idle:
+        timing.wait()
+    for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
+        if isinstance(end, Result):
+            yield end
+        else:
+            ready.append(end)
+    if not timing.idle and (result := timing.poll()) is not None:
+        yield result

@@ -11,9 +11,25 @@ from mallorn.core.states import JobState
 from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
 from workers.children.errors import ChildFailed, ChildTimeout
 from workers.finish.job import finish
+from workers.host_load import Load
 
 __all__ = ["check", "exported"]  # fixtures
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
+
+
+class MadeUpMeter:
+    """A host that nobody else uses, unless a test says how much."""
+
+    others_cores: ClassVar[float] = 0.0
+
+    def __init__(self, ours):
+        assert ours()
+
+    def look(self):
+        return Load(2, MadeUpMeter.others_cores, 0.0, 0.0)
+
+    def wait_for_quiet(self, patience_sec):
+        """It stays as it is."""
 
 
 class MadeUpEngine:
@@ -25,6 +41,7 @@ class MadeUpEngine:
         self.name = name.removesuffix(" engine")
         self.alive = True
         self.sent = None
+        self.pid = 1
 
     def call(self, method, _timeout_sec, **params):
         answer = self.answers.get((self.name, method), {"time_bursts": [10.0]}.get(method, 1))
@@ -59,6 +76,7 @@ def answers(workshop, exported, monkeypatch):
     monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: False)
     monkeypatch.setattr("workers.finish.whole_model.device_is_here", lambda _claimed: True)
     monkeypatch.setattr("workers.finish.whole_model.Child", MadeUpEngine)
+    monkeypatch.setattr("workers.finish.whole_model.LoadMeter", MadeUpMeter)
     monkeypatch.setattr(MadeUpEngine, "answers", {})
     workshop.graph_answers["compare_models"] = 1e-7
     return MadeUpEngine.answers
@@ -189,3 +207,15 @@ def test_a_full_disk_still_makes_the_finish_wait(workshop, answers):
     finish(workshop, job)
     assert workshop.state(job) == JobState.FINISHING
     assert "disk" in workshop.reason(job)
+
+
+def test_a_quiet_host_needs_no_words(workshop, answers):
+    assert finished(workshop)["conditions"] == {"steady": True, "note": ""}
+
+
+def test_a_busy_host_is_told_beside_the_times(workshop, answers, monkeypatch):
+    monkeypatch.setattr(MadeUpMeter, "others_cores", 1.3)
+    conditions = finished(workshop)["conditions"]
+    assert not conditions["steady"]
+    assert "other programs used 1.3 of 2 cores" in conditions["note"]
+    assert "timed 3 times" in conditions["note"]

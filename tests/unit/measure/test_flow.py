@@ -1,6 +1,8 @@
 """How building and timing take turns: the order of events, without compilers or devices."""
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -8,6 +10,7 @@ import pytest
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
+from workers.host import Host
 from workers.measure.base import Result, Slot
 from workers.measure.builds import Builds, Built
 from workers.measure.timing import Timing
@@ -98,7 +101,7 @@ def sides(*batches: list[Built | Result]) -> tuple[Scripted, Builds, Timing]:
 
 def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
     script, builds, timing = sides([built(0)], [], [built(1), built(2)])
-    assert [result.slot for result in alternate(builds, timing)] == [0, 1, 2]
+    assert [result.slot for result in alternate(builds, timing, Host())] == [0, 1, 2]
     assert script.events == [
         "take",
         *("pause", "measure 0", "go on"),
@@ -108,14 +111,14 @@ def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
 
 def test_builders_go_on_before_a_result_is_handed_out() -> None:
     script, builds, timing = sides([built(0)], [built(1)])
-    next(alternate(builds, timing))
+    next(alternate(builds, timing, Host()))
     assert script.events[-1] == "go on"
 
 
 def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
     script, builds, timing = sides([built(0), built(1)])
     script.lost_at = 1
-    results = alternate(builds, timing)
+    results = alternate(builds, timing, Host())
     assert next(results).slot == 0
     with pytest.raises(Unavailable):
         next(results)
@@ -123,32 +126,51 @@ def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
 
 def test_a_failed_build_stops_nobody() -> None:
     script, builds, timing = sides([FAILED])
-    assert list(alternate(builds, timing)) == [FAILED]
+    assert list(alternate(builds, timing, Host())) == [FAILED]
     assert script.events == ["take"]
 
 
 def test_a_device_elsewhere_measures_one_at_a_time_while_others_build() -> None:
     script, builds, timing = sides([built(0), FAILED], [built(1)], [built(2)], [])
-    results = list(overlap(builds, timing))
+    results = list(overlap(builds, timing, Host()))
     assert sorted(result.slot for result in results) == [0, 1, 2, 9]
     assert script.events == ["begin 0", "begin 1", "begin 2"]
 
 
 def test_rivals_are_timed_in_turn_after_all_are_built() -> None:
     script, builds, timing = sides([built(0)], [built(1), FAILED])
-    results = in_turn(builds, timing, passes=2)
-    assert script.events == ["measure 0", "measure 1"] * 2
+    results = in_turn(builds, timing, 2, Host())
+    assert script.events == ["take", "measure 0", "take", "measure 1"] * 2
     assert [result.slot for result in results] == [9, 0, 1, 0, 1]
 
 
 def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
     script, builds, timing = sides([built(0), built(1), built(2), built(3)])
     script.latency_us = {0: 100.0, 1: 104.0, 2: 106.0, 3: None}
-    in_turn(builds, timing, passes=3)
-    assert script.events == [f"measure {slot}" for slot in (0, 1, 2, 3, 0, 1, 0, 1)]
+    in_turn(builds, timing, 3, Host())
+    timed = [event for event in script.events if event != "take"]
+    assert timed == [f"measure {slot}" for slot in (0, 1, 2, 3, 0, 1, 0, 1)]
 
 
 def test_a_contest_that_nobody_survives_ends() -> None:
     script, builds, timing = sides([built(0)])
     script.latency_us = {0: None}
-    assert [result.outcome for result in in_turn(builds, timing, passes=3)] == [Outcome.RUN_ERROR]
+    assert [result.outcome for result in in_turn(builds, timing, 3, Host())] == [Outcome.RUN_ERROR]
+
+
+class Crowded:
+    """A host on which somebody else wants to be alone again and again."""
+
+    @contextmanager
+    def shared(self) -> Iterator["Crowded"]:
+        yield self
+
+    def make_way(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
+        pause()
+        go_on()
+
+
+def test_building_stands_still_while_another_is_alone_on_the_host() -> None:
+    script, builds, timing = sides([built(0)])
+    assert len(list(alternate(builds, timing, cast(Host, Crowded())))) == 1
+    assert script.events == ["take", "pause", "go on", "pause", "measure 0", "go on"]

@@ -1,0 +1,77 @@
+"""A race that something disturbed is held again, a few times, and what remains is told."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.measure.test_engine_race import Engine
+from tests.unit.workers.test_host_load import QUIET
+from workers.fair_race import MOST_RACES, FairRace, fair_race
+from workers.host_load import Load
+
+BUSY = replace(QUIET, others_cores=1.0)
+
+
+class Weather:
+    """A host as busy as told, one race after another."""
+
+    def __init__(self, *loads: Load) -> None:
+        self._loads = list(loads)
+        self._looks = 0
+        self.waits = 0
+
+    def look(self) -> Load:
+        self._looks += 1
+        return self._loads[min((self._looks - 1) // 2, len(self._loads) - 1)]
+
+    def wait_for_quiet(self, patience_sec: float) -> None:
+        self.waits += 1
+
+
+class Uneven(Engine):
+    """An engine whose bursts take what a list says, over and over."""
+
+    def __init__(self, *bursts_us: float) -> None:
+        super().__init__("uneven", 0.0, [])
+        self._bursts_us = bursts_us
+        self._count = -1  # the first burst only finds out how long a call takes
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+        self._count += 1
+        return [self._bursts_us[(self._count - 1) % len(self._bursts_us)]]
+
+
+def held(weather: Weather, engine: Engine | None = None, alone: bool = True) -> FairRace:
+    return fair_race({"tuned": engine or Engine("tuned", 5.0, [])}, weather, alone)
+
+
+def test_on_a_quiet_host_one_race_is_enough() -> None:
+    found = held(Weather(QUIET))
+    assert (found.races, found.latency_us["tuned"]["median"]) == (1, 5.0)
+    assert found.conditions == {"steady": True, "note": ""}
+
+
+def test_a_disturbed_race_is_held_again_when_it_is_quiet() -> None:
+    weather = Weather(BUSY, QUIET)
+    found = held(weather)
+    assert (found.races, weather.waits) == (2, 1)
+    assert found.conditions["steady"]
+
+
+def test_on_a_host_that_stays_busy_the_quietest_race_counts_and_why_is_told() -> None:
+    found = held(Weather(BUSY, replace(QUIET, others_cores=0.5), BUSY))
+    assert found.races == MOST_RACES
+    assert found.conditions == {
+        "steady": False,
+        "note": "While the whole model was timed, other programs used 0.5 of 2 cores. "
+        "It was timed 3 times, and the quietest counts.",
+    }
+
+
+def test_bursts_far_apart_are_a_disturbance_of_their_own() -> None:
+    found = held(Weather(QUIET), Uneven(0.55e6, 7.3e6))
+    assert not found.conditions["steady"]
+    assert "the slowest burst of tuned took 13.3 times as long as its fastest" in found.conditions["note"]
+
+
+def test_work_beside_the_race_is_told() -> None:
+    assert "other work of this service" in held(Weather(QUIET), alone=False).conditions["note"]

@@ -1,0 +1,114 @@
+"""Who works on a host: many together, or one alone, and nobody waits for ever."""
+
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.fixtures.waiting import wait_for
+from workers.host import Host
+
+LONG_SEC = 300.0
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+class Waiting(Thread):
+    """Somebody who wants to be alone, in a thread of its own."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(daemon=True)
+        self._host = host
+        self.got: bool | None = None
+        self.may_leave = Event()
+        self.start()
+
+    def run(self) -> None:
+        with self._host.alone() as held:
+            self.got = held
+            self.may_leave.wait(LONG_SEC)
+
+    def leave(self) -> None:
+        self.may_leave.set()
+        self.join(LONG_SEC)
+
+
+def gate_is_closed(host: Host) -> bool:
+    return not host.gate_is_open()
+
+
+def test_work_of_many_goes_on_together(host: Host) -> None:
+    with host.shared(), host.shared():
+        assert host.gate_is_open()
+
+
+def test_nobody_shares_with_one_who_is_alone(tmp_path: Path) -> None:
+    host = Host(tmp_path, shared_patience_sec=0.0)
+    with host.alone() as held:
+        assert held
+        assert gate_is_closed(host)
+    assert host.gate_is_open()
+
+
+def test_who_wants_to_be_alone_waits_for_work_to_end_and_lets_none_begin(host: Host) -> None:
+    with host.shared():
+        waiting = Waiting(host)
+        wait_for(lambda: gate_is_closed(host), "the gate to close")
+        assert waiting.got is None
+    wait_for(lambda: waiting.got, "the host to be free")
+    waiting.leave()
+    assert host.gate_is_open()
+
+
+def test_long_work_makes_way_and_goes_on_afterwards(host: Host) -> None:
+    seen: list[str] = []
+    with host.shared() as turn:
+        turn.make_way(lambda: seen.append("pause"), lambda: seen.append("go on"))
+        assert seen == []
+        waiting = Waiting(host)
+        wait_for(lambda: gate_is_closed(host), "the gate to close")
+
+        def pause() -> None:
+            seen.append("pause")
+            Thread(target=lambda: wait_for(lambda: waiting.got, "its turn") and waiting.leave()).start()
+
+        turn.make_way(pause, lambda: seen.append("go on"))
+    assert (seen, waiting.got) == (["pause", "go on"], True)
+
+
+def test_who_cannot_be_alone_in_time_goes_on_and_knows_it(tmp_path: Path) -> None:
+    with Host(tmp_path).shared(), Host(tmp_path, alone_patience_sec=0.0).alone() as held:
+        assert not held
+
+
+def test_two_take_turns_in_being_alone(tmp_path: Path) -> None:
+    hasty = Host(tmp_path, alone_patience_sec=0.0)
+    with hasty.alone() as first, hasty.alone() as second:
+        assert (first, second) == (True, False)
+    with hasty.alone() as held:
+        assert held
+
+
+def test_work_waits_for_one_who_is_alone_only_so_long(tmp_path: Path) -> None:
+    with Host(tmp_path).alone(), Host(tmp_path, shared_patience_sec=0.0).shared():
+        pass
+
+
+def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
+    holding = (
+        "from pathlib import Path; import sys, time; from workers.host import Host\n"
+        "with Host(Path(sys.argv[1])).alone():\n    print('held', flush=True); time.sleep(900)"
+    )
+    command = [sys.executable, "-c", holding, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert gate_is_closed(Host(tmp_path))
+        process.kill()
+    with Host(tmp_path, alone_patience_sec=0.0).alone() as held:
+        assert held

@@ -1,0 +1,119 @@
+"""How busy this host was with anything but what we timed, as the kernel counts it.
+
+The load average is of no use here: it still has our own builders in it, a minute after they stopped.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+QUIET_CORES: Final = 0.25  # what a service does that waits
+QUIET_STOLEN: Final = 0.05
+QUIET_WAITING: Final = 0.25  # threads of one engine wait for each other's cores now and then
+LOOK_SEC: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A while on a host: what others used of it."""
+
+    cores: int
+    others_cores: float
+    stolen: float  # share of the processors' time that another virtual machine had
+    waiting: float  # share of the time in which somebody waited for a processor; 0 where it is not counted
+
+    @property
+    def share(self) -> float:
+        """Of the host that we did not have."""
+        return self.others_cores / self.cores + self.stolen
+
+    def words(self) -> list[str]:
+        """What was more than a quiet host does."""
+        told = []
+        if self.others_cores > QUIET_CORES:
+            told.append(f"other programs used {self.others_cores:.1f} of {self.cores} cores")
+        if self.stolen > QUIET_STOLEN:
+            told.append(f"other virtual machines had {self.stolen:.0%} of the processors' time")
+        if self.waiting > QUIET_WAITING and not told:
+            told.append(f"programs waited for a processor {self.waiting:.0%} of the time")
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    clock_sec: float
+    busy: int
+    stolen: int
+    total: int
+    ours: int
+    waited_sec: float
+
+
+class LoadMeter:
+    """Tells of the time since the last look; `ours` names the processes that are no disturbance."""
+
+    def __init__(self, ours: Callable[[], Sequence[int]], proc: Path = PROC) -> None:
+        self._ours = ours
+        self._proc = proc
+        self._last = self._read()
+
+    def look(self) -> Load:
+        """The load since the last look."""
+        before, self._last = self._last, self._read()
+        return _between(before, self._last)
+
+    def wait_for_quiet(self, patience_sec: float) -> None:
+        """Come back once the host is quiet, or after that long."""
+        until_sec = time.monotonic() + patience_sec
+        self.look()
+        while time.monotonic() < until_sec:
+            time.sleep(LOOK_SEC)
+            if not self.look().words():
+                return
+
+    def _read(self) -> _Counters:
+        user, nice, system, idle, waits, *served, stolen = _numbers(self._proc)
+        busy = user + nice + system + sum(served)
+        ours = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
+        total = busy + idle + waits + stolen
+        return _Counters(time.monotonic(), busy, stolen, total, ours, _waited_sec(self._proc))
+
+
+def _numbers(proc: Path) -> list[int]:
+    """The processors' times together: user, nice, system, idle, iowait, irq, softirq, steal."""
+    first = (proc / "stat").read_text().splitlines()[0].split()
+    return [int(ticks) for ticks in first[1:9]]
+
+
+def _ticks(stat: Path) -> int:
+    """What a process used with all its threads; one that is gone used nothing more."""
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+def _waited_sec(proc: Path) -> float:
+    """The seconds in which anything waited for a processor; kernels before 4.20 do not count them."""
+    pressure = proc / "pressure" / "cpu"
+    if not pressure.exists():
+        return 0.0
+    return int(pressure.read_text().splitlines()[0].rpartition("total=")[2]) / 1e6
+
+
+def _between(before: _Counters, after: _Counters) -> Load:
+    cores = os.cpu_count() or 1
+    ticks = max(1, after.total - before.total)
+    others = max(0, (after.busy - before.busy) - (after.ours - before.ours))
+    elapsed_sec = max(1e-9, after.clock_sec - before.clock_sec)
+    return Load(
+        cores,
+        others * cores / ticks,
+        (after.stolen - before.stolen) / ticks,
+        (after.waited_sec - before.waited_sec) / elapsed_sec,
+    )
