@@ -3,6 +3,8 @@
 import logging
 import os
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.targets import Targets
@@ -16,6 +18,7 @@ from workers.measure.fleet import Device, Fleet
 log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
+MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
 
 
 class RollCall:
@@ -26,18 +29,23 @@ class RollCall:
         self._fleet = fleet
         self._name = name
         self._busy_with = ""
+        self._info: dict[str, Any] = {"pid": os.getpid()}
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
-    def start(self) -> None:
-        """Appear in the fleet."""
+    def start(self, tunes: bool = True) -> None:
+        """Appear in the fleet, as a slot that tunes or as one that only imports."""
+        self._info |= {"tunes": tunes}
         self._thread.start()
 
     def stop(self) -> None:
-        """Report no more."""
+        """Report no more, and say so: who is silent without a word may have died."""
         self._stopped.set()
         self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+            self._tell(self._report_leave)
 
     def busy_with(self, what: str) -> None:
         """Say what this worker does; empty: nothing."""
@@ -47,22 +55,31 @@ class RollCall:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            for report in (self._report_worker, self._report_devices):
-                try:
-                    report()
-                except MallornError as error:
-                    log.warning("roll call: %s", error)
+            self._tell(self._report_worker)
+            self._tell(self._report_devices)
             self._wake.wait(EVERY_SEC)
+
+    @staticmethod
+    def _tell(report: Callable[[], None]) -> None:
+        try:
+            report()
+        except MallornError as error:
+            log.warning("roll call: %s", error)
 
     def _report_worker(self) -> None:
         with self._database.transaction() as session:
-            Workers(session).seen(self._name, host_id(), {"pid": os.getpid()}, self._busy_with)
+            Workers(session).seen(self._name, host_id(), self._info, self._busy_with)
+
+    def _report_leave(self) -> None:
+        with self._database.transaction() as session:
+            Workers(session).seen(self._name, host_id(), self._info | {"stopped": True})
 
     def _report_devices(self) -> None:
         devices = self._fleet.devices()
         with self._database.transaction() as session:
             for device in devices:
                 Devices(session).seen(_seen(device, Targets(session)))
+            Devices(session).missed([device.endpoint.name for device in devices], MISSED_SEC)
 
 
 def _seen(device: Device, targets: Targets) -> SeenDevice:

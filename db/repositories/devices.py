@@ -1,13 +1,13 @@
 """Devices: who measures, and who was seen lately."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from db.clock import now
-from db.repositories.base import Repository
+from db.repositories.base import Repository, until
 from db.tables import Device
 
 
@@ -33,6 +33,14 @@ class Devices(Repository):
         insert = self.insert(Device).values(**fresh)
         upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh)
         return self.session.execute(upsert.returning(Device.id)).scalar_one()
+
+    def missed(self, present: Collection[str], silent_sec: float) -> None:
+        """Devices that their tracker no longer knows have stopped; `silent_sec` is how long ago it did."""
+        gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
+        for device in self.session.scalars(select(Device).where(*gone)).all():
+            if not device.info.get("stopped"):
+                stopped = {"info": device.info | {"stopped": True, "busy": False}}
+                self.changed(update(Device).where(Device.id == device.id).values(stopped))
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """By name; `fresh_sec` leaves out those that were silent for longer."""

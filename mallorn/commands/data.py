@@ -2,7 +2,7 @@
 
 import itertools
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -54,6 +54,7 @@ DEVICE_COLUMNS: Final = {
 }
 WORKER_COLUMNS: Final = {
     "id": "WORKER",
+    "state": "STATE",
     "busy_with": "BUSY WITH",
     "uptime": "UP",
     "seen": "SEEN",
@@ -125,14 +126,8 @@ def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOpti
     with client(url, api_key) as api:
         rows = api.devices()
     if not as_json:
-        rows = [{**row, "state": _device_state(row), "seen": ago(row["seen_sec"])} for row in rows]
+        rows = [{**row, "seen": ago(row["seen_sec"])} for row in rows]
     print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
-
-
-def _device_state(device: dict[str, Any]) -> str:
-    if not device["online"]:
-        return "silent"
-    return "measuring" if device["busy"] else "idle"
 
 
 def workers(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:

@@ -1,5 +1,6 @@
 """A device as the API shows it."""
 
+from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
@@ -7,6 +8,15 @@ from pydantic import BaseModel, Field
 from db.tables import Device
 
 ONLINE_SEC = 60.0
+
+
+class DeviceState(StrEnum):
+    """What a device does. Of one that stopped the tracker says so; one that is silent nobody asks after."""
+
+    MEASURING = "measuring"
+    IDLE = "idle"
+    SILENT = "silent"
+    STOPPED = "stopped"
 
 
 class DeviceOut(BaseModel):
@@ -21,6 +31,7 @@ class DeviceOut(BaseModel):
     tvm_version: str
     info: dict[str, Any]
     busy: Annotated[bool, Field(description="A session holds it right now.")]
+    state: DeviceState
     last_seen: float
     seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
     online: bool
@@ -38,7 +49,21 @@ class DeviceOut(BaseModel):
             tvm_version=device.tvm_version,
             info=device.info,
             busy=bool(device.info.get("busy")),
+            state=_state(device, seen_sec),
             last_seen=device.last_seen,
             seen_sec=round(seen_sec, 3),
-            online=seen_sec < ONLINE_SEC,
+            online=is_online(device, seen_sec),
         )
+
+
+def is_online(device: Device, seen_sec: float) -> bool:
+    """Whether a device can be counted on."""
+    return seen_sec < ONLINE_SEC and not device.info.get("stopped")
+
+
+def _state(device: Device, seen_sec: float) -> DeviceState:
+    if device.info.get("stopped"):
+        return DeviceState.STOPPED
+    if seen_sec >= ONLINE_SEC:
+        return DeviceState.SILENT
+    return DeviceState.MEASURING if device.info.get("busy") else DeviceState.IDLE

@@ -9,7 +9,7 @@ from db.tables import Device
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target
-from services.coordinator.devices.schemas import ONLINE_SEC, DeviceOut
+from services.coordinator.devices.schemas import DeviceOut, DeviceState, is_online
 from services.coordinator.paging import ListOut
 from services.coordinator.parts import Parts
 
@@ -19,9 +19,8 @@ def list_devices(parts: Parts) -> ListOut[DeviceOut]:
         now_sec = read_clock(session)
         targets = Targets(session)
         found = Devices(session).list()
-        return ListOut(
-            items=[DeviceOut.of(device, targets.get(device.target_id).text, now_sec) for device in found]
-        )
+        shown = [DeviceOut.of(device, targets.get(device.target_id).text, now_sec) for device in found]
+    return ListOut(items=sorted(shown, key=lambda device: device.state is DeviceState.STOPPED))
 
 
 def local_target(session: Session) -> Target:
@@ -35,7 +34,7 @@ def local_target(session: Session) -> Target:
     if not here:
         raise Conflict("no device on this host has said yet what `local` is", hint="mallorn device")
     now_sec = read_clock(session)
-    online = [device for device in here if now_sec - device.last_seen < ONLINE_SEC]
+    online = [device for device in here if is_online(device, now_sec - device.last_seen)]
     if not online:
         raise _silent(max(here, key=lambda device: device.last_seen), now_sec)
     known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]

@@ -1,0 +1,63 @@
+"""Who leaves says so; a device that its tracker no longer knows has stopped."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from db.repositories.devices import Devices
+from db.repositories.workers import Workers
+from db.session import Database
+from db.tables import Device
+from tests.fixtures.waiting import wait_for
+from workers.measure.base import Endpoint
+from workers.measure.fleet import Device as Registered
+from workers.roll_call import RollCall
+
+TARGET = '{"kind":"llvm","num-cores":2}'
+
+
+@pytest.fixture
+def tracker() -> Any:
+    """A tracker with one device."""
+    endpoint = Endpoint("d", "host", "class", 2, "0.27.0", {"is_local": True})
+    known = [Registered("key", TARGET, True, endpoint)]
+    return SimpleNamespace(known=known, devices=lambda: known)
+
+
+def devices(database: Database) -> dict[str, dict[str, Any]]:
+    with database.session() as session:
+        return {device.name: dict(device.info) for device in Devices(session).list()}
+
+
+def workers(database: Database) -> dict[str, dict[str, Any]]:
+    with database.session() as session:
+        return {worker.id: dict(worker.info) for worker in Workers(session).list()}
+
+
+def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
+    call = RollCall(database, tracker, "w")
+    call.start(tunes=False)
+    wait_for(lambda: devices(database), "the first report")
+    assert workers(database)["w"]["tunes"] is False
+    assert "stopped" not in workers(database)["w"]
+    call.stop()
+    assert workers(database)["w"]["stopped"] is True
+
+
+def test_a_device_that_its_tracker_forgot_has_stopped_until_it_is_back(
+    database: Database, tracker: Any
+) -> None:
+    call = RollCall(database, tracker, "w")
+    call._report_devices()
+    device = tracker.known.pop()
+    call._report_devices()
+    assert "stopped" not in devices(database)["d"]  # the tracker may just have started again
+    with database.transaction() as session:
+        session.execute(update(Device).values(last_seen=Device.last_seen - 60))
+    call._report_devices()
+    assert devices(database)["d"] == {"is_local": True, "busy": False, "stopped": True}
+    tracker.known.append(device)
+    call._report_devices()
+    assert devices(database)["d"] == {"is_local": True, "busy": True}
