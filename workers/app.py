@@ -3,6 +3,7 @@
 from celery import Celery
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
+from mallorn.core import queues
 from mallorn.core.broker import celery_settings
 from mallorn.core.settings import settings
 from workers.stopping import STOP
@@ -20,7 +21,7 @@ def send(name: str, *args: object) -> None:
 def _enlist(**_signal: object) -> None:
     from workers.runtime import runtime
 
-    runtime().roll_call.start()
+    runtime().enlist(tunes=queues.ROUNDS in app.amqp.queues.consume_from)
 
 
 @worker_shutting_down.connect

@@ -16,6 +16,7 @@ from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.states import JobState, StageKind
 from workers.children.errors import ChildFailed
+from workers.measure.courtesy import giving_way
 from workers.runtime import Runtime
 from workers.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, recipe_json
@@ -44,7 +45,7 @@ def _extract(claimed: Stage) -> dict[str, Any]:
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
         recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
-        with claimed.runtime.graphs(claimed.target.num_cores) as child:
+        with claimed.runtime.graphs(claimed.target.num_cores) as child, giving_way(child):
             try:
                 graph: dict[str, Any] = child.call(
                     "extract",

@@ -31,6 +31,7 @@ class Runtime:
         self.database = Database(config.database_url)
         self.fleet = Fleet(config)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+        self.tunes = True  # rounds are run here; else this slot only imports
         self.roll_call = RollCall(self.database, self.fleet, self.name)
 
     @cached_property
@@ -62,9 +63,10 @@ class Runtime:
         return Tools(self.settings, self.builders, self.runner)
 
     def warm_up(self) -> None:
-        """Start what the first round needs while something else is still going on."""
-        self.builders.start()
-        self.compiler.start()
+        """Start what the first round needs while something else is still going on; where rounds are run."""
+        if self.tunes:
+            self.builders.start()
+            self.compiler.start()
 
     def graphs(self, threads: int) -> Child:
         """A new process for whole models, which TVM may run on `threads` threads; it is starting already."""
@@ -73,6 +75,11 @@ class Runtime:
         child = Child("workers.tvm.graphs", env=env, memory_bytes=memory, name="graphs")
         child.start()
         return child
+
+    def enlist(self, tunes: bool) -> None:
+        """Appear in the fleet, as a slot that tunes or as one that only imports."""
+        self.tunes = tunes
+        self.roll_call.start(tunes)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:

@@ -13,9 +13,17 @@ from workers.training import train
 @app.task(name=queues.IMPORT_MODEL)
 def import_model(job_id: str) -> None:
     """Turn a job's model into tasks."""
+    if not runtime().tunes:
+        send(queues.WARM_UP)  # whoever runs the first round gets ready meanwhile
     with about(job=job_id):
         if import_job(runtime(), job_id):
             send(queues.PLAN, job_id)
+
+
+@app.task(name=queues.WARM_UP)
+def warm_up() -> None:
+    """Start what a round needs, before there is one."""
+    runtime().warm_up()
 
 
 @app.task(name=queues.RUN_ROUND)

@@ -21,6 +21,7 @@ from mallorn.commands.probes import device_registered, file_exists, http_ok, red
 from mallorn.commands.supervisor import Supervisor
 from mallorn.core.binding import check_binding
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import LAST_PORT, Settings
 from mallorn.core.targets import LOCAL, Target
 
@@ -64,7 +65,7 @@ def up(
     data: Annotated[
         Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker slots.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Worker slots that tune; one more imports.")] = 1,
     tracker: Annotated[
         str,
         typer.Option(
@@ -188,8 +189,11 @@ class Parts:
 
     def all(self) -> list[ChildSpec]:
         """Every part, in the order in which they are named to the user."""
+        # A finish takes minutes: models are imported beside it, by a slot of their own.
+        importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
+        tuning = ("--queues", ",".join(TUNING_QUEUES))
         slots = [
-            self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}")
+            self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
             for i in range(self.plan.workers)
         ]
         return [
@@ -199,6 +203,7 @@ class Parts:
             self._celery("control", "control"),
             self._celery("beat", "control", "--beat"),
             self._device(),
+            importer,
             *slots,
         ]
 

@@ -11,12 +11,14 @@ ROUNDS: Final = "rounds"
 TRAIN: Final = "train"
 FINISH: Final = "finish"
 WORKER_QUEUES: Final = (IMPORT, ROUNDS, FINISH, TRAIN)
+TUNING_QUEUES: Final = (ROUNDS, FINISH, TRAIN)  # of a slot beside one that imports alone
 
 PLAN: Final = "control.plan"  # (job_id: str)
 SWEEP: Final = "control.sweep"  # ()
 REAP: Final = "control.reap"  # ()
 TIDY: Final = "control.tidy"  # ()
 IMPORT_MODEL: Final = "workers.import_model"  # (job_id: str)
+WARM_UP: Final = "workers.warm_up"  # ()
 RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
 TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: int)
 FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
@@ -27,6 +29,7 @@ ROUTES: Final = {
     REAP: {"queue": CONTROL},
     TIDY: {"queue": CONTROL},
     IMPORT_MODEL: {"queue": IMPORT},
+    WARM_UP: {"queue": ROUNDS},
     RUN_ROUND: {"queue": ROUNDS},
     TRAIN_COST_MODEL: {"queue": TRAIN},
     FINISH_JOB: {"queue": FINISH},

@@ -8,7 +8,7 @@ from db.repositories.devices import Devices
 from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
 from db.repositories.workers import Workers
-from db.tables import Device
+from db.tables import Device, Worker
 from services.planner.share import JobShare
 
 FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
@@ -26,15 +26,22 @@ class Survey:
 
 def survey(session: Session, target_id: int) -> Survey:
     """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
-    devices = Devices(session).list(FRESH_SEC, target_id=target_id)
+    fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
+    devices = [device for device in fresh if not device.info.get("stopped")]
     claims = Shares(session).claims(target_id)
-    slots = _slots(len(devices), len(Workers(session).list(FRESH_SEC)))
+    workers = Workers(session).list(FRESH_SEC)
+    slots = _slots(len(devices), sum(tunes(worker) for worker in workers))
     return Survey(
         device=devices[0] if devices else None,
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
+
+
+def tunes(worker: Worker) -> bool:
+    """Whether a worker runs rounds: it has not said good-bye, and does not import alone."""
+    return bool(worker.info.get("tunes", True)) and not worker.info.get("stopped")
 
 
 def _slots(devices: int, workers: int) -> int:

@@ -19,7 +19,7 @@ from tests.fixtures.processes import STOP_SEC, end, family, gone, the_one
 from tests.fixtures.service import START_SEC
 from tests.fixtures.waiting import PATIENCE, wait_for
 
-PARTS = {"broker", "tracker", "coordinator", "control", "beat", "device", "worker-1"}
+PARTS = {"broker", "tracker", "coordinator", "control", "beat", "device", "importer", "worker-1"}
 
 
 @dataclass
@@ -123,7 +123,7 @@ def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up
     assert stack.data.read_stack() is not None
 
 
-@pytest.mark.parametrize("words", [("tracker",), ("worker",), ("serve",), ("--beat",)])
+@pytest.mark.parametrize("words", [("tracker",), ("worker", "slot1"), ("serve",), ("--beat",)])
 def test_a_killed_part_is_started_again(stack: Up, words: tuple[str, ...]) -> None:
     victim = stack.part("mallorn", *words)
     victim.kill()

@@ -1,6 +1,6 @@
 """Whose turn it is at the cores of this host: who times has them alone, who merely computes shares them.
 
-A lock on a file: the kernel takes it from a process that dies. Containers that share no directory for
+Locks on two files: the kernel takes them from a process that dies. Containers that share no directory for
 temporary files do not see each other's.
 """
 
@@ -20,43 +20,40 @@ LOOK_SEC: Final = 0.005
 
 
 class Cores:
-    """This process's claim on the cores of its host."""
+    """This process's claim on the cores of its host. Who waits to time lets nobody else begin to share."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or Path(tempfile.gettempdir()) / LOCK_NAME
-        self._fd: int | None = None
+        self._held: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
         """Have the cores alone; False when they stayed in use for so long. Those that we have stay ours."""
         deadline_sec = time.monotonic() + wait_sec
-        while not self._claimed(fcntl.LOCK_EX):
-            if time.monotonic() > deadline_sec:
-                return False
-            time.sleep(LOOK_SEC)
+        for path in (self._gate, self._path)[len(self._held) :]:
+            while (lock_fd := _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
+                if time.monotonic() > deadline_sec:
+                    self.give_back()
+                    return False
+                time.sleep(LOOK_SEC)
+            self._held.append(lock_fd)
         return True
 
     def share(self) -> None:
-        """Wait until nobody times; from then on nobody begins to before we give the cores back."""
-        while not self._claimed(fcntl.LOCK_SH):
-            time.sleep(LOOK_SEC)
+        """Wait until nobody times or waits to; then nobody begins to before we give the cores back."""
+        gate_fd = _locked(self._gate, fcntl.LOCK_SH)
+        lock_fd = _locked(self._path, fcntl.LOCK_SH)
+        self._held = [found_fd for found_fd in (lock_fd,) if found_fd is not None]
+        if gate_fd is not None:
+            os.close(gate_fd)
 
     def give_back(self) -> None:
         """Let others have their turn."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        while self._held:
+            os.close(self._held.pop())
 
-    def _claimed(self, kind: int) -> bool:
-        if self._fd is not None:
-            return True
-        found_fd = _open(self._path)
-        try:
-            fcntl.flock(found_fd, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(found_fd)
-            return False
-        self._fd = found_fd
-        return True
+    @property
+    def _gate(self) -> Path:
+        return self._path.with_suffix(".gate")
 
 
 @contextmanager
@@ -71,6 +68,17 @@ def alone(wait_sec: float, cores: Cores | None = None) -> Iterator[None]:
         yield
     finally:
         cores.give_back()
+
+
+def _locked(path: Path, how: int) -> int | None:
+    """A locked file; None when others have it and `how` does not wait."""
+    lock_fd = _open(path)
+    try:
+        fcntl.flock(lock_fd, how)
+    except BlockingIOError:
+        os.close(lock_fd)
+        return None
+    return lock_fd
 
 
 def _open(path: Path) -> int:

@@ -10,6 +10,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.standings import Standings
 from db.repositories.waiting import Waiting
+from db.repositories.workers import Workers
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState
@@ -123,6 +124,14 @@ def test_a_job_whose_target_has_no_device_waits_and_says_so_while_others_go_on(y
     yard.devices(1, nowhere)
     assert len(yard.opened(waits)) == 2
     assert yard.workshop.reason(waits) == ""
+
+
+def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
+    yard.devices(2)
+    for name, info in (("importer", {"tunes": False}), ("gone", {"stopped": True})):
+        yard.write(lambda session, name=name, info=info: Workers(session).seen(name, "host", info))
+    job = yard.job()
+    assert len(yard.opened(job)) == 3  # a round for each worker that tunes, and one more
 
 
 def test_who_waits_is_told_the_whole_command(yard):

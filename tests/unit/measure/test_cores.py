@@ -1,12 +1,15 @@
 """Who times has the cores of the host alone, across processes, and never longer than it lives."""
 
+import fcntl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from mallorn.core.errors import Unavailable
+from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.measure.cores import Cores, alone
 
 HOLDER = """
@@ -41,6 +44,38 @@ def test_work_is_shared_and_keeps_timing_waiting(path: Path) -> None:
     one.give_back()
     another.give_back()
     assert timer.take(0)
+
+
+def test_who_waits_to_time_lets_nobody_else_begin_to_share(path: Path) -> None:
+    busy, timer, late = Cores(path), Cores(path), Cores(path)
+    began = threading.Event()
+
+    def share() -> None:
+        late.share()
+        began.set()
+
+    busy.share()
+    waiting = threading.Thread(target=lambda: timer.take(PATIENCE))
+    waiting.start()
+    wait_for(lambda: not _is_open(path), "the timer at the gate")
+    sharing = threading.Thread(target=share)
+    sharing.start()
+    busy.give_back()
+    waiting.join()  # the timer goes first, however often others ask
+    assert not began.is_set()
+    timer.give_back()
+    sharing.join()
+    assert began.is_set()
+
+
+def _is_open(path: Path) -> bool:
+    """Whether the gate is open."""
+    with path.with_suffix(".gate").open() as gate:
+        try:
+            fcntl.flock(gate, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def test_whoever_waits_in_vain_is_told(path: Path) -> None:
