@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,8 +11,10 @@ import typer
 from mallorn.commands.engines import EngineRoom, engine_room
 from mallorn.commands.exported import Exported, read_exported
 from mallorn.commands.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.commands.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
 from mallorn.commands.winnings import COLUMNS, latency_rows
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
+from mallorn.core.targets import Target
 
 # What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
 LARGEST_ERROR: Final = 1e-4
@@ -51,6 +54,8 @@ def compile_model(
             report["error"] = check_numbers(room, library)
         _place(library, output)
     report["library"] = str(output)
+    programs = write_runners(_callee(output, exported, report))
+    report["programs"] = [str(program) for program in programs]
     if as_json:
         print_json(report)
         return
@@ -58,6 +63,32 @@ def compile_model(
     stdout().print(f"{report['found']} of {report['of']} workloads have a schedule")
     if check:
         stdout().print(f"relative error against the untuned model: {report['error']:.1e}")
+    _tell_programs(output, exported.target, programs)
+
+
+def _callee(library: Path, exported: Exported, report: dict[str, Any]) -> Callee:
+    return Callee(
+        library=library,
+        target=exported.target,
+        inputs=report["inputs"],
+        outputs=report["outputs"],
+        input_ranges=exported.input_ranges,
+        versions={name: version(name) for name in RUNTIME},
+    )
+
+
+def _tell_programs(library: Path, target: Target, programs: Sequence[Path]) -> None:
+    """What to type to call the library; its program's line works in the library's directory."""
+    for name in PROGRAMS:
+        program = library.with_name(name)
+        if program in programs:
+            print_note(f"{program} calls it:")
+            for line in run_lines(program, library, target):
+                print_note(f"  {line}")
+        elif program.exists():
+            print_note(
+                f"{program} is not ours and was left as it is; elsewhere it is written: -o DIR/{library.name}"
+            )
 
 
 def bench(

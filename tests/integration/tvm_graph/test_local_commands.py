@@ -1,7 +1,11 @@
 """`mallorn compile` and `mallorn bench` on a directory of schedules, as typed."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,50 @@ def test_compile_writes_a_library_and_checks_its_numbers(mlp: Any, exported: Pat
     assert report["found"] == report["of"] > 0
     assert report["error"] <= 1e-4
     assert library.stat().st_size == report["bytes"]
+
+
+CPP = next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
+ZIG = f"{sys.executable} -m ziglang c++" if find_spec("ziglang") else None
+
+
+@pytest.fixture(scope="module")
+def compiled(mlp_once: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `mallorn compile` wrote a library and the programs that call it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    words = ("compile", mlp_once.path, "--schedules", mlp_once.schedules, "-o", "mlp.so")
+    result = mallorn(*words, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "  python run.py\n" in result.stderr
+    assert "  ./run mlp.so\n" in result.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mlp_once(example: Any) -> Any:
+    return example("mlp")
+
+
+def typed(line: str, folder: Path) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    words = ["bash", "-euo", "pipefail", "-c", line]
+    env = {**os.environ, "PYTHONPATH": "", "PATH": path}
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_compiled_model_is_called_from_python(compiled: Path) -> None:
+    said = typed("python run.py", compiled)
+    assert said.startswith("logits: float32 [64, 10]\nlatency: ")
+    assert typed("cd .. && python compiled0/run.py compiled0/mlp.so", compiled).startswith("logits: ")
+
+
+@pytest.mark.skipif(CPP is None and ZIG is None, reason="needs a C++ compiler on PATH, or ziglang")
+def test_a_compiled_model_is_called_from_cpp_by_the_lines_it_begins_with(compiled: Path) -> None:
+    source = (compiled / "run.cc").read_text().splitlines()
+    lines = "\n".join(line.removeprefix("//   ") for line in source if line.startswith("//   "))
+    said = typed(lines.replace("g++", str(CPP or ZIG)), compiled)
+    assert said.startswith("logits: float32 [64, 10]\nlatency: ")
 
 
 def test_a_torn_line_is_named_and_the_good_ones_are_used(mlp: Any, exported: Path, tmp_path: Path) -> None:
