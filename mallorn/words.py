@@ -56,6 +56,6 @@ def budget_words(job: Mapping[str, Any]) -> str:
 
 
 def spent_of(job: Mapping[str, Any], between: str = " of ") -> str:
-    """How many trials of its budget a job has spent, as `16 of 200` or `16, no limit`."""
+    """How many trials of its budget a job has spent, as `16 of 200`; `16` where only minutes limit it."""
     spent, budget = job["progress"]["trials"], job["trials"]
-    return f"{spent}, no limit" if budget is None else f"{spent}{between}{budget}"
+    return str(spent) if budget is None else f"{spent}{between}{budget}"

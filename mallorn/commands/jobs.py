@@ -188,7 +188,7 @@ def show(
     stdout().print()
     for line in left_undone(body["report"] or {}) + warnings(body):
         stdout().print(line, markup=False)
-    print_verdict(body)
+    print_verdict(body, found.words)
     if body["exported"]:
         print_note(f"fetch its schedules with   mallorn schedules {body['id']}{found.words}")
 

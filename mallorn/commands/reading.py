@@ -18,6 +18,7 @@ from mallorn.core.settings import DEFAULT_URL, Settings
 from mallorn.core.states import JobState
 from mallorn.http import API
 from mallorn.job import Job
+from mallorn.words import spent_of
 
 HEALTHY: Final = {"status": "ok"}
 PROBE_SEC: Final = 2.0
@@ -77,7 +78,7 @@ def check_moves(found: Source, job: Job) -> None:
     state = JobState(job.body["state"])
     if found.still is None or state.final:
         return
-    spent = f"{job.body['progress']['trials']} of {job.body['trials']} trials"
+    spent = f"{spent_of(job.body)} trials"
     raise Unavailable(
         f"job {job.id} stands still at {spent} ({state}): no service runs on {found.still.path}",
         hint=f"mallorn resume {job.id}{found.words}",

@@ -56,9 +56,8 @@ def advice(body: dict[str, Any]) -> str:
         return ""
     usual, each = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
     return (
-        f"{budget} trials for {tasks} tasks: about {each} a task, the heaviest first; a search needs some "
-        f"{USUAL_A_TASK} a task. Give it more with   --trials {usual}   or later with   "
-        f"mallorn resume {body['id']} --trials +{usual - budget}"
+        f"{budget} trials for {tasks} tasks: about {each} a task, the heaviest first. A search needs some "
+        f"{USUAL_A_TASK} a task, here --trials {usual}; more can be added when the job is done."
     )
 
 

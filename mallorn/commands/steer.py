@@ -44,7 +44,7 @@ def watch(
         handle.refresh()
         handle.raise_for_state()
         if not as_json:
-            print_result(handle.body)
+            print_result(handle.body, found.words)
             if handle.body["exported"]:
                 print_note(f"fetch its schedules with   mallorn schedules {handle.id}{found.words}")
 

@@ -1,6 +1,7 @@
 """The table at the end of a job: how fast the model was, is, and would be elsewhere."""
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,37 +17,50 @@ ENGINES: Final = {
 }
 COLUMNS: Final = {"engine": "ENGINE", "median": "LATENCY", "interval": "INTERVAL", "times": "TIMES FASTER"}
 
+OF_FILES: Final = ("mallorn bench", "mallorn profile")
+OF_JOBS: Final = ("mallorn resume", "mallorn watch", "mallorn show")
 STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
 
 
-def print_winnings(body: dict[str, Any], directory: Path, model: str) -> None:
-    """Print a finished job's figures, where the files are, and what to type next."""
-    print_result(body)
+def print_winnings(body: dict[str, Any], directory: Path, model: str, again: Sequence[str] = ()) -> None:
+    """Print a finished job's figures, where the files are, and what to type next.
+
+    `again` is what `mallorn resume JOB` needs besides.
+    """
+    print_result(body, "".join(f" {shlex.quote(word)}" for word in again), f"{model} --schedules {directory}")
     print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
     print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
     print_note(f"  python {directory / 'apply.py'} {model} --check")
 
 
-def print_result(body: dict[str, Any]) -> None:
-    """Print a finished job's figures, and what they mean."""
+def print_result(body: dict[str, Any], words: str = "", files: str = "") -> None:
+    """Print a finished job's figures, and what they mean; `words` and `files` as for `typed`."""
     report = body["report"] or {}
     rows = latency_rows(report.get("latency_us") or {})
     if rows:
         stdout().print(table(rows, COLUMNS))
     for line in facts(body, report):
         stdout().print(line, markup=False)
-    print_verdict(body)
+    print_verdict(body, words, files)
 
 
-def print_verdict(body: dict[str, Any]) -> None:
+def print_verdict(body: dict[str, Any], words: str = "", files: str = "") -> None:
     """Print how good a job's result is, and the next command."""
     verdict = Verdict.told(body)
     if verdict is None:
         return
-    words = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
-    stdout().print(Text(words, style=STYLES[verdict.level]), soft_wrap=True)
+    said = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
+    stdout().print(Text(said, style=STYLES[verdict.level]), soft_wrap=True)
     if verdict.next:
-        print_next(verdict.next)
+        print_next(typed(verdict.next, words, files))
+
+
+def typed(command: str, words: str = "", files: str = "") -> str:
+    """A verdict's command as it works here: with what names the place, with the true names of files."""
+    verb = " ".join(command.split()[:2])
+    if verb in OF_FILES:
+        return f"{verb} {files}" if files else command
+    return f"{command}{words}" if verb in OF_JOBS else command
 
 
 def latency_rows(latencies: Mapping[str, Mapping[str, float] | None]) -> list[dict[str, Any]]:

@@ -254,4 +254,4 @@ def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
     job = body("tuning", 16) | {"minutes": 60.0}
     assert (budget_words(job), spent_of(job)) == ("64 trials or 60 minutes", "16 of 64")
     free = job | {"trials": None}
-    assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16, no limit")
+    assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")

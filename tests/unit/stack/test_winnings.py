@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.commands.winnings import facts, latency_rows, print_result, print_winnings
+from mallorn.commands.winnings import facts, latency_rows, print_result, print_winnings, typed
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}
 TUNED = {"median": 250.0, "low": 240.0, "high": 260.0}
@@ -96,6 +96,15 @@ def test_the_verdict_follows_the_figures_and_the_next_command_is_not_data(
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1] == "verdict: 4.0 times slower than onnxruntime"
     assert printed.err == "next:  mallorn resume j1 [x]\n"
+
+
+def test_the_next_command_names_the_place_and_the_files_as_they_are() -> None:
+    assert typed("mallorn resume j --trials +9", " --data d") == "mallorn resume j --trials +9 --data d"
+    assert typed("mallorn bench mlp.onnx --schedules mlp-tuned", " --data d", "m/a.onnx --schedules out") == (
+        "mallorn bench m/a.onnx --schedules out"
+    )
+    assert typed("mallorn profile a.onnx --schedules a-tuned") == "mallorn profile a.onnx --schedules a-tuned"
+    assert typed("mallorn device", " --data d") == "mallorn device"
 
 
 def test_what_the_finish_left_out_and_what_went_wrong_are_told_with_what_helps() -> None:
