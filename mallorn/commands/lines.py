@@ -44,6 +44,7 @@ class Line:
         return cls(summary(body), (body["state"], NUMBER.sub("#", said)), int(10 * share(body)), now_sec)
 
     def is_news_after(self, last: "Line | None") -> bool:
-        if last is None or self.kind != last.kind or self.tenths != last.tenths:
-            return True
-        return self.text != last.text and self.printed_sec - last.printed_sec >= NOW_AND_THEN_SEC
+        if last is None or self.text == last.text:
+            return last is None
+        changed = self.kind != last.kind or self.tenths != last.tenths
+        return changed or self.printed_sec - last.printed_sec >= NOW_AND_THEN_SEC

@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +106,15 @@ def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
         view.show(body("tuning", spent, 900.0))
     assert isinstance(console.file, io.StringIO)
     assert [line.split()[1] for line in console.file.getvalue().splitlines()] == ["1/64", "4/64"]
+
+
+def test_a_log_never_says_the_same_twice() -> None:
+    console = Console(file=io.StringIO(), width=160)
+    view = LineView(console)
+    for created_at in (0.0, time.time() - 60.0):  # a tenth of the minutes goes by, and nothing else
+        view.show(body("tuning", 3, 900.0) | {"trials": None, "minutes": 2.0, "created_at": created_at})
+    assert isinstance(console.file, io.StringIO)
+    assert len(console.file.getvalue().splitlines()) == 1
 
 
 def test_a_sum_that_leaves_tasks_out_says_so() -> None:
