@@ -5,6 +5,13 @@ from typing import Any, Final
 
 NAME_LENGTH: Final = 200
 CUT: Final = "..."
+# The commands with an option `--data`.
+TAKE_DATA: Final = frozenset(
+    (
+        *("tune", "submit", "up", "jobs", "show", "tasks", "explain", "compare", "report"),
+        *("watch", "pause", "resume", "cancel", "models", "schedules", "records"),
+    )
+)
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 
 
@@ -28,6 +35,14 @@ def short_name(name: str) -> str:
         return name
     half = (NAME_LENGTH - len(CUT)) // 2
     return f"{name[:half]}{CUT}{name[-half:]}"
+
+
+def placed(hint: str, words: str) -> str:
+    """A hint whose command finds the same data directory: `words` go behind it, before what is said of it."""
+    command, gap, remark = hint.partition("   ")
+    called = command.split()[:2]
+    takes_it = called[:1] == ["mallorn"] and called[-1] in TAKE_DATA
+    return f"{command}{words}{gap}{remark}" if takes_it else hint
 
 
 def duration(seconds: float) -> str:

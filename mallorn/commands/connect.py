@@ -12,6 +12,7 @@ from typing import Final
 from mallorn.client import Client
 from mallorn.commands.datadir import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from mallorn.commands.environ import python_path
+from mallorn.commands.here import hints_for
 from mallorn.commands.output import client, print_note
 from mallorn.commands.probes import http_ok
 from mallorn.commands.stack import mallorn
@@ -49,7 +50,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
     starter = Starter(directory)
     info: StackInfo | None = None
     try:
-        with directory.used():
+        with directory.used(), hints_for(directory):
             info = _running_or_started(directory, starter)
             with client(info.url, api_key) as api:
                 yield Connected(api, directory, info.until_unused)

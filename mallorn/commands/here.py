@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import httpx
 
 from mallorn.commands.datadir import DataDir
-from mallorn.core.errors import Conflict, Unavailable
+from mallorn.core.errors import Conflict, MallornError, Unavailable
 from mallorn.core.settings import Settings
+from mallorn.words import placed
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -34,7 +35,7 @@ class InProcess(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Ask the app and return its whole answer."""
         if request.method != "GET":
-            raise NothingRuns(f"no service runs on {self._directory.path}", hint=up(self._directory))
+            raise NothingRuns(f"no service runs on {self._directory.path}", hint="mallorn up")
         return asyncio.run(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -91,9 +92,14 @@ def _check_tables(app: "FastAPI", directory: DataDir) -> None:
         ) from None
 
 
-def up(directory: DataDir) -> str:
-    """The command that starts a service on a directory."""
-    return f"mallorn up{data_words(directory)}"
+@contextmanager
+def hints_for(directory: DataDir) -> Iterator[None]:
+    """Let the commands that errors hint at find this directory."""
+    try:
+        yield
+    except MallornError as error:
+        error.hint = placed(error.hint, data_words(directory))
+        raise
 
 
 def data_words(directory: DataDir | None) -> str:

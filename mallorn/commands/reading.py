@@ -11,9 +11,9 @@ import httpx
 
 from mallorn.client import Client
 from mallorn.commands.datadir import DataDir
-from mallorn.commands.here import HERE, data_words, served_here
+from mallorn.commands.here import HERE, data_words, hints_for, served_here
 from mallorn.commands.output import print_note
-from mallorn.core.errors import NotFound, Unavailable
+from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import DEFAULT_URL, Settings
 from mallorn.core.states import JobState
 from mallorn.http import API
@@ -47,12 +47,17 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
     usual = data is None and "MALLORN_DATA_DIR" not in os.environ
     if url is None and stack is None and usual and _answers(DEFAULT_URL):
         url = DEFAULT_URL
-    if url or stack:
-        with Client(url or (stack.url if stack else None), api_key) as api:
-            yield Source(api, named=None if url else directory)
+    if url:
+        with Client(url, api_key) as api:
+            yield Source(api)
         return
-    with served_here(directory) as transport, Client(HERE, api_key, transport) as api:
-        yield Source(api, named=directory, still=directory)
+    with hints_for(directory):
+        if stack:
+            with Client(stack.url, api_key) as api:
+                yield Source(api, named=directory)
+            return
+        with served_here(directory) as transport, Client(HERE, api_key, transport) as api:
+            yield Source(api, named=directory, still=directory)
 
 
 @contextmanager
@@ -73,6 +78,12 @@ def find_job(api: Client, job: str | None) -> Job:
     return newest
 
 
+def check_open(found: Source, job: Job) -> None:
+    """Raise Conflict for a job that has ended, which no service needs to say."""
+    if found.still is not None and JobState(job.body["state"]).final:
+        raise Conflict(f"job {job.id} has ended: {job.body['state']}", hint=f"mallorn show {job.id}")
+
+
 def check_moves(found: Source, job: Job) -> None:
     """Raise Unavailable, with the command to type, for a job that stands still because no service runs."""
     state = JobState(job.body["state"])
@@ -81,7 +92,7 @@ def check_moves(found: Source, job: Job) -> None:
     spent = f"{spent_of(job.body)} trials"
     raise Unavailable(
         f"job {job.id} stands still at {spent} ({state}): no service runs on {found.still.path}",
-        hint=f"mallorn resume {job.id}{found.words}",
+        hint=f"mallorn resume {job.id}",
     )
 
 

@@ -17,7 +17,7 @@ from mallorn.commands.output import (
     stderr,
 )
 from mallorn.commands.progress import follow
-from mallorn.commands.reading import check_moves, find_job, source
+from mallorn.commands.reading import check_moves, check_open, find_job, source
 from mallorn.commands.winnings import print_result
 from mallorn.job import Job
 
@@ -39,7 +39,7 @@ def watch(
         try:
             _follow(handle, as_json)
         except KeyboardInterrupt:
-            print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}")
+            print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{found.words}")
             raise typer.Exit(130) from None
         handle.refresh()
         handle.raise_for_state()
@@ -67,9 +67,10 @@ def pause(
     """Let a job's rounds in flight end and plan no more."""
     with source(url, api_key, data) as found:
         handle = found.api.job(job)
+        check_open(found, handle)
         check_moves(found, handle)
         handle.pause()
-    _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}")
+    _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{found.words}")
 
 
 def cancel(
@@ -82,8 +83,11 @@ def cancel(
     """End a job now; its measurements stay in the dataset."""
     with source(url, api_key, data) as found:
         handle = found.api.job(job)
+        check_open(found, handle)
         handle.cancel()
-    _report(handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}")
+    _report(
+        handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}{found.words}"
+    )
 
 
 def _report(job: Job, as_json: bool, note: str) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from mallorn.commands.output import duration, latency, print_next, print_note, stdout, table
 from mallorn.core.verdict import Level, Verdict
+from mallorn.words import placed
 
 ENGINES: Final = {
     "untuned": "TVM, default build",
@@ -18,7 +19,6 @@ ENGINES: Final = {
 COLUMNS: Final = {"engine": "ENGINE", "median": "LATENCY", "interval": "INTERVAL", "times": "TIMES FASTER"}
 
 OF_FILES: Final = ("mallorn bench", "mallorn profile")
-OF_JOBS: Final = ("mallorn resume", "mallorn watch", "mallorn show")
 STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
 
 
@@ -60,7 +60,7 @@ def typed(command: str, words: str = "", files: str = "") -> str:
     verb = " ".join(command.split()[:2])
     if verb in OF_FILES:
         return f"{verb} {files}" if files else command
-    return f"{command}{words}" if verb in OF_JOBS else command
+    return placed(command, words)
 
 
 def latency_rows(latencies: Mapping[str, Mapping[str, float] | None]) -> list[dict[str, Any]]:

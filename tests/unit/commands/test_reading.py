@@ -19,6 +19,7 @@ from mallorn.commands.datadir import DataDir
 from mallorn.commands.main import app
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
+from mallorn.words import TAKE_DATA, placed
 from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.rows import new_job
@@ -124,6 +125,16 @@ def test_what_changes_something_needs_a_service(mallorn: Type, left: OwnedRows, 
     assert data(mallorn("show", left.job_id, "--json"))["state"] == "tuning"
 
 
+@pytest.mark.parametrize("command", ["pause", "cancel"])
+def test_a_job_that_has_ended_is_not_steered(
+    mallorn: Type, left: OwnedRows, place: Path, command: str
+) -> None:
+    finish(left)
+    result = mallorn(command, left.job_id)
+    assert f"error: job {left.job_id} has ended: done" in result.stderr
+    assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["jobs", "models", "records", "schedules"])
 def test_before_the_first_job_there_is_nothing_to_list(mallorn: Type, place: Path, command: str) -> None:
     result = mallorn(command)
@@ -133,10 +144,12 @@ def test_before_the_first_job_there_is_nothing_to_list(mallorn: Type, place: Pat
 
 
 @pytest.mark.parametrize("command", ["show", "tasks", "explain", "report", "watch"])
-def test_before_the_first_job_the_next_step_is_to_tune(mallorn: Type, command: str) -> None:
+def test_before_the_first_job_the_next_step_is_to_tune(mallorn: Type, place: Path, command: str) -> None:
     result = mallorn(command)
     assert result.exit_code == 1
-    assert result.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
+    assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx --data {place}\n"
+    usual = CliRunner().invoke(app, [command])
+    assert usual.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
 
 
 def test_without_an_id_the_newest_job_is_meant(mallorn: Type, left: OwnedRows) -> None:
@@ -146,6 +159,14 @@ def test_without_an_id_the_newest_job_is_meant(mallorn: Type, left: OwnedRows) -
     result = mallorn("show", "--json")
     assert data(result)["id"] == newer.id
     assert result.stderr == f"job {newer.id} (newer), the newest\n"
+
+
+@pytest.mark.parametrize("name", sorted(TAKE_DATA))
+def test_a_hint_is_told_where_the_data_are_only_where_its_command_can_be(name: str) -> None:
+    assert placed(f"mallorn {name} x   (or not)", " --data d") == f"mallorn {name} x --data d   (or not)"
+    assert placed("mallorn bench m.onnx", " --data d") == "mallorn bench m.onnx"
+    assert placed("less up.log", " --data d") == "less up.log"
+    assert "--data" in CliRunner().invoke(app, [name, "--help"]).stdout
 
 
 def test_a_directory_of_older_tables_is_left_as_it_is(mallorn: Type, place: Path) -> None:
