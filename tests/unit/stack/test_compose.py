@@ -72,3 +72,20 @@ def test_every_needed_secret_is_explained_in_the_example() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     example = (ROOT / "deploy" / "env.example").read_text()
     assert all(f"{name}=" in example for name in re.findall(r"\$\{(\w+):\?", text))
+
+
+def test_every_service_has_limits_and_the_device_none_of_processors() -> None:
+    limits = {name: service["deploy"]["resources"]["limits"] for name, service in SERVICES.items()}
+    assert all({"memory", "pids"} <= limit.keys() for limit in limits.values())
+    assert [name for name, limit in limits.items() if "cpus" not in limit] == ["device"]
+
+
+def test_every_service_starts_again_and_keeps_logs_of_bounded_size() -> None:
+    for name, service in SERVICES.items():
+        assert service["restart"] in ("unless-stopped", "on-failure"), name
+        assert {"max-size", "max-file"} <= service["logging"]["options"].keys(), name
+
+
+def test_every_part_of_ours_logs_as_the_setting_says() -> None:
+    said = {name: SERVICES[name]["environment"]["MALLORN_LOG_FORMAT"] for name in OURS}
+    assert set(said.values()) == {"${MALLORN_LOG_FORMAT:-json}"}, said
