@@ -143,6 +143,7 @@ def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[st
             raise LeaseLost
         payload = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats}
         Events(session).append(row.job_id, "round_closed", payload)
+    log.info("a round of %s is done: %s candidates", context.task_name, stats["candidates"])
 
 
 def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornError | None = None) -> None:

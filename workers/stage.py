@@ -98,6 +98,7 @@ def _claim(runtime: Runtime, job_id: str, state: JobState) -> Stage | None:
         if attempt is None:
             return None
         note(attempt=attempt)
+        log.info("%s begins", state)
         job = Jobs(session).get(job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
 

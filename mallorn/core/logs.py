@@ -40,6 +40,8 @@ def set_up(part: str, settings: Settings) -> None:
     handler.setFormatter(JsonLines(part) if settings.log_format == "json" else TextLines(part))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
+    # It tells of its own plug-ins whenever a process looks at the tables' version.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 class TextLines(logging.Formatter):
