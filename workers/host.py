@@ -7,6 +7,8 @@ when their holder dies, however it dies.
 - `shared` is for work of any kind, `alone` for the timing of a whole model.
 - Who wants to be alone closes the gate first, so that newcomers wait and it does not wait for ever.
 - Who shares for long makes way at the gate: it stops what it builds while another is alone.
+- Who is alone has the cores, too (`workers.measure.cores`): no device of this host times, and imports, which
+  share nothing, stop meanwhile.
 - A device is taken before the host is shared, and never while one is alone: nobody waits in a circle.
 - Every wait ends. Who was patient for too long goes on without the lock, and says so.
 """
@@ -21,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from workers.measure.cores import LOCK_NAME, Cores
 from workers.stopping import STOP
 
 # Longer than a compilation that cannot be stopped for us, and shorter than anyone waits for a last figure.
@@ -76,9 +79,14 @@ class Host:
         until_sec = time.monotonic() + self._alone_patience_sec
         with self._open("gate") as gate, self._open("host") as place:
             held = _wait(gate, fcntl.LOCK_EX, until_sec) and _wait(place, fcntl.LOCK_EX, until_sec)
+            cores = Cores(self._folder / LOCK_NAME)
+            held = held and cores.take(until_sec - time.monotonic())
             if not held:
                 log.warning("others worked on this host for %g s: not alone", self._alone_patience_sec)
-            yield held
+            try:
+                yield held
+            finally:
+                cores.give_back()
 
     def enter(self, place: int) -> None:
         """Take a share through the gate."""

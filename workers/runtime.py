@@ -94,9 +94,11 @@ class Runtime:
     def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
         """The same for what is no round, and is kept: the fleet's timeline shows it.
 
-        A finish shares the host step by step, as it waits for devices in between.
+        A training shares the host as a whole; a finish step by step, as it waits for devices in between; an
+        import stops whenever somebody times (workers.measure.courtesy).
         """
-        share: AbstractContextManager[object] = nullcontext() if kind is StageKind.FINISH else Host().shared()
+        trains = kind is StageKind.TRAIN
+        share: AbstractContextManager[object] = Host().shared() if trains else nullcontext()
         with self.database.transaction() as session:
             run_id = StageRuns(session).begin(job_id, kind, self.name)
         try:

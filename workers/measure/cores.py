@@ -8,12 +8,9 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
-
-from mallorn.core.errors import Unavailable
 
 LOCK_NAME: Final = "mallorn-cores.lock"
 LOOK_SEC: Final = 0.005
@@ -54,20 +51,6 @@ class Cores:
     @property
     def _gate(self) -> Path:
         return self._path.with_suffix(".gate")
-
-
-@contextmanager
-def alone(wait_sec: float, cores: Cores | None = None) -> Iterator[None]:
-    """Time something while nobody else computes here. Raises Unavailable when the cores stay in use."""
-    cores = cores or Cores()
-    if not cores.take(wait_sec):
-        raise Unavailable(
-            f"others timed on this machine for {wait_sec:g} s", hint="mallorn workers   (who does what)"
-        )
-    try:
-        yield
-    finally:
-        cores.give_back()
 
 
 def _locked(path: Path, how: int) -> int | None:

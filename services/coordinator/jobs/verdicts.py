@@ -24,6 +24,7 @@ def verdict_of(session: Session, job: Job, progress: Progress) -> Verdict:
         trials=progress.spent,
         useful_trials=_useful(session, job, progress) if state is JobState.DONE else None,
         report=job.report or {},
+        warnings=job.warnings,
     )
     return judge(facts)
 

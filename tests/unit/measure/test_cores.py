@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.errors import Unavailable
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.measure.cores import Cores, alone
+from workers.measure.cores import Cores
 
 HOLDER = """
 import sys
@@ -76,19 +75,6 @@ def _is_open(path: Path) -> bool:
         except BlockingIOError:
             return False
         return True
-
-
-def test_whoever_waits_in_vain_is_told(path: Path) -> None:
-    holder = Cores(path)
-    assert holder.take(0)
-    with pytest.raises(Unavailable, match="others timed"), alone(0.0, Cores(path)):
-        pytest.fail("they are in use")
-
-
-def test_after_a_block_they_are_free_even_when_it_raised(path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), alone(0.0, Cores(path)):
-        raise ZeroDivisionError
-    assert Cores(path).take(0)
 
 
 def test_a_killed_process_keeps_nothing(path: Path) -> None:

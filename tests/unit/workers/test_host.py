@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.waiting import wait_for
 from workers.host import Host
+from workers.measure.cores import LOCK_NAME, Cores
 
 LONG_SEC = 300.0
 
@@ -83,6 +84,16 @@ def test_long_work_makes_way_and_goes_on_afterwards(host: Host) -> None:
 
 def test_who_cannot_be_alone_in_time_goes_on_and_knows_it(tmp_path: Path) -> None:
     with Host(tmp_path).shared(), Host(tmp_path, alone_patience_sec=0.0).alone() as held:
+        assert not held
+
+
+def test_who_is_alone_keeps_devices_from_timing_and_imports_from_computing(tmp_path: Path) -> None:
+    cores = Cores(tmp_path / LOCK_NAME)
+    with Host(tmp_path).alone() as held:
+        assert held
+        assert not cores.take(0)
+    assert cores.take(0)
+    with Host(tmp_path, alone_patience_sec=0.0).alone() as held:
         assert not held
 
 
