@@ -14,6 +14,7 @@ from mallorn.core.states import JobState, StageKind
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import complete_export, upload
 from workers.finish.handout import choose
+from workers.finish.limits import limits
 from workers.finish.scripts import keep_scripts
 from workers.finish.stand import Stand
 from workers.finish.undone import Undone
@@ -51,6 +52,8 @@ def _finish(claimed: Stage) -> None:
         report = _tasks(handout.winners, losers) | handout.report
         if handout.built is not None:
             report |= judge(stand, handout.built, undone)
+            tasks = [*(winner.contest for winner in winners), *losers]
+            report |= limits(stand, tasks, report, undone)
         claimed.lease.check()
         report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
         report["not_done"] = undone.entries

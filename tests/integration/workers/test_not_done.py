@@ -44,7 +44,8 @@ class MadeUpEngine:
         self.pid = 1
 
     def call(self, method, _timeout_sec, **params):
-        answer = self.answers.get((self.name, method), {"time_bursts": [10.0]}.get(method, 1))
+        usual = {"time_bursts": [10.0], "peak_gflops": 4.0}.get(method, 1)
+        answer = self.answers.get((self.name, method), usual)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -75,7 +76,8 @@ def answers(workshop, exported, monkeypatch):
     """What engines answer; the graph process finds that all agree."""
     monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: False)
     monkeypatch.setattr("workers.finish.whole_model.device_is_here", lambda _claimed: True)
-    monkeypatch.setattr("workers.finish.whole_model.Child", MadeUpEngine)
+    for user in ("whole_model", "limits"):
+        monkeypatch.setattr(f"workers.finish.{user}.Child", MadeUpEngine)
     monkeypatch.setattr("workers.finish.whole_model.LoadMeter", MadeUpMeter)
     monkeypatch.setattr(MadeUpEngine, "answers", {})
     workshop.graph_answers["compare_models"] = 1e-7
@@ -219,3 +221,21 @@ def test_a_busy_host_is_told_beside_the_times(workshop, answers, monkeypatch):
     assert not conditions["steady"]
     assert "other programs used 1.3 of 2 cores" in conditions["note"]
     assert "timed 3 times" in conditions["note"]
+
+
+def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers):
+    """A task of 1e6 operations is called once, the other twice, and all takes 10 us."""
+    answers["peak", "peak_gflops"] = 1e3
+    assert finished(workshop)["limits"] == {"flop": 3e6, "peak_gflops": 1e3, "peak_share": 0.3}
+
+
+def test_a_peak_that_cannot_be_measured_is_told(workshop, answers):
+    answers["peak", "peak_gflops"] = CRASHED
+    told = finished(workshop)
+    assert steps(told) == ["measure what this machine computes at most"]
+    assert "limits" not in told
+
+
+def test_limits_need_a_time(workshop, answers):
+    answers["tuned", "time_bursts"] = ChildTimeout("it took longer than 600 s")
+    assert "limits" not in finished(workshop)

@@ -1,0 +1,47 @@
+"""How near the tuned model comes to what this machine computes at most."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from workers.children.child import Child
+from workers.finish.contenders import Contest
+from workers.finish.stand import Stand
+from workers.finish.undone import Undone
+
+PEAK_TIMEOUT_SEC: Final = 120.0
+MEASURE: Final = "measure what this machine computes at most"
+
+
+def limits(
+    stand: Stand, tasks: Sequence[Contest], report: Mapping[str, Any], undone: Undone
+) -> dict[str, Any]:
+    """The limits' part of the report, where the tuned model was timed."""
+    timing = (report.get("latency_us") or {}).get("tuned")
+    if timing is None:
+        return {}
+    peak_gflops = undone.attempt(MEASURE, partial(_peak_gflops, stand))
+    if peak_gflops is None:
+        return {}
+    flop = sum(task.workload.flops * task.task.weight for task in tasks)
+    return {"limits": share_of_peak(flop, timing["median"], peak_gflops, stand.claimed.options.precision)}
+
+
+def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> dict[str, float]:
+    """The operations of one run beside the peak, which is float32's: it says nothing of narrower types."""
+    if precision != "float32":
+        return {"flop": flop, "peak_gflops": peak_gflops}
+    gflops = flop / tuned_us / 1e3
+    peak_gflops = max(peak_gflops, gflops)  # measured on a busy host, it may be too low
+    return {"flop": flop, "peak_gflops": peak_gflops, "peak_share": gflops / peak_gflops}
+
+
+def _peak_gflops(stand: Stand) -> float:
+    """Measured here and now, in a second or two."""
+    target = stand.claimed.target
+    env = {"TVM_NUM_THREADS": str(target.num_cores)}
+    params = {"target": target.text, "cores": target.num_cores}
+    with Child("workers.tvm.peak", env=env, name="peak") as child:
+        child.start()
+        with stand.alone():
+            return float(child.call("peak_gflops", PEAK_TIMEOUT_SEC, **params))
