@@ -1,12 +1,19 @@
 """The Celery app of the workers. Slots run the `solo` pool: nothing forks."""
 
+import logging
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from celery import Celery
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
 from mallorn.core import queues
 from mallorn.core.broker import celery_settings
+from mallorn.core.errors import MallornError
 from mallorn.core.settings import settings
 from workers.stopping import STOP
+
+log = logging.getLogger(__name__)
 
 app = Celery("mallorn-workers", include=["workers.tasks"])
 app.conf.update(celery_settings(settings().redis_url))
@@ -22,6 +29,18 @@ def _enlist(**_signal: object) -> None:
     from workers.runtime import runtime
 
     runtime().enlist(tunes=queues.ROUNDS in app.amqp.queues.consume_from)
+    _look_at_the_host()
+
+
+def _look_at_the_host() -> None:
+    """Say at once what every candidate would fail for; a worker that trains and plans may go on without."""
+    from workers.tvm.linker import check_linking
+
+    with TemporaryDirectory(prefix="mallorn-check-") as folder:
+        try:
+            check_linking(Path(folder))
+        except MallornError as error:
+            log.error("this worker cannot build candidates: %s", error)
 
 
 @worker_shutting_down.connect

@@ -12,6 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import MAX_LOSSES, Rounds
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import (
+    HostFault,
     InvalidRequest,
     LeaseLost,
     MallornError,
@@ -62,6 +63,8 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
             _hand_back(runtime, round_id, attempt)
         except LeaseLost:
             log.warning("the round was taken back")
+        except HostFault as error:
+            _stumble(runtime, round_id, attempt, error)
         except PASSING as error:
             _hand_back(runtime, round_id, attempt, error)
         except PluginFailed as error:
@@ -153,6 +156,20 @@ def _hand_back(runtime: Runtime, round_id: int, attempt: int, error: MallornErro
     with runtime.database.transaction() as session:
         if Rounds(session).close(round_id, attempt, RoundState.QUEUED, error=words) and words:
             Jobs(session).say(Rounds(session).get(round_id).job_id, words)
+
+
+def _stumble(runtime: Runtime, round_id: int, attempt: int, error: HostFault) -> None:
+    """A round that this host cannot work on goes to another; the third such loss pauses the job, in words."""
+    with runtime.database.transaction() as session:
+        row = Rounds(session).get(round_id)
+        if row.losses + 1 < MAX_LOSSES:
+            Rounds(session).lose(round_id, attempt, error.message)
+            Jobs(session).say(row.job_id, f"{error.message}\n{error.hint}".strip())
+        elif Rounds(session).close(round_id, attempt, RoundState.CANCELLED, error=error.message):
+            next_step = f"{error.hint}   (then: mallorn resume {row.job_id})"
+            Jobs(session).pause(row.job_id, None, f"{error.message}\n{next_step}")
+            Rounds(session).withdraw(row.job_id)
+            Events(session).append(row.job_id, "paused", {"state": JobState.PAUSED, "why": error.message})
 
 
 def _fail(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:

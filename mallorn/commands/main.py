@@ -31,6 +31,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("cancel", "mallorn.commands.steer:cancel"),
     ("archive", "mallorn.commands.removal:archive"),
     ("rm", "mallorn.commands.removal:rm"),
+    ("check", "mallorn.commands.check:check"),
     ("models", "mallorn.commands.models:app"),
     ("schedules", "mallorn.commands.data:schedules"),
     ("records", "mallorn.commands.data:records"),

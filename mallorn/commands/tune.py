@@ -7,6 +7,7 @@ import typer
 
 from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.commands.finish import Ending
+from mallorn.commands.host_checks import check_host
 from mallorn.commands.interrupts import interruptible
 from mallorn.commands.options import (
     CostModelOption,
@@ -38,6 +39,7 @@ from mallorn.commands.outdir import (
 from mallorn.commands.output import DataOption, JobArgument, JsonOption, KeyOption, UrlOption, print_note
 from mallorn.commands.upload import upload_with_bar
 from mallorn.core.errors import Conflict
+from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.exporting import as_onnx
@@ -104,6 +106,8 @@ def tune(
     if target != LOCAL:
         parse_target(target)  # a misspelt one is refused before anything is started
     directory = out or default_directory(model.stem)
+    if not url:
+        check_host((data or Settings().data_dir).expanduser().absolute())
     with interruptible(), as_onnx(model) as file:
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(url, api_key, data) as stack:

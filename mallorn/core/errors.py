@@ -82,6 +82,10 @@ class PluginFailed(MallornError):
         self.name = name
 
 
+class HostFault(Unavailable):
+    """This host lacks what every candidate needs; mend it, then resume the job."""
+
+
 class LeaseLost(MallornError):
     """The lease was taken back; stop working on it, another worker has it."""
 

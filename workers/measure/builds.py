@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mallorn.core.errors import StorageFull
+from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
 from workers.children.errors import ChildFailed, ChildTimeout
 from workers.children.pool import ChildPool, Finished
@@ -87,6 +87,8 @@ class Builds:
         slot = self._slots[int(str(end.tag))]
         if end.error is None:
             return Built(slot, self._artifact(slot), end.result["args"], float(end.result["build_ms"]))
+        if isinstance(end.error, HostFault | StorageFull):
+            raise end.error  # of our own host: no candidate is to blame
         if _disk_full(end.error):
             raise StorageFull
         outcome = Outcome.BUILD_TIMEOUT if isinstance(end.error, ChildTimeout) else Outcome.BUILD_ERROR

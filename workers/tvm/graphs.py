@@ -10,6 +10,7 @@ from workers.tvm.compile import compile_default, compile_model
 from workers.tvm.database import write_database
 from workers.tvm.inputs import make_inputs
 from workers.tvm.logs import check_database
+from workers.tvm.model import Shapes, load_network
 from workers.tvm.passes import TargetLike
 from workers.tvm.recipes import recipe_for, recipe_json
 from workers.tvm.reference import build_whole, reference
@@ -22,8 +23,15 @@ def recipe(name: str, target: TargetLike) -> dict[str, Any]:
     return recipe_json(recipe_for(name, parse_target(target)))
 
 
+def look(model_path: str, input_shapes: Shapes | None = None) -> dict[str, Any]:
+    """What a model takes, gives and consists of. Raises InvalidModel where TVM cannot read it."""
+    network = load_network(model_path, input_shapes)
+    return {"inputs": network.inputs, "outputs": network.outputs, "operators": network.operators}
+
+
 METHODS: Final[dict[str, Callable[..., Any]]] = {
     "recipe": recipe,
+    "look": look,
     "extract": extract,
     "compile_model": compile_model,
     "compile_default": compile_default,

@@ -5,15 +5,18 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import HostFault, StorageFull
 
+INSTALL: Final = "apt-get install gcc"
+LEAST_FREE_BYTES: Final = 1 << 20
 _LINKERS = ("ld.lld", "ld")
 _DRIVERS = ("cc", "gcc", "clang", "c++", "g++")
 
 
-class NoLinker(Unavailable):
+class NoLinker(HostFault):
     """No linker and no C compiler is installed; TVM needs one to make libraries."""
 
 
@@ -30,15 +33,41 @@ def link_command() -> tuple[str, ...]:
     for name in filter(None, (os.environ.get("CC"), *_DRIVERS)):
         if path := shutil.which(name):
             return (path, "-shared", "-fPIC")
-    raise NoLinker(hint="apt-get install gcc")
+    raise NoLinker(hint=INSTALL)
 
 
 def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
     """Link objects to a shared library; the signature is that of `fcompile` in TVM's `export_library`."""
     command = [*link_command(), "-o", output, *objects, *(options or ())]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+    except OSError as error:  # it was there when it was looked for
+        link_command.cache_clear()
+        raise HostFault(f"cannot run the linker {command[0]}: {error.strerror}", hint=INSTALL) from error
     if done.returncode != 0:
+        _blame_the_host(Path(output).absolute().parent)
         raise LinkError(f"{' '.join(command)}\n{done.stdout.strip()}")
+
+
+def check_linking(folder: Path) -> str:
+    """The command with which a library was linked in `folder`. Raises HostFault where that does not work."""
+    nothing, library = folder / "nothing.a", folder / "nothing.so"
+    nothing.write_bytes(b"!<arch>\n")
+    try:
+        link_shared(str(library), [str(nothing)])
+    except LinkError as error:
+        raise HostFault(f"the linker makes no shared library: {error}", hint=INSTALL) from None
+    return " ".join(link_command())
+
+
+def _blame_the_host(folder: Path) -> None:
+    """Raise the reason why nothing could be written, whatever the objects were."""
+    if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
+        raise StorageFull(f"the disk of {folder} is full", hint="df -h   (then: mallorn resume JOB)")
+    if not os.access(folder, os.W_OK):
+        raise HostFault(f"{folder} cannot be written", hint=f"ls -ld {folder}")
 
 
 link_shared.output_format = "so"  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import pytest
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
-from mallorn.core.errors import NoDevice
+from mallorn.core.errors import HostFault, NoDevice
 from mallorn.core.logs import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
@@ -267,3 +267,24 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
     logging.getLogger("workers.rounds").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
+
+
+def test_what_the_host_lacks_costs_no_trials_and_pauses_the_job_with_one_sentence(workshop):
+    job = workshop.job(("w0",), trials=16)
+    round_id = workshop.next_round(job)
+
+    def refuse(_slot):
+        raise HostFault("No linker here", hint="apt-get install gcc")
+
+    workshop.bench.before = refuse
+    for _ in range(2):
+        assert workshop.run(round_id) is None
+        assert workshop.state(job) == "tuning", "another worker may have what this one lacks"
+    assert workshop.run(round_id) is None
+    assert workshop.rows() == []
+    assert workshop.state(job) == "paused"
+    assert workshop.reason(job) == f"No linker here\napt-get install gcc   (then: mallorn resume {job})"
+    workshop.bench.before = lambda slot: None
+    workshop.write(lambda session: Jobs(session).resume(job, "ada"))
+    workshop.work(job)
+    assert len(workshop.rows()) == 16, "the round that was given up left no mark on its task"

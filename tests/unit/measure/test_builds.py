@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mallorn.core.errors import MallornError, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.pool import ChildPool, Finished
@@ -78,6 +78,16 @@ def test_a_builder_is_told_all_it_needs() -> None:
         "decisions": [1, 2],
         "out_path": "/room/1.so",
     }
+
+
+@pytest.mark.parametrize("error", [HostFault("no linker here"), StorageFull()])
+def test_what_the_host_lacks_is_no_candidates_fault(error: MallornError) -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    pool.end(0, error)
+    with pytest.raises(type(error)):
+        builds.poll(0)
 
 
 def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.tvm.linker import LinkError, NoLinker, link_command, link_shared
+from mallorn.core.errors import HostFault, StorageFull
+from workers.tvm.linker import LinkError, NoLinker, check_linking, link_command, link_shared
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,44 @@ def test_nothing_to_link_with_is_named_with_the_command_that_installs_it(
     with pytest.raises(NoLinker) as caught:
         link_command()
     assert "install" in caught.value.hint
+
+
+def test_linking_is_tried_before_any_candidate_is(tmp_path: Path) -> None:
+    assert check_linking(tmp_path).split()[0] == link_command()[0]
+
+
+def test_a_compiler_that_links_nothing_is_a_fault_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho no libraries today\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(HostFault, match="no libraries today"):
+        check_linking(tmp_path)
+
+
+def test_a_linker_that_is_gone_is_a_fault_of_the_host(
+    answer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    only(bin_dir, "cc", monkeypatch)
+    link_command()
+    (bin_dir / "cc").unlink()
+    with pytest.raises(HostFault, match="cannot run the linker"):
+        link_shared(str(tmp_path / "a.so"), [str(answer)])
+
+
+def test_a_disk_without_room_is_the_reason_whatever_the_linker_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.o"
+    broken.write_text("cut short")
+    monkeypatch.setattr("workers.tvm.linker.LEAST_FREE_BYTES", 1 << 60)
+    with pytest.raises(StorageFull, match="is full"):
+        link_shared(str(tmp_path / "a.so"), [str(broken)])
 
 
 def test_a_refusal_says_why(tmp_path: Path) -> None:
