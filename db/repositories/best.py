@@ -1,5 +1,7 @@
 """Which measurement is the best: one rule for every query."""
 
+from typing import Final
+
 from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, literal_column, or_, select
 from sqlalchemy.orm import aliased
 
@@ -10,8 +12,20 @@ from mallorn.core.states import MeasurementKind
 _Refuted = aliased(Measurement, name="refuted")
 
 
+IMPORTED: Final = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
+
+
 def eligible() -> ColumnElement[bool]:
     """Timed here, and no measurement of the same candidate found its results wrong."""
+    return and_(Measurement.kind.not_in(IMPORTED), _sound())
+
+
+def brought() -> ColumnElement[bool]:
+    """Timed elsewhere, and none found its results wrong: whether it is as fast here, nobody knows."""
+    return and_(Measurement.kind.in_(IMPORTED), _sound())
+
+
+def _sound() -> ColumnElement[bool]:
     same_candidate = and_(
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,
@@ -21,11 +35,7 @@ def eligible() -> ColumnElement[bool]:
         _Refuted.decisions == Measurement.decisions,
     )
     refuted = exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
-    return and_(
-        Measurement.latency_us.is_not(None),
-        Measurement.kind.not_in((MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)),
-        ~refuted,
-    )
+    return and_(Measurement.latency_us.is_not(None), ~refuted)
 
 
 def comparable() -> ColumnElement[bool]:

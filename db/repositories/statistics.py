@@ -12,11 +12,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from db.repositories.base import Repository, owned
+from db.repositories.best import IMPORTED
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Model, TargetRow, Workload
-from mallorn.core.states import MeasurementKind
 
 DAY_SEC = 86400
-IMPORTED = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, select
 
 from db.codec import unpack_decisions
 from db.repositories.base import Repository
-from db.repositories.best import eligible
+from db.repositories.best import brought, eligible
 from db.tables import Job, Measurement, Sketch, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -96,7 +96,15 @@ class Trials(Repository):
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, eligible()]
         if context_id is not None:
             same.append(Measurement.context_id == context_id)
-        query = _trials().where(*same).order_by(Measurement.latency_us, Measurement.id)
+        return self._fastest(same, count)
+
+    def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[StoredTrial]:
+        """The fastest distinct candidates of other datasets, by the times that were taken there."""
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]
+        return self._fastest(same, count)
+
+    def _fastest(self, conditions: Sequence[ColumnElement[bool]], count: int) -> Sequence[StoredTrial]:
+        query = _trials().where(*conditions).order_by(Measurement.latency_us, Measurement.id)
         # Repeats of a candidate stand near each other: a few rows from the fast end of the index will do.
         size = _ENOUGH + 4 * count
         found: dict[tuple[str, tuple[int, ...]], StoredTrial] = {}

@@ -1,5 +1,6 @@
 """The command that brings datasets and logs in."""
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,6 +12,8 @@ from mallorn.commands.dataset_place import DatabaseOption, DataOption, dataset
 from mallorn.commands.output import JsonOption, print_json, print_note, stdout
 from mallorn.commands.parts import installed
 from mallorn.core.errors import NotFound
+from mallorn.core.manifest import MANIFEST, read_manifest
+from mallorn.core.targets import parse_target
 
 if TYPE_CHECKING:
     from db.session import Database
@@ -26,6 +29,7 @@ class Told:
     added: int = 0
     known: int = 0
     foreign: int = 0  # of those added, records of other tuners
+    targets: list[str] = field(default_factory=list)  # of schedules that `mallorn tune` exported
     skipped: dict[str, int] = field(default_factory=dict)
     bad_lines: int = 0
     problems: list[str] = field(default_factory=list)
@@ -42,7 +46,7 @@ def bring_in(
         list[Path],
         typer.Argument(
             metavar="PATH...",
-            help="What `export` wrote, MetaSchedule databases (at any depth), TenSet record files.",
+            help="What `export` or `mallorn tune` wrote, MetaSchedule databases at any depth, TenSet logs.",
         ),
     ],
     data: DataOption = None,
@@ -60,7 +64,7 @@ def bring_in(
                 _bring_in_export(opened, path.parent if path.is_file() else path, told)
             else:
                 _bring_in_logs(opened, path, told)
-    _print(told, as_json)
+    _print(told, as_json, data)
 
 
 def _bring_in_export(database: "Database", directory: Path, told: Told) -> None:
@@ -80,14 +84,29 @@ def _bring_in_logs(database: "Database", path: Path, told: Told) -> None:
     logs = find_logs(path)
     with bar(f"reading {path.name}") as progress:
         for done, log in enumerate(logs, 1):
-            loaded = load_log(database, log, told.add_problem)
-            told.added += loaded.added
-            told.foreign += loaded.added
-            told.known += loaded.known
+            if (log.path / MANIFEST).is_file():
+                _bring_in_schedules(database, log.path, told)
+            else:
+                loaded = load_log(database, log, told.add_problem)
+                told.added += loaded.added
+                told.foreign += loaded.added
+                told.known += loaded.known
             progress(done, len(logs))
 
 
-def _print(told: Told, as_json: bool) -> None:
+def _bring_in_schedules(database: "Database", directory: Path, told: Told) -> None:
+    """What `mallorn tune` wrote: a job of the same model and target starts from it, or ends with it."""
+    with installed("worker"):
+        from workers.foreign.exports import load_export
+    loaded = load_export(database, directory, told.add_problem)
+    told.added += loaded.added
+    told.known += loaded.known
+    target = parse_target(read_manifest(directory / MANIFEST).target).text
+    if target not in told.targets:
+        told.targets.append(target)
+
+
+def _print(told: Told, as_json: bool, data: Path | None) -> None:
     for problem in told.problems:
         print_note(problem)
     if told.bad_lines > len(told.problems):
@@ -98,3 +117,10 @@ def _print(told: Told, as_json: bool) -> None:
     skipped = {**told.skipped, "bad lines": told.bad_lines}
     words = ", ".join(f"{count:,} {wrong}" for wrong, count in skipped.items() if count) or "none"
     stdout().print(f"{told.added:,} added, {told.known:,} known already; skipped: {words}")
+    for target in told.targets:
+        print_note("to measure and check these schedules here, and to have them in a directory again:")
+        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{_where(data)}")
+
+
+def _where(data: Path | None) -> str:
+    return f" --data {shlex.quote(str(data))}" if data is not None else ""

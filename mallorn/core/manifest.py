@@ -45,6 +45,7 @@ class Manifest(BaseModel):
     job: str = ""
     model: str = ""
     target: str | dict[str, Any]
+    tuned_at: float = 0.0  # seconds since the epoch; 0: it does not say
     versions: dict[str, str] = {}
     recipe: dict[str, Any]
     inputs: list[TensorSpec] = []

@@ -10,7 +10,7 @@ from tests.fixtures.tutorials import Block, Checkout, blocks
 
 PAGES = ROOT / "docs" / "tutorials"
 # In an order in which each finds what it says that it needs.
-TUTORIALS = ("replay", "tune", "stock-tvm", "searcher", "cost-model", "fleet")
+TUTORIALS = ("replay", "tune", "stock-tvm", "use", "searcher", "cost-model", "fleet")
 
 
 def read(name: str) -> list[Block]:

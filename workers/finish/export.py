@@ -1,6 +1,7 @@
 """The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
@@ -88,6 +89,7 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
         job=claimed.job.id,
         model=claimed.job.model_id,
         target=claimed.target.attrs,
+        tuned_at=time.time(),
         versions={"mallorn": VERSION} | _installed(),
         recipe=graph["recipe"],
         inputs=graph["inputs"],

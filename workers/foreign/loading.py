@@ -11,6 +11,7 @@ from db.session import Database
 from mallorn.core.errors import NotFound
 from workers.foreign import metaschedule, tenset
 from workers.foreign.lines import Problem, Report
+from workers.foreign.loaded import Loaded
 
 BATCH: Final = 2_000
 READERS: Final[dict[str, Callable[[Path, Report], Iterator[NewForeign]]]] = {
@@ -25,15 +26,6 @@ class Log:
 
     format: str
     path: Path
-
-
-@dataclass(slots=True)
-class Loaded:
-    """What became of the lines of some logs."""
-
-    added: int = 0
-    known: int = 0
-    bad: int = 0
 
 
 def find_logs(path: Path) -> list[Log]:

@@ -14,6 +14,7 @@ from workers.tvm.model import Shapes, load_network
 from workers.tvm.passes import TargetLike
 from workers.tvm.recipes import recipe_for, recipe_json
 from workers.tvm.reference import build_whole, reference
+from workers.tvm.restoring import read_export
 from workers.tvm.scripts import scripts
 from workers.tvm.tasks import extract
 
@@ -38,6 +39,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "write_database": write_database,
     "scripts": scripts,
     "check_database": check_database,
+    "read_export": read_export,
     "build_whole": build_whole,
     "reference": reference,
     "compare": compare,

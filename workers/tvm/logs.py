@@ -32,9 +32,9 @@ def read_database(directory: str, target: TargetLike, scratch: str) -> dict[str,
         )
     _check_target(source / MANIFEST, target)
     problems: Problems = []
-    programs = dict(_good_lines(source / WORKLOADS, _program, problems))
+    programs = dict(good_lines(source / WORKLOADS, program, problems))
     database = JSONDatabase(work_dir=scratch)
-    records = _good_lines(source / RECORDS, lambda line: _copy(line, programs, target, database), problems)
+    records = good_lines(source / RECORDS, lambda line: _copy(line, programs, target, database), problems)
     return {"work_dir": scratch, "records": len(list(records)), "problems": problems}
 
 
@@ -55,9 +55,8 @@ def _check_target(manifest: Path, target: TargetLike) -> None:
         )
 
 
-def _good_lines(
-    path: Path, read: Callable[[list[Any]], Any], problems: Problems
-) -> Iterator[tuple[int, Any]]:
+def good_lines(path: Path, read: Callable[[list[Any]], Any], problems: Problems) -> Iterator[tuple[int, Any]]:
+    """The number, from 0, and value of every line that can be read; the others become problems."""
     for number, line in enumerate(path.read_text(errors="replace").splitlines()):
         try:
             yield number, read(json.loads(line))
@@ -65,7 +64,8 @@ def _good_lines(
             problems.append({"file": path.name, "line": number + 1, "error": str(error)[:300] or repr(error)})
 
 
-def _program(line: list[Any]) -> Any:
+def program(line: list[Any]) -> Any:
+    """The module of a workload's line."""
     # Not TVM's own reader: that refuses a file from a platform whose structural hash differs.
     # The text follows its own length, as eight bytes.
     return tvm.ir.load_json(base64.b64decode(line[1], validate=True)[8:].decode())

@@ -25,7 +25,7 @@ def design_space(tir: str, target: str) -> list[dict[str, Any]]:
     schedules = tune_context(tir, target).generate_design_space()
     traces = {trace_text(schedule.trace): schedule.trace for schedule in schedules}
     return [
-        {"key": sketch_key(text), "trace": text, "choices": _choices(tir, instructions(tir, text), trace)}
+        {"key": sketch_key(text), "trace": text, "choices": choices_of(tir, instructions(tir, text), trace)}
         for text, trace in traces.items()
     ]
 
@@ -51,7 +51,8 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def _choices(tir: str, insts: Sequence[Any], trace: Any) -> list[dict[str, Any]]:
+def choices_of(tir: str, insts: Sequence[Any], trace: Any) -> list[dict[str, Any]]:
+    """The free choices of a sketch as plain values."""
     choices = [inst for inst in insts if is_choice(inst)]
     if not choices:
         return []

@@ -27,7 +27,7 @@ def extract(
     tvm_target = as_tvm_target(target)
     with naming_the_node(model_path, input_shapes):
         mod, steps = run_steps(network.mod, recipe_from_json(recipe).before, tvm_target)
-    tasks = merge([describe(task) for task in extract_tasks(mod, tvm_target)])
+    tasks = merge([_task(task) for task in extract_tasks(mod, tvm_target)])
     if not tasks:
         raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
     return {
@@ -43,13 +43,15 @@ def extract(
     }
 
 
-def describe(task: Any) -> dict[str, Any]:
-    """One extracted task as plain data."""
-    mod = canonical(task.dispatched[0])
+def _task(task: Any) -> dict[str, Any]:
+    return {"name": str(task.task_name)} | describe(canonical(task.dispatched[0]), int(task.weight))
+
+
+def describe(mod: Any, weight: int) -> dict[str, Any]:
+    """A program with canonical block names as plain data."""
     blocks = blocks_of(mod)
     return {
-        "name": str(task.task_name),
-        "weight": int(task.weight),
+        "weight": weight,
         "key": workload_key(mod),
         "op": operator_of(blocks),
         "structure": structure_key(mod),

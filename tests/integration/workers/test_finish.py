@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
@@ -14,6 +15,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules, full_trace_of
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
+from db.tables import Measurement
 from mallorn.core.errors import NoDevice
 from mallorn.core.manifest import read_manifest
 from mallorn.core.outcomes import Outcome
@@ -245,6 +247,31 @@ def test_a_task_without_a_measurement_gets_a_default(workshop, exported):
     assert workshop.state(job) == JobState.DONE
     assert len(exported) == 1
     assert {row.outcome for row in workshop.rows(kind="finish")} == {Outcome.OK}
+
+
+def measured_elsewhere(workshop):
+    """Make all that was measured so far another dataset's."""
+    workshop.write(lambda session: session.execute(update(Measurement).values(kind="foreign")))
+
+
+def test_what_another_dataset_found_fastest_is_measured_here_and_may_win(workshop, exported):
+    known = tuned(workshop, ("w0",))
+    fastest = best(workshop, known)[0]
+    measured_elsewhere(workshop)
+    assert best(workshop, known) == []
+    job = untuned(workshop)
+    finish(workshop, job)
+    assert json.loads(exported[-1]["trace"]) == [fastest.sketch, list(fastest.decisions)]
+    assert best(workshop, job)[0].decisions == fastest.decisions
+
+
+def test_what_was_brought_and_computes_wrong_here_does_not_win(workshop, exported, check):
+    known = tuned(workshop, ("w0",))
+    first, second = best(workshop, known, 2)
+    check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
+    measured_elsewhere(workshop)
+    finish(workshop, untuned(workshop))
+    assert json.loads(exported[-1]["trace"]) == [second.sketch, list(second.decisions)]
 
 
 def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_their_chance(

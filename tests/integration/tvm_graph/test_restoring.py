@@ -1,0 +1,76 @@
+"""What was exported is imported elsewhere as the same workloads and candidates."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.repositories.targets import Targets
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
+from db.session import Database
+from mallorn.core.targets import parse_target
+from tests.fixtures.command_line import mallorn
+from workers.foreign.exports import load_export
+from workers.foreign.lines import Problem
+from workers.tvm.database import RECORDS
+from workers.tvm.rebuild import full_trace
+from workers.tvm.restoring import read_export
+from workers.tvm.sketches import design_space
+
+
+@pytest.fixture
+def tuned(mlp: Any, tmp_path: Path) -> Path:
+    """An export to be spoilt at will."""
+    return Path(shutil.copytree(mlp.schedules, tmp_path / "tuned"))
+
+
+def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
+    found = read_export(mlp.schedules, mlp.target)
+    assert found["problems"] == []
+    tasks = {task["key"]: task for task in mlp.graph["tasks"]}
+    traces = [json.loads(record["trace"]) for record in mlp.records]
+    for record in found["records"]:
+        workload, sketch = record["workload"], record["sketch"]
+        task = tasks.pop(workload["key"])
+        assert {name: task[name] for name in workload if name != "weight"} | {"weight": 1} == workload
+        assert sketch in design_space(workload["tir"], mlp.target)
+        assert (
+            json.loads(full_trace(workload["tir"], mlp.target, sketch["trace"], record["decisions"]) or "")
+            in traces
+        )
+    assert tasks == {}
+
+
+def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
+    mlp: Any, tuned: Path, database: Database
+) -> None:
+    problems: list[Problem] = []
+    assert load_export(database, tuned, problems.append).added == 3
+    again = load_export(database, Path(shutil.copytree(tuned, tuned.with_name("copy"))), problems.append)
+    assert (again.added, again.known, problems) == (0, 3, [])
+    with database.transaction() as session:
+        target = Targets(session).ensure(parse_target(mlp.target)).id
+        for task in mlp.graph["tasks"]:
+            workload = Workloads(session).ids([task["key"]])[task["key"]]
+            [brought] = Trials(session).best_brought(workload, target)
+            assert brought.latency_us == pytest.approx(1000)
+            assert Trials(session).best(workload, target) == []
+
+
+def test_a_torn_line_costs_its_own_schedule(tuned: Path, database: Database) -> None:
+    first, *rest = (tuned / RECORDS).read_text().splitlines()
+    (tuned / RECORDS).write_text("\n".join([first[:60], *rest]) + "\n")
+    problems: list[Problem] = []
+    assert load_export(database, tuned, problems.append).added == 2
+    assert [(problem.file, problem.line) for problem in problems] == [(str(tuned / RECORDS), 1)]
+
+
+def test_the_import_says_how_to_have_the_schedules_again(mlp: Any, tuned: Path, tmp_path: Path) -> None:
+    result = mallorn("dataset", "import", str(tuned), "--data", str(tmp_path / "my data"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("3 added, 0 known already; skipped: none")
+    again = f"mallorn tune MODEL --trials 0 --target '{mlp.target}' --data '{tmp_path / 'my data'}'"
+    assert again in result.stderr

@@ -1,0 +1,68 @@
+"""From the schedules of an export back to workloads and candidates, as a dataset holds them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir.schedule import Trace
+
+from workers.tvm.database import RECORDS, WORKLOADS
+from workers.tvm.logs import Problems, good_lines, program
+from workers.tvm.programs import instructions, is_choice
+from workers.tvm.rebuild import bind, full_trace
+from workers.tvm.sketches import choices_of, sketch_key, trace_text
+from workers.tvm.tasks import describe
+from workers.tvm.workload import canonical
+
+_POSTPROCESSING = "EnterPostproc"
+
+
+def read_export(directory: str, target: str) -> dict[str, Any]:
+    """Every record as {"workload", "sketch", "decisions", "run_secs"}; bad lines are problems."""
+    problems: Problems = []
+    programs = dict(good_lines(Path(directory, WORKLOADS), program, problems))
+    lines = good_lines(Path(directory, RECORDS), lambda line: _record(line, programs, target), problems)
+    return {
+        "records": [record for _, record in lines],
+        "problems": problems,
+        "tvm_version": tvm.__version__,
+    }
+
+
+def _record(line: list[Any], programs: dict[int, Any], target: str) -> dict[str, Any]:
+    index, (trace, run_secs, _, _) = line
+    if index not in programs:
+        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+    workload = describe(canonical(programs[index]), weight=1)
+    tir = workload["tir"]
+    sketch, decisions = _taken_apart(tir, *trace)
+    if full_trace(tir, target, sketch, decisions) is None:
+        raise ValueError("it does not rebuild with this version of TVM")
+    return {
+        "workload": workload,
+        "sketch": _sketch(tir, sketch, decisions),
+        "decisions": decisions,
+        "run_secs": [float(seconds) for seconds in run_secs],
+    }
+
+
+def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[str, list[int]]:
+    """A full trace as the sketch it came from, and the decisions in the order of its choices."""
+    kinds = [step[0] for step in steps]
+    end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
+    insts = instructions(tir, json.dumps(steps[:end]))
+    values = dict(taken)
+    decisions: list[int] = []
+    for place, inst in enumerate(insts):
+        if is_choice(inst):
+            value = values[place]
+            decisions += value if isinstance(value, list) else [value]
+    return trace_text(Trace(insts, {})), decisions
+
+
+def _sketch(tir: str, trace: str, decisions: Sequence[int]) -> dict[str, Any]:
+    insts = instructions(tir, trace)
+    choices = choices_of(tir, insts, Trace(insts, bind(insts, decisions)))
+    return {"key": sketch_key(trace), "trace": trace, "choices": choices}
