@@ -75,6 +75,11 @@ class Jobs(Stages):
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
         return job
 
+    def check_measured(self, job_id: str, owner: str | None) -> None:
+        """Raise NotFound unless the owner has, or had, such a job: what a deleted one measured is there."""
+        if self.session.scalar(select(Job.id).where(Job.id == job_id, owned(owner))) is None:
+            raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+
     def find(self, text: str, owner: str | None) -> Job:
         """The job with this id, or the only one whose id begins so. Raises NotFound; Conflict for several."""
         begin_so = Job.id.startswith(text, autoescape=True)

@@ -25,6 +25,7 @@ from mallorn.commands.reading import FIRST_STEP, reader
 from mallorn.core.outcomes import Outcome
 
 ERROR_SHOWN: Final = 100
+JOB_ID_CHARS: Final = 16
 SCHEDULE_COLUMNS: Final = {
     "workload_name": "NAME",
     "latency_us": "LATENCY (us)",
@@ -113,7 +114,8 @@ def records(
 ) -> None:
     """List measurements of the dataset, newest first."""
     with reader(url, api_key, data) as api:
-        job = api.job(job).id if job else None
+        # A whole id is taken as it is: of a deleted job the measurements are still there.
+        job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
         found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(found, limit))
     if not as_json:

@@ -25,7 +25,7 @@ def list_records(
     target_key = parse_target(target).key if target else None
     with parts.database.session() as session:
         if job_id is not None:
-            Jobs(session).get(job_id, owner)
+            Jobs(session).check_measured(job_id, owner)
         page = Records(session).page(
             owner,
             job_id=job_id,

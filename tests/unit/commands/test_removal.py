@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
 from mallorn.commands import removal
 from mallorn.commands.main import app
 from mallorn.core.states import JobState
@@ -45,6 +46,15 @@ def test_yes_deletes_and_says_what_stays(mallorn: Type, ended: str) -> None:
     assert (deleted.exit_code, deleted.stdout) == (0, "")
     assert f"mallorn records --job {ended}" in deleted.stderr
     assert mallorn("jobs", "--json").stdout == "[]\n"
+
+
+def test_what_a_deleted_job_measured_is_found_by_its_id(mallorn: Type, owned: OwnedRows) -> None:
+    round_id, attempt = owned.claimed_round("w0")
+    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, [owned.ok(0)]))
+    owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
+    mallorn("rm", owned.job_id, "--yes")
+    assert owned.job_id in mallorn("records", "--job", owned.job_id).stdout
+    assert "there is no job" in mallorn("records", "--job", "f" * 16).stderr
 
 
 def test_a_person_is_asked(mallorn: Type, ended: str, terminal: None) -> None:
