@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
+from db.repositories.events import Events
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models
 from db.repositories.schedules import NewSchedule, Schedules
@@ -112,7 +113,7 @@ class House:
             failed=self.unplayed(LONG_NAME, 95 * MINUTE, JobState.FAILED, NO_OPERATOR).id,
             queued=self.unplayed("vit-tiny.onnx", 0.4 * MINUTE, JobState.QUEUED, "").id,
             first=self.first_try(recording("bert-small", 1)).id,
-            short=self.unplayed("encoder-1.onnx", 50 * MINUTE, JobState.FAILED, FREE_DIMENSIONS).id,
+            short=self.refused().id,
             stuck=self.stuck(recording("mlp", 1)).id,
         )
         self.unplayed("mobilenetv2.onnx", 75 * MINUTE, JobState.CANCELLED, "cancelled by its owner")
@@ -148,6 +149,13 @@ class House:
         job.state, job.trials, job.reason = JobState.DONE, 32, "the budget of 32 trials is spent"
         job.finished_at = job.created_at + 95.0
         job.report, job.export_uri = cell.report | POOR, str(self._exported(job))
+        return job
+
+    def refused(self) -> Job:
+        """An import that would have needed the shapes of its inputs."""
+        job = self.unplayed("encoder-1.onnx", 50 * MINUTE, JobState.FAILED, FREE_DIMENSIONS)
+        shapes = {"input_ids": [1, 128], "mask": [1, 128]}
+        Events(self.session).append(job.id, "failed", {"suggest": {"input_shapes": shapes}})
         return job
 
     def stuck(self, cell: Recording) -> Job:

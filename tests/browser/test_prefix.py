@@ -104,11 +104,11 @@ def test_logs_and_report_are_downloaded(url: str, open_page: Open, rows: OwnedRo
     rows.write(end)
     page = open_page(f"{url}#/jobs/{rows.job_id}")
     with page.expect_download() as logs:
-        page.get_by_role("button", name="Download logs").click()
+        page.get_by_role("button", name="Download schedules").click()
     with zipfile.ZipFile(logs.value.path()) as archive:
         assert archive.namelist() == ["database_workload.json"]
     with page.expect_download() as report:
-        page.get_by_role("button", name="Download report").click()
+        page.get_by_role("button", name="Download report (JSON)").click()
     told = json.loads(report.value.path().read_text())
     assert told["job"]["id"] == rows.job_id
     assert len(told["rounds"]) == 1

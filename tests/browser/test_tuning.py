@@ -44,7 +44,7 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
     keep_picture(page, "real-job-done")
 
     with page.expect_download() as logs:
-        page.get_by_role("button", name="Download logs").click()
+        page.get_by_role("button", name="Download schedules").click()
     logs.value.save_as(tmp_path / "logs.zip")
     with zipfile.ZipFile(tmp_path / "logs.zip") as archive:
         assert "database_tuning_record.json" in archive.namelist()

@@ -59,10 +59,16 @@ export function times(factor: number | null): string {
   return `${factor.toFixed(factor < 10 ? 2 : factor < 100 ? 1 : 0)}×`;
 }
 
+/** "1.4× faster", "1.9× slower". */
+export function versus(factor: number | null): string {
+  if (factor === null) return DASH;
+  return factor >= 1 ? `${times(factor)} faster` : `${times(1 / factor)} slower`;
+}
+
 /** How a thing stands against another that takes `factor` times as long. */
 export function comparison(factor: number | null): string {
   if (factor === null) return "";
-  return factor >= 1 ? `${times(factor)} faster now` : `${times(1 / factor)} slower now`;
+  return `${versus(factor)} now`;
 }
 
 export function bytes(size: number): string {
@@ -93,6 +99,11 @@ export function clock(sec: number | null): string {
   if (date.toDateString() === today.toDateString()) return date.toLocaleString(undefined, { timeStyle: "short" });
   const year = date.getFullYear() === today.getFullYear() ? {} : { year: "numeric" as const };
   return date.toLocaleString(undefined, { ...year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+}
+
+/** The whole date, whatever day it is. */
+export function date(sec: number | null): string {
+  return sec === null ? DASH : new Date(sec * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }
 
 /** A number that is far below one, as the error of a computation. */

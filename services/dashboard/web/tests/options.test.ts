@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { JobOption } from "../src/api/types";
-import { askable, chosenOptions, standing, title } from "../src/jobs/options";
+import { askable, chosenOptions, givenBy, PATTERNS, standing, title } from "../src/jobs/options";
 
 function option(name: string, kind: JobOption["kind"], standard: unknown, changes: Partial<JobOption> = {}): JobOption {
   return { name, kind, default: standard, words: "", choices: [], optional: standard === null, minimum: null, maximum: null, above: null, ...changes };
@@ -11,12 +11,13 @@ const OPTIONS = [
   option("search", "choice", "evolutionary", { choices: ["evolutionary", "ga"] }),
   option("build_timeout_sec", "number", 30),
   option("only", "texts", []),
-  option("evaluator", "object", {}),
+  option("evaluator", "object", { number: 3, repeat: 1 }),
+  option("input_shapes", "shapes", {}),
 ];
 
 describe("the options of a new job", () => {
-  it("are asked for by kind, choices first; nested ones are not", () => {
-    expect(askable(OPTIONS).map(({ name }) => name)).toEqual(["search", "round_size", "build_timeout_sec", "only"]);
+  it("are all asked for, choices first", () => {
+    expect(askable(OPTIONS).map(({ name }) => name)).toEqual(["search", "round_size", "build_timeout_sec", "only", "input_shapes", "evaluator"]);
   });
 
   it("are sent only where they differ from the default", () => {
@@ -27,6 +28,19 @@ describe("the options of a new job", () => {
   it("are sent as numbers, names and lists", () => {
     const given = { search: "ga", round_size: "16", build_timeout_sec: "2.5", only: "conv2d*, matmul" };
     expect(chosenOptions(OPTIONS, given)).toEqual({ search: "ga", round_size: 16, build_timeout_sec: 2.5, only: ["conv2d*", "matmul"] });
+  });
+
+  it("stand in their fields as another job has them, and are read back alike", () => {
+    const values = { search: "ga", round_size: null, only: ["conv2d*"], evaluator: { number: 5, repeat: 2 }, input_shapes: { "a:0": [1, 3], b: [8] } };
+    const given = givenBy(values);
+    expect(given).toEqual({ search: "ga", round_size: "", only: "conv2d*", evaluator: "number=5 repeat=2", input_shapes: "a:0:1,3 b:8" });
+    const { round_size: _, ...rest } = values;
+    expect(chosenOptions(OPTIONS, given)).toEqual(rest);
+  });
+
+  it("have a pattern that tells shapes from what is none", () => {
+    const fits = (text: string): boolean => new RegExp(`^(?:${PATTERNS.shapes})$`, "v").test(text);
+    expect([fits("x:1,3 y:8"), fits(""), fits("1,3"), fits("x:n,3")]).toEqual([true, true, false, false]);
   });
 
   it("say in words what an empty field stands for", () => {

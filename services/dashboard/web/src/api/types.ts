@@ -2,7 +2,10 @@
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
-export type Job = Schemas["JobOut"];
+/** What a part of the job did not manage, and how often. */
+export type Warning = { source: string; message: string; hint: string; count: number };
+/** The last two are of newer servers. */
+export type Job = Schemas["JobOut"] & { warnings?: Warning[]; archived?: boolean };
 export type JobState = Schemas["JobState"];
 export type Task = Schemas["TaskOut"];
 export type Round = Schemas["RoundOut"];

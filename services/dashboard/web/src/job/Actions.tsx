@@ -2,18 +2,20 @@
 import { useState, type FormEvent, type ReactNode } from "react";
 import { ApiError, post } from "../api/client";
 import type { Job, Round, Task } from "../api/types";
+import { RemoveDialog, type Removal } from "../jobs/RemoveDialog";
+import { go } from "../route";
 import { CancelDialog } from "../jobs/CancelDialog";
 import { canPause, canResume, isFinal } from "../jobs/standing";
 import { Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
-import { saveLogs, saveReport } from "./download";
+import { saveReport, saveSchedules } from "./download";
 
-type Props = { job: Job; rounds: readonly Round[]; tasks: readonly Task[]; onDone: () => void };
+type Props = { job: Job; rounds: readonly Round[]; tasks: readonly Task[]; onDone: () => void; onAgain: () => void };
 
-export function Actions({ job, rounds, tasks, onDone }: Props): ReactNode {
+export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNode {
   const [error, setError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const [asking, setAsking] = useState<"cancel" | "more" | null>(null);
+  const [asking, setAsking] = useState<"cancel" | "more" | Removal | null>(null);
   const act = async (action: () => Promise<unknown>): Promise<boolean> => {
     setBusy(true);
     setError(null);
@@ -50,12 +52,31 @@ export function Actions({ job, rounds, tasks, onDone }: Props): ReactNode {
             Add trials …
           </button>
         )}
-        <button type="button" disabled={busy || !job.exported} title={job.exported ? "" : "There are logs once the job is done"} onClick={() => void act(() => saveLogs(job))}>
-          Download logs
+        <button type="button" disabled={busy || !job.exported} title={job.exported ? undefined : "There are schedules once the job is done"} onClick={() => void act(() => saveSchedules(job))}>
+          Download schedules
         </button>
         <button type="button" disabled={busy} onClick={() => saveReport(job, tasks, rounds)}>
-          Download report
+          Download report (JSON)
         </button>
+        {isFinal(job) && (
+          <>
+            <button type="button" disabled={busy} onClick={onAgain}>
+              Tune again …
+            </button>
+            {job.archived ? (
+              <button type="button" disabled={busy} onClick={() => void act(() => post(`jobs/${job.id}/unarchive`))}>
+                Take out of the archive
+              </button>
+            ) : (
+              <button type="button" disabled={busy} onClick={() => setAsking("archive")}>
+                Archive …
+              </button>
+            )}
+            <button type="button" className="danger" disabled={busy} onClick={() => setAsking("delete")}>
+              Delete …
+            </button>
+          </>
+        )}
         {!isFinal(job) && (
           <button type="button" className="danger" disabled={busy} onClick={() => setAsking("cancel")}>
             Cancel …
@@ -64,6 +85,16 @@ export function Actions({ job, rounds, tasks, onDone }: Props): ReactNode {
       </div>
       {error && <Failed error={error} />}
       {asking === "cancel" && <CancelDialog jobs={[job]} onClose={close} />}
+      {(asking === "archive" || asking === "delete") && (
+        <RemoveDialog
+          job={job}
+          how={asking}
+          onClose={(removed) => {
+            if (removed) go(["jobs"]);
+            else setAsking(null);
+          }}
+        />
+      )}
       {asking === "more" && <MoreTrials job={job} act={act} onClose={close} />}
     </div>
   );

@@ -2,6 +2,7 @@
 import { useMemo, type ReactNode } from "react";
 import type { Job, Round } from "../api/types";
 import { duration, percent, plural } from "../format";
+import { isFinal } from "../jobs/standing";
 import { formatRoute } from "../route";
 import { Empty } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
@@ -9,6 +10,7 @@ import { calibration, expected, found, gain, verdict, why } from "./words";
 
 export function DecisionLog({ job, rounds }: { job: Job; rounds: readonly Round[] }): ReactNode {
   const newest = useMemo(() => [...rounds].reverse(), [rounds]);
+  if (newest.length === 0 && isFinal(job)) return <Empty title="No rounds">It ended before the planner made one, or knew all it needed.</Empty>;
   if (newest.length === 0) return <Empty title="No rounds yet">The planner makes the first ones after the import.</Empty>;
   const { judged, held } = calibration(rounds);
   return (

@@ -1,15 +1,19 @@
 /** One job: how it stands, its curve, its tasks, why every round was made, and what failed. */
-import { useMemo, type ReactNode } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import { get } from "../api/client";
 import { useLive, type Liveness } from "../api/live";
 import { useResource, type Resource } from "../api/resource";
-import type { Job, List, Task } from "../api/types";
+import type { Job, List, Round, Task } from "../api/types";
 import { formatRoute } from "../route";
-import { isFinal } from "../jobs/standing";
+import { isFinal, mark } from "../jobs/standing";
+import { SubmitDialog } from "../jobs/SubmitDialog";
 import { StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { useTitle } from "../ui/title";
+import { About } from "./About";
 import { Actions } from "./Actions";
+import { obstacle } from "./advice";
+import { FailedCard, Obstacle, Remarks, VerdictCard } from "./Cards";
 import { Curve } from "./Curve";
 import { DecisionLog } from "./DecisionLog";
 import { Failures } from "./Failures";
@@ -30,9 +34,9 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
   const refresh = (): void => [job, tasks, log].forEach((resource) => resource.refresh());
   const liveness = useLive(jobId, moving, refresh);
   const rounds = useMemo(() => roundsOf(log.data), [log.data]);
+  const [again, setAgain] = useState(false);
   useTitle(job.data?.name ?? "Job");
   if (job.data === undefined) return <NoJob jobId={jobId} of={job} />;
-  const missing: Resource<unknown> | undefined = [log, tasks].find(({ data }) => data === undefined);
 
   return (
     <Shown of={job} what="the job">
@@ -43,39 +47,62 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
           </p>
           <div className="title-row">
             <h1>
-              {known.name} <StateMark state={known.state} /> <LiveMark liveness={liveness} />
+              {known.name} <StateMark state={known.state} mark={mark(known)} /> <LiveMark liveness={liveness} />
             </h1>
-            <Actions job={known} rounds={rounds} tasks={tasks.data?.items ?? []} onDone={refresh} />
+            <Actions job={known} rounds={rounds} tasks={tasks.data?.items ?? []} onDone={refresh} onAgain={() => setAgain(true)} />
           </div>
-          {known.reason && <p className={known.state === "failed" ? "reason bad" : "reason"}>{known.reason}</p>}
-          <Summary job={known} />
-          <section aria-labelledby="curve">
-            <h2 id="curve">{isFinal(known) ? "Latency" : "Latency so far"}</h2>
-            {missing ? (
-              <Shown of={missing} what="the curve">
-                {() => null}
-              </Shown>
-            ) : (
-              <Curve job={known} rounds={rounds} tasks={tasks.data?.items ?? []} />
-            )}
-          </section>
-          <section aria-labelledby="tasks">
-            <h2 id="tasks">Tasks</h2>
-            <Shown of={tasks} what="the tasks">
-              {({ items }) => (items.length === 0 ? <NoTasks job={known} /> : <TaskTable job={known} tasks={items} rounds={rounds} />)}
-            </Shown>
-          </section>
-          <section aria-labelledby="decisions">
-            <h2 id="decisions">Decisions</h2>
-            <Shown of={log} what="the decisions">
-              {() => <DecisionLog job={known} rounds={rounds} />}
-            </Shown>
-          </section>
-          <Failures job={known} />
-          <Graph graph={known.graph} />
+          {known.state === "failed" && <FailedCard job={known} onAgain={() => setAgain(true)} />}
+          <Obstacle job={known} />
+          <VerdictCard job={known} />
+          {isPlain(known) && <p className="reason">{known.reason}</p>}
+          <Remarks job={known} />
+          {!isBarren(known) && <Parts job={known} tasks={tasks} log={log} rounds={rounds} />}
+          <About job={known} />
+          {again && <SubmitDialog file={null} again={known} onClose={() => setAgain(false)} />}
         </>
       )}
     </Shown>
+  );
+}
+
+/** It ended before it had a task: there is nothing to draw. */
+const isBarren = (job: Job): boolean => isFinal(job) && job.progress.tasks === 0;
+
+/** The reason is no one's card. */
+const isPlain = (job: Job): boolean => job.reason !== "" && job.state !== "failed" && obstacle(job, 0) === null;
+
+type PartsProps = { job: Job; tasks: Resource<List<Task>>; log: Resource<Leaf[]>; rounds: readonly Round[] };
+
+function Parts({ job: known, tasks, log, rounds }: PartsProps): ReactNode {
+  const missing: Resource<unknown> | undefined = [log, tasks].find(({ data }) => data === undefined);
+  return (
+    <>
+      <Summary job={known} />
+      <section aria-labelledby="curve">
+        <h2 id="curve">{isFinal(known) ? "Latency" : "Latency so far"}</h2>
+        {missing ? (
+          <Shown of={missing} what="the curve">
+            {() => null}
+          </Shown>
+        ) : (
+          <Curve job={known} rounds={rounds} tasks={tasks.data?.items ?? []} />
+        )}
+      </section>
+      <section aria-labelledby="tasks">
+        <h2 id="tasks">Tasks</h2>
+        <Shown of={tasks} what="the tasks">
+          {({ items }) => (items.length === 0 ? <NoTasks job={known} /> : <TaskTable job={known} tasks={items} rounds={rounds} />)}
+        </Shown>
+      </section>
+      <section aria-labelledby="decisions">
+        <h2 id="decisions">Decisions</h2>
+        <Shown of={log} what="the decisions">
+          {() => <DecisionLog job={known} rounds={rounds} />}
+        </Shown>
+      </section>
+      <Failures job={known} />
+      <Graph graph={known.graph} />
+    </>
   );
 }
 

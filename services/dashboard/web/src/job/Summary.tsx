@@ -1,9 +1,10 @@
 /** How a job stands, in a few large numbers. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { clock, comparison, count, duration, latency, target } from "../format";
+import { clock, comparison, count, duration, latency, percent, target } from "../format";
 import { bestUs, engines, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
 import { Fact, Facts, Meter } from "../ui/parts";
+import { peakShare } from "./remarks";
 
 export function Summary({ job }: { job: Job }): ReactNode {
   const { untuned, onnxruntime, tuned } = engines(job);
@@ -20,10 +21,11 @@ export function Summary({ job }: { job: Job }): ReactNode {
         </Fact>
       )}
       {onnxruntime !== undefined && (
-        <Fact name="onnxruntime" note={comparison(versusOnnxruntime(job))}>
+        <Fact name="onnxruntime" note={<span className={(versusOnnxruntime(job) ?? 1) < 1 ? "bad" : "good"}>{comparison(versusOnnxruntime(job))}</span>}>
           {latency(onnxruntime)}
         </Fact>
       )}
+      {peakShare(job) !== null && <Fact name="Of what this machine computes">{percent(peakShare(job))}</Fact>}
       <Fact
         name="Trials"
         note={job.trials === null ? "no limit" : <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}

@@ -4,8 +4,8 @@ import type { Job, Round, Task } from "../api/types";
 
 const KEEP_MS = 60_000;
 
-/** The exported logs, as the zip archive that stock TVM's `JSONDatabase` loads once unpacked. */
-export async function saveLogs(job: Job): Promise<void> {
+/** The exported schedules, as the zip archive that stock TVM's `JSONDatabase` loads once unpacked. */
+export async function saveSchedules(job: Job): Promise<void> {
   const answer = await ask(`jobs/${job.id}/schedules`);
   save(await answer.blob(), `mallorn-${job.id}.zip`);
 }

@@ -1,33 +1,42 @@
 /** The options of a job: every choice that the server knows, with its default. */
-import type { ReactNode } from "react";
+import { useState, type ReactNode } from "react";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { JobOption, List } from "../api/types";
 import { plural } from "../format";
 import { Shown } from "../ui/states";
-import { askable, chosenOptions, standing, title, type Given } from "./options";
+import { askable, chosenOptions, PATTERNS, standing, title, type Given } from "./options";
 
-type Props = { options: readonly JobOption[]; given: Given; onChange: (given: Given) => void };
+type Props = { options: readonly JobOption[]; given: Given; onChange: (given: Given) => void; children: ReactNode };
 
 export function useOptions(): ReturnType<typeof useResource<List<JobOption>>> {
   return useResource<List<JobOption>>("options", (signal) => get("options", {}, signal), null);
 }
 
-export function Options({ of, given, onChange }: { of: ReturnType<typeof useOptions>; given: Given; onChange: (given: Given) => void }): ReactNode {
+type OptionsProps = { of: ReturnType<typeof useOptions>; given: Given; onChange: (given: Given) => void; children: ReactNode };
+
+/** `children` are fields of what is no option of the schema. */
+export function Options({ of, given, onChange, children }: OptionsProps): ReactNode {
+  const [isPrefilled] = useState(Object.keys(given).length > 0);
   const changed = Object.keys(chosenOptions(of.data?.items ?? [], given)).length;
   return (
-    <details className="options">
+    <details className="options" open={isPrefilled}>
       <summary>Options{changed > 0 && ` (${plural(changed, "choice")} of yours)`}</summary>
       <Shown of={of} what="the options">
-        {({ items }) => <Fields options={askable(items)} given={given} onChange={onChange} />}
+        {({ items }) => (
+          <Fields options={askable(items)} given={given} onChange={onChange}>
+            {children}
+          </Fields>
+        )}
       </Shown>
     </details>
   );
 }
 
-function Fields({ options, given, onChange }: Props): ReactNode {
+function Fields({ options, given, onChange, children }: Props): ReactNode {
   return (
     <div className="fields">
+      {children}
       {options.map((option) => (
         <Field key={option.name} option={option} text={given[option.name] ?? ""} onChange={(text) => onChange({ ...given, [option.name]: text })} />
       ))}
@@ -40,7 +49,9 @@ function Field({ option, text, onChange }: { option: JobOption; text: string; on
   return (
     <div>
       <label>
-        {title(option.name)}
+        <span>
+          {title(option.name)} <code>{option.name}</code>
+        </span>
         <Control option={option} text={text} hint={hint} onChange={onChange} />
       </label>
       <small id={hint}>{option.words}</small>
@@ -61,13 +72,15 @@ function Control({ option, text, hint, onChange }: { option: JobOption; text: st
       </select>
     );
   }
-  const number = option.kind !== "texts";
+  const number = option.kind === "integer" || option.kind === "number";
   return (
     <input
       type={number ? "number" : "text"}
       value={text}
       placeholder={standing(option)}
       aria-describedby={hint}
+      pattern={PATTERNS[option.kind]}
+      title={PATTERNS[option.kind] && `As ${standing(option).split("; else ").at(-1)}`}
       min={option.minimum ?? undefined}
       max={option.maximum ?? undefined}
       step={option.kind === "number" ? "any" : undefined}

@@ -8,39 +8,48 @@ import { go } from "../route";
 import { Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { Options, useOptions } from "./OptionFields";
-import { chosenOptions, type Given } from "./options";
+import { chosenOptions, givenBy, type Given } from "./options";
 import { upload } from "./upload";
 
 const OTHER = "other";
 
-export function SubmitDialog(props: { file: File | null; onClose: () => void }): ReactNode {
+/** `again` is a job to try once more: its model, and all that it was asked for, with what may help. */
+type Props = { file: File | null; again?: Job; onClose: () => void };
+
+export function SubmitDialog({ again, ...props }: Props): ReactNode {
   const [picked, setPicked] = useState<File | null>(null);
   const file = picked ?? props.file;
-  const [target, setTarget] = useState("local");
+  const [target, setTarget] = useState(again?.target ?? "local");
   const [otherTarget, setOtherTarget] = useState("");
-  const [trials, setTrials] = useState("");
-  const [minutes, setMinutes] = useState("");
-  const [given, setGiven] = useState<Given>({});
+  const [trials, setTrials] = useState(again === undefined ? "" : String(again.trials ?? ""));
+  const [minutes, setMinutes] = useState(again?.minutes == null ? "" : String(again.minutes));
+  const [name, setName] = useState(again?.name ?? "");
+  const [seed, setSeed] = useState(String(again?.seed ?? 0));
+  const [priority, setPriority] = useState(String(again?.priority ?? 0));
+  const [given, setGiven] = useState<Given>(again === undefined ? {} : givenBy({ ...again.options, ...again.suggest }));
   const options = useOptions();
   const [share, setShare] = useState<number | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const attempt = useRef(newKey());
   const devices = useResource<List<Device>>("devices", (signal) => get("devices", {}, signal), null);
-  const known = [...new Set((devices.data?.items ?? []).map((device) => device.target))];
+  const known = [...new Set([...(again ? [again.target] : []), ...(devices.data?.items ?? []).map((device) => device.target)])];
 
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
-    if (file === null) return;
+    const known = file === null ? again : undefined;
+    if (file === null && known === undefined) return;
     setError(null);
     setShare(0);
     try {
-      const model = await upload(file, setShare);
+      const modelId = known?.model_id ?? (await upload(file!, setShare)).id;
       const job: NewJob = {
-        model_id: model.id,
+        model_id: modelId,
         target: target === OTHER ? otherTarget.trim() : target,
         trials: trials === "" ? null : Number(trials),
         minutes: minutes === "" ? null : Number(minutes),
-        name: file.name,
+        name: name.trim() || file?.name || null,
+        seed: Number(seed),
+        priority: Number(priority),
         options: chosenOptions(options.data?.items ?? [], given),
       };
       const made = await post<Job>("jobs", job, { "Idempotency-Key": attempt.current });
@@ -55,10 +64,10 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
   };
 
   return (
-    <Dialog title="Tune a model" onClose={props.onClose}>
+    <Dialog title={again ? `Tune ${again.name} again` : "Tune a model"} onClose={props.onClose}>
       <form className="stack" onSubmit={(event) => void submit(event)}>
         <label className="drop">
-          <span>{file ? <strong>{file.name}</strong> : "Drop an ONNX file here, or choose one"}</span>
+          <span>{file ? <strong>{file.name}</strong> : again ? <>The model of {again.name}, as it was uploaded; or another file</> : "Drop an ONNX file here, or choose one"}</span>
           {file && <span className="note">{bytes(file.size)}</span>}
           <input type="file" accept=".onnx" aria-label="ONNX file" onChange={(event) => setPicked(event.target.files?.[0] ?? null)} />
         </label>
@@ -91,13 +100,26 @@ export function SubmitDialog(props: { file: File | null; onClose: () => void }):
             <input type="number" min={0.1} step="any" value={minutes} placeholder="no limit" onChange={(event) => setMinutes(event.target.value)} />
           </label>
         </div>
-        <Options of={options} given={given} onChange={setGiven} />
+        <Options of={options} given={given} onChange={setGiven}>
+          <label>
+            Name
+            <input maxLength={200} value={name} placeholder="the file's" onChange={(event) => setName(event.target.value)} />
+          </label>
+          <label>
+            Seed
+            <input type="number" required min={0} max={2147483647} value={seed} onChange={(event) => setSeed(event.target.value)} />
+          </label>
+          <label>
+            Priority
+            <input type="number" required min={-1000} max={1000} value={priority} onChange={(event) => setPriority(event.target.value)} />
+          </label>
+        </Options>
         {error && <Failed error={error} />}
         <div className="buttons">
           <button type="button" onClick={props.onClose}>
             Close
           </button>
-          <button type="submit" className="primary" disabled={file === null || share !== null}>
+          <button type="submit" className="primary" disabled={(file === null && again === undefined) || share !== null}>
             {share === null ? "Start tuning" : share < 1 ? `Uploading ${percent(share)}` : "Starting …"}
           </button>
         </div>

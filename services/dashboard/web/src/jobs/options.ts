@@ -2,13 +2,13 @@
 import type { JobOption } from "../api/types";
 
 export type Given = { readonly [name: string]: string };
+type Values = { readonly [name: string]: unknown };
 
-/** Those that a form can ask for in a line; the others are for the command line and the API. */
+const ORDER: readonly JobOption["kind"][] = ["choice", "integer", "number", "texts", "shapes", "object"];
+
+/** All of them, those that are chosen among names first. */
 export function askable(options: readonly JobOption[]): JobOption[] {
-  const order = ["choice", "integer", "number", "texts"];
-  return options
-    .filter((option) => order.includes(option.kind))
-    .sort((one, other) => order.indexOf(one.kind) - order.indexOf(other.kind));
+  return [...options].sort((one, other) => ORDER.indexOf(one.kind) - ORDER.indexOf(other.kind));
 }
 
 /** What differs from the defaults, as the API takes it. */
@@ -16,20 +16,49 @@ export function chosenOptions(options: readonly JobOption[], given: Given): { [n
   const found: { [name: string]: unknown } = {};
   for (const option of options) {
     const text = (given[option.name] ?? "").trim();
-    if (text !== "" && text !== String(option.default)) found[option.name] = valueOf(option, text);
+    if (text !== "" && text !== formatValue(option.default)) found[option.name] = valueOf(option, text);
   }
   return found;
 }
 
-function valueOf(option: JobOption, text: string): unknown {
-  if (option.kind === "texts") return text.split(/[\s,]+/).filter(Boolean);
-  return option.kind === "choice" ? text : Number(text);
+/** A job's options as they stand in the fields of the form. */
+export function givenBy(values: Values): Given {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, formatValue(value)]));
 }
+
+/** `a, b` of a list, `x:1,3 y:8` of shapes, `number=3 repeat=1` of a group. */
+export function formatValue(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.join(", ");
+  if (typeof value !== "object") return String(value);
+  return Object.entries(value)
+    .map(([name, part]) => (Array.isArray(part) ? `${name}:${part.join(",")}` : `${name}=${String(part)}`))
+    .join(" ");
+}
+
+function valueOf({ kind }: JobOption, text: string): unknown {
+  if (kind === "texts") return text.split(/[\s,]+/).filter(Boolean);
+  if (kind === "shapes") return parts(text, ":", (sizes) => sizes.split(",").map(Number));
+  if (kind === "object") return parts(text, "=", Number);
+  return kind === "choice" ? text : Number(text);
+}
+
+function parts(text: string, sign: string, read: (value: string) => unknown): Values {
+  const pairs = text.split(/\s+/).map((pair): [string, unknown] => [pair.slice(0, pair.lastIndexOf(sign)), read(pair.slice(pair.lastIndexOf(sign) + 1))]);
+  return Object.fromEntries(pairs);
+}
+
+/** What a field of text must look like, for the browser to check. */
+export const PATTERNS: { readonly [kind in JobOption["kind"]]?: string } = {
+  shapes: "\\s*(\\S+:\\d+(,\\d+)*\\s*)*",
+  object: "\\s*(\\w+=\\d+\\s*)*",
+};
 
 /** What stands in an empty field. */
 export function standing(option: JobOption): string {
+  if (option.kind === "shapes") return "as in the model; else x:1,3,224,224";
   if (option.default === null) return "as the planner finds right";
-  return Array.isArray(option.default) ? "all" : String(option.default);
+  return Array.isArray(option.default) ? "all" : formatValue(option.default);
 }
 
 export function title(name: string): string {

@@ -9,6 +9,7 @@ export const isFinal = (job: Job): boolean => FINAL.includes(job.state);
 export const canPause = (job: Job): boolean => PAUSABLE.includes(job.state);
 export const canResume = (job: Job): boolean => job.state === "paused" || job.state === "done";
 
+export type Level = NonNullable<Job["verdict"]>["level"];
 export type Engines = { untuned?: number; tuned?: number; onnxruntime?: number };
 
 /** Whole-model medians that the finish measured, in microseconds. */
@@ -36,6 +37,18 @@ export function speedUp(job: Job): number | null {
 export function versusOnnxruntime(job: Job): number | null {
   const { onnxruntime, tuned } = engines(job);
   return onnxruntime !== undefined && tuned ? onnxruntime / tuned : null;
+}
+
+/** How well a job did: the server's verdict, or what its own figures say. */
+export function level(job: Job): Level {
+  if (job.verdict) return job.verdict.level;
+  const factor = versusOnnxruntime(job);
+  return factor === null ? "none" : factor >= 1 ? "good" : "poor";
+}
+
+/** A state as it is marked: what ended slower than onnxruntime is no success. */
+export function mark(job: Job): string {
+  return job.state === "done" && ["poor", "fair"].includes(level(job)) ? `done-${level(job)}` : job.state;
 }
 
 /** Seconds until the budget is spent, at the pace so far; null where there is no pace to go by. */

@@ -1,8 +1,9 @@
 /** Small pieces that several places show. */
 import { useEffect, useRef, type ReactNode } from "react";
 
-export function StateMark({ state }: { state: string }): ReactNode {
-  return <span className={`mark mark-${state}`}>{state}</span>;
+/** `mark` where it is not coloured as its state. */
+export function StateMark({ state, mark = state }: { state: string; mark?: string }): ReactNode {
+  return <span className={`mark mark-${mark.replaceAll(" ", "-")}`}>{state}</span>;
 }
 
 export function Meter({ value, of, label }: { value: number; of: number; label: string }): ReactNode {

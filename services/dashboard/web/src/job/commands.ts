@@ -1,0 +1,32 @@
+/** What can be typed about a job, with the address of this server where it is not the usual one. */
+import type { Job } from "../api/types";
+import { isFinal } from "../jobs/standing";
+
+const USUAL = "http://127.0.0.1:8000";
+
+/** This server's address, without a slash at the end. */
+export function serverAddress(base: string = document.baseURI): string {
+  return new URL(".", base).href.replace(/\/$/, "");
+}
+
+/** Commands that ask a server; the others work on files or start a part of it. */
+const ASKING = /^mallorn (tune|submit|jobs|show|tasks|explain|compare|report|watch|pause|resume|cancel|models|schedules|records|costmodels|devices|workers)\b/;
+
+/** A command as it is to be typed to reach this server. */
+export function reaching(command: string, server: string = serverAddress()): string {
+  return server === USUAL || !ASKING.test(command) || command.includes(" --url ") ? command : `${command} --url ${server}`;
+}
+
+/** What for, and the command. */
+export function commandsFor(job: Job, server: string = serverAddress()): [string, string][] {
+  const known: [string, string, boolean][] = [
+    ["Follow it", `mallorn watch ${job.id}`, !isFinal(job)],
+    ["Go on with more trials", `mallorn resume ${job.id} --trials 100`, job.state === "done"],
+    ["Go on", `mallorn resume ${job.id}`, job.state === "paused"],
+    ["Why every round was made", `mallorn explain ${job.id}`, job.progress.tasks > 0],
+    ["All of it in one HTML file", `mallorn report ${job.id}`, job.progress.tasks > 0],
+    ["Fetch its schedules", `mallorn schedules ${job.id} --out tuned`, job.exported],
+  ];
+  const here = known.filter(([, , fits]) => fits).map(([why, command]): [string, string] => [why, reaching(command, server)]);
+  return job.exported ? [...here, ["Then build the model", "mallorn compile MODEL.onnx --schedules tuned -o model.so"]] : here;
+}

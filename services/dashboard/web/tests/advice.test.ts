@@ -1,0 +1,84 @@
+import { describe, expect, it } from "vitest";
+import { adviceOf, commandIn, obstacle } from "../src/job/advice";
+import { commandsFor, reaching, serverAddress } from "../src/job/commands";
+import { peakShare, remarks } from "../src/job/remarks";
+import { level, mark } from "../src/jobs/standing";
+import { job } from "./samples";
+
+const WAITS = "no device serves this target\nmallorn device   (then it goes on by itself)";
+const timed = (tuned: number, onnxruntime: number): { [name: string]: unknown } => ({ latency_us: { tuned: { median: tuned }, onnxruntime: { median: onnxruntime } } });
+
+describe("a reason", () => {
+  it("is what happened, what helps and the command in it", () => {
+    expect(adviceOf(job({ reason: WAITS }))).toEqual({
+      what: "no device serves this target",
+      help: "mallorn device   (then it goes on by itself)",
+      command: "mallorn device",
+    });
+    expect(commandIn("waits: start one with `mallorn device`")).toBe("mallorn device");
+    expect(commandIn("--input-shape x:1,3")).toBe("");
+    expect(adviceOf(job({ id: "abc", reason: "the disk is full\ndf -h" })).command).toBe("df -h");
+    expect(adviceOf(job({ id: "abc", reason: "stopped\nmallorn resume JOB" })).command).toBe("mallorn resume abc");
+  });
+});
+
+describe("a job that is held up", () => {
+  it("is one that waits, or was paused by an error", () => {
+    expect(obstacle(job({ reason: WAITS }), 0)?.command).toBe("mallorn device");
+    expect(obstacle(job({ state: "paused", reason: "eight builds failed alike\nmallorn check" }), 0)?.what).toBe("eight builds failed alike");
+  });
+
+  it("is none that moves, ended, or was paused by its owner", () => {
+    expect(obstacle(job(), 0)).toBeNull();
+    expect(obstacle(job({ state: "paused", reason: "paused by its owner" }), 0)).toBeNull();
+    expect(obstacle(job({ state: "finishing", reason: "the budget of 8 trials is spent" }), 0)).toBeNull();
+    expect(obstacle(job({ state: "done", reason: WAITS }), 0)).toBeNull();
+  });
+
+  it("is one that no worker takes", () => {
+    expect(obstacle(job({ state: "queued", created_at: 0 }), 10)).toBeNull();
+    expect(obstacle(job({ state: "queued", created_at: 0 }), 100)?.command).toBe("mallorn workers");
+  });
+});
+
+describe("commands", () => {
+  it("name this server where it is not the usual one", () => {
+    expect(reaching("mallorn watch j1", "http://127.0.0.1:8000")).toBe("mallorn watch j1");
+    expect(reaching("mallorn watch j1", "https://lab/mallorn")).toBe("mallorn watch j1 --url https://lab/mallorn");
+    for (const command of ["df -h", "mallorn device", "mallorn profile m.onnx"]) expect(reaching(command, "https://lab")).toBe(command);
+    expect(serverAddress("https://lab/mallorn/#/jobs")).toBe("https://lab/mallorn");
+  });
+
+  it("are those that work in the job's state", () => {
+    const words = (changes: Parameters<typeof job>[0]): string => commandsFor(job(changes), "http://127.0.0.1:8000").join("\n");
+    expect(words({})).toContain("mallorn watch j1");
+    expect(words({ state: "done", exported: true })).not.toContain("watch");
+    expect(words({ state: "done", exported: true })).toContain("mallorn compile MODEL.onnx --schedules tuned");
+    expect(words({ state: "paused" })).toContain("mallorn resume j1");
+  });
+});
+
+describe("the remarks on a job", () => {
+  it("are its warnings, what was not done, and a host that was not quiet", () => {
+    const report = { not_done: [{ step: "timing", why: "no time", hint: "mallorn resume j1" }], conditions: { steady: false, note: "The host was busy." } };
+    const warnings = [{ source: "mine:Searcher", message: "KeyError: 'x'", hint: "", count: 3 }];
+    expect(remarks(job({ report, warnings })).map(({ what }) => what)).toEqual(["mine:Searcher: KeyError: 'x' (3 times)", "Not done: timing, no time", "The host was busy."]);
+  });
+
+  it("are none where an older server says nothing of all this", () => {
+    expect(remarks(job())).toEqual([]);
+    expect(remarks(job({ report: {} }))).toEqual([]);
+    expect([peakShare(job()), peakShare(job({ report: { limits: { peak_share: 0.4 } } }))]).toEqual([null, 0.4]);
+  });
+});
+
+describe("how well a job did", () => {
+  it("is the server's verdict, or what its figures say", () => {
+    expect(level(job({ verdict: { level: "fair", summary: "", next: "" }, report: timed(4, 1) }))).toBe("fair");
+    expect([level(job({ report: timed(4, 1) })), level(job({ report: timed(1, 4) })), level(job())]).toEqual(["poor", "good", "none"]);
+  });
+
+  it("marks a slow result otherwise than a success", () => {
+    expect([mark(job({ state: "done", report: timed(4, 1) })), mark(job({ state: "done", report: timed(1, 4) })), mark(job())]).toEqual(["done-poor", "done", "tuning"]);
+  });
+});
