@@ -1,14 +1,18 @@
 """The list of jobs in a browser: states, choices in the address, cancelling, keys, prefixes and colours."""
 
 import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.states import JobState
+from mallorn.core.version import VERSION
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job
@@ -35,6 +39,74 @@ def test_without_jobs_the_page_says_how_to_start_one(serve: Serve, open_page: Op
     assert "mallorn tune" in page.inner_text("main")
 
 
+def test_without_jobs_an_example_is_one_click_away(
+    serve: Serve, open_page: Open, quiet_database: Database, tmp_path: Path
+) -> None:
+    page = open_page(serve())
+    target = {"kind": "llvm", "num-cores": 2}
+    page.route("**/api/v1/jobs", lambda route: route.continue_(post_data=retargeted(route.request, target)))
+    page.get_by_role("button", name="Tune an example").click()
+    page.get_by_role("heading", name="example-mlp.onnx").wait_for()
+    with quiet_database.session() as session:
+        (job,) = Jobs(session).list("local", None, None, 10).items
+    model = onnx.load_from_string((tmp_path / "artifacts" / "models" / job.model_id).read_bytes())
+    onnx.checker.check_model(model, full_check=True)
+
+
+def retargeted(request: Any, target: dict[str, Any]) -> str:
+    """A coordinator without devices does not know what `local` is."""
+    return json.dumps(request.post_data_json | {"target": target})
+
+
+def test_without_jobs_the_snippets_name_this_server(serve: Serve, open_page: Open) -> None:
+    url = serve().rstrip("/")
+    page = open_page(url)
+    snippets = page.get_by_role("region", name="From elsewhere").inner_text()
+    assert f"mallorn tune model.onnx --url {url}" in snippets
+    assert f'mallorn.Client("{url}")' in snippets
+    assert f"{url}/api/v1/models" in snippets
+
+
+def test_the_foot_of_every_page_names_the_version_and_the_api(serve: Serve, open_page: Open) -> None:
+    url = serve()
+    page = open_page(f"{url}#/fleet")
+    page.get_by_text(f"Mallorn {VERSION}").wait_for()
+    link = page.get_by_role("link", name="API", exact=True)
+    assert link.evaluate("link => link.href") == f"{url}docs"
+
+
+def test_jobs_of_one_name_are_told_apart(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    for seed in (1, 2):
+        new = new_job("local", name="bert", target_id=rows.target_id, seed=seed)
+        rows.write(lambda session, new=new: Jobs(session).create(new))
+    page = open_page(serve())
+    page.get_by_text("seed 2 · ").wait_for()
+    page.get_by_text("seed 1 · ").wait_for()
+
+
+def test_on_a_narrow_screen_jobs_are_cards(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    page = open_page(serve(), viewport={"width": 400, "height": 800})
+    cards = page.get_by_role("list", name="Jobs")
+    cards.get_by_role("link", name="mlp").wait_for()
+    assert page.locator("table").count() == 0
+    page.get_by_label("Order").select_option("name")
+    page.get_by_label("State").select_option("queued")
+    cards.get_by_role("link", name="mlp").wait_for(state="detached")
+    assert cards.get_by_role("link").all_inner_texts() == ["bert"]
+
+
+def test_a_wrong_key_is_told_inside_its_dialog(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+    page = open_page(serve(api_keys={"local": hashlib.sha256(KEY.encode()).hexdigest()}))
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox", name="API key").fill("another")
+    dialog.get_by_role("button", name="Use this key").click()
+    dialog.get_by_text("This server does not know this key").wait_for()
+    assert page.evaluate("sessionStorage.length") == 0
+    dialog.get_by_role("textbox", name="API key").fill(KEY)
+    dialog.get_by_role("button", name="Use this key").click()
+    page.get_by_role("link", name="mlp").wait_for()
+
+
 def test_jobs_are_shown_with_state_and_target(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
     page = open_page(serve())
     page.get_by_role("link", name="mlp").wait_for()
@@ -48,7 +120,7 @@ def test_jobs_are_shown_with_state_and_target(serve: Serve, open_page: Open, row
 def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
     page = open_page(serve())
     page.get_by_label("Select bert").check()
-    page.get_by_role("button", name="Model", exact=True).click()
+    page.get_by_role("button", name="Name", exact=True).click()
     page.get_by_label("State").select_option("queued")
     page.get_by_role("link", name="mlp").wait_for(state="detached")
     assert names(page) == ["bert"]
@@ -56,7 +128,7 @@ def test_filter_order_and_selection_survive_a_reload(serve: Serve, open_page: Op
     page.get_by_role("link", name="bert").wait_for()
     assert names(page) == ["bert"]
     assert page.get_by_label("Select bert").is_checked()
-    assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Model")
+    assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")
 
 
 def test_selected_jobs_are_cancelled_together_after_a_question(

@@ -7,6 +7,7 @@ import { DatasetPage } from "./dataset/DatasetPage";
 import { FleetPage } from "./fleet/FleetPage";
 import { JobPage } from "./job/JobPage";
 import { JobsPage } from "./jobs/JobsPage";
+import { Footer } from "./Footer";
 import { KeyDialog } from "./KeyDialog";
 import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
@@ -58,6 +59,7 @@ export function App(): ReactNode {
           <Place place={place} rest={rest} />
         </Boundary>
       </main>
+      <Footer />
       {keyNeeded && asking && <KeyDialog onDone={goOn} onClose={() => setAsking(false)} />}
     </>
   );

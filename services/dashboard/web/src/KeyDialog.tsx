@@ -1,25 +1,38 @@
 /** Asks for an API key, once the server wants one. */
 import { useState, type FormEvent, type ReactNode } from "react";
-import { setKey } from "./api/client";
+import { ApiError, setKey, tryKey } from "./api/client";
 import { Dialog } from "./ui/parts";
 
 export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: () => void }): ReactNode {
   const [key, setText] = useState("");
-  const save = (event: FormEvent): void => {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError | null>(null);
+  const save = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
-    setKey(key.trim());
-    onDone();
+    setBusy(true);
+    setError(null);
+    try {
+      await tryKey(key.trim());
+      setKey(key.trim());
+      onDone();
+    } catch (reason) {
+      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
+      setBusy(false);
+    }
   };
   return (
     <Dialog title="An API key is needed" onClose={onClose}>
-      <form onSubmit={save} className="stack">
+      <form onSubmit={(event) => void save(event)} className="stack">
         <label>
           API key
-          <input type="password" autoComplete="current-password" required value={key} onChange={(e) => setText(e.target.value)} />
+          <input type="password" autoComplete="current-password" required aria-invalid={error !== null} aria-describedby="key-error" value={key} onChange={(e) => setText(e.target.value)} />
         </label>
+        <p id="key-error" role="alert" className="bad">
+          {error && (error.status === 401 ? "This server does not know this key. Ask whoever runs it for one; they are set in MALLORN_API_KEYS." : error.message)}
+        </p>
         <p className="note">It is kept in this tab until you close it, and sent to this server only.</p>
         <div className="buttons">
-          <button type="submit" className="primary">
+          <button type="submit" className="primary" disabled={busy}>
             Use this key
           </button>
         </div>

@@ -30,6 +30,17 @@ export function setKey(key: string): void {
   sessionStorage.setItem(KEY, key);
 }
 
+export function hasKey(): boolean {
+  return sessionStorage.getItem(KEY) !== null;
+}
+
+/** Whether the server knows a key; raises the ApiError that says why not. */
+export async function tryKey(key: string): Promise<void> {
+  const answer = await fetch(address("options"), { headers: { Authorization: `Bearer ${key}` } }).catch(() => null);
+  if (answer === null) throw new ApiError(0, "The coordinator does not answer.", "");
+  if (!answer.ok) throw await words(answer);
+}
+
 export function headers(more: { readonly [name: string]: string } = {}): Headers {
   const all = new Headers(more);
   const key = sessionStorage.getItem(KEY);
@@ -74,6 +85,10 @@ export async function all<Item>(path: string, query: Query, signal?: AbortSignal
 
 export async function refusal(answer: Response): Promise<ApiError> {
   if (answer.status === 401) window.dispatchEvent(new Event(KEY_NEEDED));
+  return words(answer);
+}
+
+async function words(answer: Response): Promise<ApiError> {
   const body = (await answer.json().catch(() => null)) as Partial<ErrorBody> | null;
   return new ApiError(answer.status, body?.detail ?? `The server answered ${answer.status}.`, body?.hint ?? "");
 }

@@ -3,14 +3,15 @@ import { useMemo, useState, type ReactNode } from "react";
 import { all } from "../api/client";
 import { useResource } from "../api/resource";
 import type { CostModel } from "../api/types";
-import { clock, count, plural, target } from "../format";
+import { count, percent, plural, target } from "../format";
 import { useChoose, useRoute } from "../route";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
 import { useTitle } from "../ui/title";
+import { When } from "../ui/When";
 import { ActivateDialog } from "./ActivateDialog";
-import { lines, newestRows, type Line } from "./lines";
+import { accuracy, accuracyWords, lines, newestRows, type Line } from "./lines";
 import { Versions } from "./Versions";
 
 const REFRESH_SEC = 15;
@@ -78,6 +79,8 @@ function Lines({ models, onActivate }: LinesProps): ReactNode {
           columns={columns((line) => choose({ line: line.key }), open?.key)}
           rows={shown}
           rowKey={(line) => line.key}
+          rowHeight={54}
+          cards
           order={parseOrder(choices["sort"], "-rows")}
           onOrder={(order) => choose({ sort: formatOrder(order) })}
           rowClass={(line) => (line === open ? "picked" : "")}
@@ -105,10 +108,21 @@ function columns(onOpen: (line: Line) => void, openKey: string | undefined): Col
     { key: "name", title: "Model", width: 12, value: (line) => line.name, cell: (line) => line.name },
     { key: "target", title: "Target", width: 20, value: (line) => target(line.target), cell: (line) => <span title={line.target}>{target(line.target)}</span> },
     { key: "active", title: "In use", help: "The version that new rounds are proposed by", width: 10, numeric, value: (line) => line.active?.version, cell: (line) => activeWords(line) },
+    { key: "accuracy", title: "Accuracy", help: "Pairs of candidates that the version in use puts in order; a half is chance", width: 14, numeric, value: accuracy, cell: (line) => <Accuracy share={accuracy(line)} /> },
     { key: "versions", title: "Versions", width: 9, numeric, value: (line) => line.versions.length, cell: (line) => count(line.versions.length) },
     { key: "rows", title: "Rows", help: "Measurements that the newest version was trained for", width: 9, numeric, value: newestRows, cell: (line) => count(newestRows(line)) },
-    { key: "when", title: "Trained", width: 14, numeric, value: (line) => line.versions[0]?.created_at, cell: (line) => clock(line.versions[0]?.created_at ?? null) },
+    { key: "when", title: "Trained", width: 14, numeric, value: (line) => line.versions[0]?.created_at, cell: (line) => <When sec={line.versions[0]?.created_at} /> },
   ];
+}
+
+function Accuracy({ share }: { share: number | null }): ReactNode {
+  const words = accuracyWords(share);
+  return (
+    <>
+      {percent(share)}
+      {words && <small className={share === null ? "" : "bad"} title={words}>{words}</small>}
+    </>
+  );
 }
 
 function activeWords(line: Line): ReactNode {

@@ -27,6 +27,22 @@ export function newestRows(line: Line): number {
   return line.versions[0]?.rows ?? 0;
 }
 
+/** How many in a hundred pairs of candidates the version in use puts in order; null: it was never judged. */
+export function accuracy(line: Line): number | null {
+  const pairwise = (line.active ?? line.versions[0])?.metrics["pairwise"];
+  return typeof pairwise === "number" ? pairwise : null;
+}
+
+/** A half is chance. */
+const CHANCE = 0.5;
+const LITTLE = 0.6;
+
+export function accuracyWords(share: number | null): string {
+  if (share === null) return "not judged";
+  if (share < CHANCE) return "worse than guessing";
+  return share < LITTLE ? "little better than guessing" : "";
+}
+
 /** The measures that any version of a line was judged by, most common first. */
 export function measures(versions: readonly CostModel[]): string[] {
   const times = new Map<string, number>();

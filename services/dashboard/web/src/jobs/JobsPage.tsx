@@ -12,6 +12,7 @@ import { useTitle } from "../ui/title";
 import { CancelDialog } from "./CancelDialog";
 import { chosen, formatSelection, merged, selection } from "./choose";
 import { jobColumns } from "./columns";
+import { NoJobs } from "./NoJobs";
 import { FINAL, isFinal } from "./standing";
 import { SubmitDialog } from "./SubmitDialog";
 import { useOlderJobs } from "./older";
@@ -20,21 +21,24 @@ import { useDroppedFile } from "./drop";
 const REFRESH_SEC = 4;
 /** A job comes with its graph, some 5 kB: a page of them is asked for every few seconds. */
 const PAGE_JOBS = 100;
+/** Not a state of a job, but chosen among them. */
+const ARCHIVED = "archived";
 const STATES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL];
 
 export function JobsPage(): ReactNode {
   useTitle("Jobs");
   const { choices } = useRoute();
   const choose = useChoose();
-  const newest = useResource<Page<Job>>("jobs", loadNewest, REFRESH_SEC);
-  const older = useOlderJobs(newest.data?.next_cursor ?? null);
+  const archived = choices["state"] === ARCHIVED;
+  const newest = useResource<Page<Job>>(archived ? ARCHIVED : "jobs", (signal, last) => loadNewest(archived, signal, last), REFRESH_SEC);
+  const older = useOlderJobs(newest.data?.next_cursor ?? null, archived);
   const [cancelling, setCancelling] = useState(false);
   const [submitting, setSubmitting] = useState(false);
   const dropped = useDroppedFile();
   const jobs = useMemo(() => merged(newest.data?.items ?? [], older.jobs), [newest.data, older.jobs]);
   const state = choices["state"] ?? "";
   const text = choices["q"] ?? "";
-  const shown = useMemo(() => chosen(jobs, state, text), [jobs, state, text]);
+  const shown = useMemo(() => chosen(jobs, archived ? "" : state, text), [jobs, state, archived, text]);
   const picked = selection(choices["sel"]);
   const cancellable = jobs.filter((job) => picked.has(job.id) && !isFinal(job));
 
@@ -55,8 +59,8 @@ export function JobsPage(): ReactNode {
       </div>
       <Shown of={newest} what="jobs">
         {() =>
-          jobs.length === 0 ? (
-            <NoJobs onSubmit={() => setSubmitting(true)} />
+          jobs.length === 0 && !archived ? (
+            <NoJobs onSubmit={() => setSubmitting(true)} onArchived={() => choose({ state: ARCHIVED })} />
           ) : (
             <>
               <div className="toolbar">
@@ -68,6 +72,7 @@ export function JobsPage(): ReactNode {
                     {STATES.map((name) => (
                       <option key={name}>{name}</option>
                     ))}
+                    <option>{ARCHIVED}</option>
                   </select>
                 </label>
                 <label>
@@ -94,9 +99,9 @@ export function JobsPage(): ReactNode {
                 )}
               </div>
               {shown.length === 0 ? (
-                <Empty title="No job fits">
+                <Empty title={archived && jobs.length === 0 ? "Nothing is archived" : "No job fits"}>
                   <button type="button" onClick={() => choose({ state: "", q: "" })}>
-                    Show all {jobs.length}
+                    {archived ? "Show the others" : `Show all ${jobs.length}`}
                   </button>
                 </Empty>
               ) : (
@@ -106,6 +111,7 @@ export function JobsPage(): ReactNode {
                   rows={shown}
                   rowKey={(job) => job.id}
                   rowHeight={54}
+                  cards
                   order={parseOrder(choices["sort"], "-created")}
                   onOrder={(order) => choose({ sort: formatOrder(order) })}
                   rowClass={(job) => (picked.has(job.id) ? "picked" : "")}
@@ -146,20 +152,7 @@ export function JobsPage(): ReactNode {
 }
 
 /** New jobs push others off the first page: those stay, and "older" goes on from where it began. */
-async function loadNewest(signal: AbortSignal, last: Page<Job> | undefined): Promise<Page<Job>> {
-  const page = await get<Page<Job>>("jobs", { limit: PAGE_JOBS }, signal);
+async function loadNewest(archived: boolean, signal: AbortSignal, last: Page<Job> | undefined): Promise<Page<Job>> {
+  const page = await get<Page<Job>>("jobs", { limit: PAGE_JOBS, archived: archived || null }, signal);
   return last === undefined ? page : { items: merged(page.items, last.items), next_cursor: last.next_cursor };
-}
-
-function NoJobs({ onSubmit }: { onSubmit: () => void }): ReactNode {
-  return (
-    <Empty title="No jobs yet">
-      <p>
-        Drop an ONNX file anywhere on this page, or <code>mallorn tune model.onnx</code>
-      </p>
-      <button type="button" className="primary" onClick={onSubmit}>
-        Tune a model …
-      </button>
-    </Empty>
-  );
 }

@@ -1,17 +1,20 @@
 /** The columns of the list of jobs. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { clock, count, duration, latency, target, times } from "../format";
+import { count, duration, latency, target, versus } from "../format";
 import { formatRoute } from "../route";
 import { Meter, StateMark } from "../ui/parts";
 import type { Column } from "../ui/Table";
-import { bestUs, engines, failureCount, isFinal, secondsLeft, speedUp, spentOf } from "./standing";
+import { When } from "../ui/When";
+import { apart } from "./apart";
+import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
 
 export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, toggle: Toggle): Column<Job>[] {
   const nowSec = Date.now() / 1000;
   const ids = shown.map((job) => job.id);
+  const differences = apart(shown);
   return [
     {
       key: "pick",
@@ -21,15 +24,18 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
     },
     {
       key: "name",
-      title: "Model",
-      width: 20,
+      title: "Name",
+      width: 22,
       value: (job) => job.name,
       cell: (job) => (
         <>
           <a href={formatRoute(["jobs", job.id])} title={job.name}>
             {job.name}
           </a>
-          <small className="id">{job.id}</small>
+          <small title={`${job.id} ${differences.get(job.id) ?? ""}`}>
+            {differences.get(job.id) && <>{differences.get(job.id)} · </>}
+            <span className="id">{job.id}</span>
+          </small>
         </>
       ),
     },
@@ -40,12 +46,12 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       value: (job) => job.state,
       cell: (job) => (
         <>
-          <StateMark state={job.state} />
-          <small title={job.reason}>{job.reason.split("\n")[0]}</small>
+          <StateMark state={job.state} mark={mark(job)} />
+          <small title={standsAs(job)}>{standsAs(job).split("\n")[0]}</small>
         </>
       ),
     },
-    { key: "target", title: "Target", width: 19, value: (job) => target(job.target), cell: (job) => <span title={job.target}>{target(job.target)}</span> },
+    { key: "target", title: "Target", width: 14, value: (job) => target(job.target), cell: (job) => <span title={job.target}>{target(job.target)}</span> },
     {
       key: "best",
       title: "Latency",
@@ -62,12 +68,21 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
     },
     {
       key: "gain",
-      title: "Speed-up",
-      help: "Against the untuned model, both measured whole",
-      width: 9,
+      title: "vs untuned",
+      help: "How many times as fast as TVM's default build, both measured whole",
+      width: 14,
       numeric: true,
       value: speedUp,
-      cell: (job) => times(speedUp(job)),
+      cell: (job) => <Versus factor={speedUp(job)} />,
+    },
+    {
+      key: "rival",
+      title: "vs onnxruntime",
+      help: "How many times as fast as onnxruntime, both measured whole",
+      width: 15,
+      numeric: true,
+      value: versusOnnxruntime,
+      cell: (job) => <Versus factor={versusOnnxruntime(job)} />,
     },
     {
       key: "trials",
@@ -85,9 +100,23 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       value: (job) => secondsLeft(job, nowSec),
       cell: (job) => (isFinal(job) ? "" : duration(secondsLeft(job, nowSec))),
     },
-    { key: "owner", title: "Owner", help: "The name of the key that submitted it", width: 9, value: (job) => job.owner, cell: (job) => <span title={job.owner}>{job.owner}</span> },
-    { key: "created", title: "Submitted", width: 18, numeric: true, value: (job) => job.created_at, cell: (job) => clock(job.created_at) },
+    { key: "owner", title: "Owner", help: "The name of the key that submitted it", width: 8, value: (job) => job.owner, cell: (job) => <span title={job.owner}>{job.owner}</span> },
+    { key: "created", title: "Age", help: "Since it was submitted", width: 15, numeric: true, value: (job) => job.created_at, cell: (job) => <When sec={job.created_at} /> },
   ];
+}
+
+/** The verdict on what ended, else the reason. */
+function standsAs(job: Job): string {
+  return (job.state === "done" && job.verdict?.summary) || job.reason;
+}
+
+function Versus({ factor }: { factor: number | null }): ReactNode {
+  const words = versus(factor);
+  return (
+    <span className={factor === null ? "" : factor >= 1 ? "good" : "bad"} title={words}>
+      {words}
+    </span>
+  );
 }
 
 function Trials({ job }: { job: Job }): ReactNode {

@@ -7,7 +7,7 @@ type Older = { jobs: Job[]; more: boolean; busy: boolean; error: ApiError | null
 
 const NONE: Job[] = [];
 
-export function useOlderJobs(start: string | null): Older {
+export function useOlderJobs(start: string | null, archived: boolean): Older {
   const [known, setKnown] = useState<Page<Job> | null>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
@@ -15,7 +15,7 @@ export function useOlderJobs(start: string | null): Older {
 
   const load = (): void => {
     setBusy(true);
-    get<Page<Job>>("jobs", { limit: 1000, cursor })
+    get<Page<Job>>("jobs", { limit: 1000, cursor, archived: archived || null })
       .then((page) => {
         setKnown({ items: [...(known?.items ?? []), ...page.items], next_cursor: page.next_cursor });
         setError(null);

@@ -1,6 +1,7 @@
 /** A table that stays quick with ten thousand rows: only those in view are drawn. */
 import { memo, useLayoutEffect, useMemo, useRef, useState, type ReactNode } from "react";
-import { nextOrder, sorted, type Order, type Value } from "./sort";
+import { Cards, OrderChoice, useNarrow } from "./Cards";
+import { formatOrder, nextOrder, parseOrder, sorted, type Order, type Value } from "./sort";
 import { span, step } from "./window";
 
 export type Column<Row> = {
@@ -25,12 +26,15 @@ type Props<Row> = {
   onOrder?: (order: Order) => void;
   rowClass?: (row: Row) => string;
   rowHeight?: number;
+  /** On a narrow screen its rows are cards: for tables that are never long. */
+  cards?: boolean;
 };
 
 const ROW_HEIGHT = 38;
 
 export function Table<Row>(props: Props<Row>): ReactNode {
   const { columns, rows, order, rowHeight = ROW_HEIGHT } = props;
+  const asCards = useNarrow() && props.cards === true;
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 800 });
   useLayoutEffect(() => {
@@ -47,13 +51,22 @@ export function Table<Row>(props: Props<Row>): ReactNode {
       watcher.disconnect();
       element.removeEventListener("scroll", look);
     };
-  }, [rowHeight]);
+  }, [rowHeight, asCards]);
   const value = columns.find((column) => column.key === order?.key)?.value;
   const ordered = useMemo(
     () => (order === undefined ? [...rows] : sorted(rows, value, order.down)),
     // The columns are made anew at every drawing; the key names what they do.
     [rows, order?.key, order?.down],
   );
+  if (asCards) {
+    const { label, rowKey, rowClass, onOrder } = props;
+    return (
+      <>
+        {order && onOrder && <OrderChoice columns={columns} order={formatOrder(order)} onOrder={(text) => onOrder(parseOrder(text, text))} />}
+        <Cards label={label} columns={columns} rows={ordered} rowKey={rowKey} rowClass={rowClass} />
+      </>
+    );
+  }
   const { first, last, before, after } = span(ordered.length, rowHeight, view.top, view.height);
   const width = columns.reduce((sum, column) => sum + column.width, 0);
   return (

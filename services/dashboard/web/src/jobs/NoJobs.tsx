@@ -1,0 +1,69 @@
+/** The first thing that a newcomer sees: ways to a first job. */
+import { useState, type ReactNode } from "react";
+import { ApiError, hasKey, post } from "../api/client";
+import type { Job } from "../api/types";
+import { go } from "../route";
+import { Copy } from "../ui/Copy";
+import { Empty, Failed } from "../ui/states";
+import { EXAMPLE_NAME, exampleModel } from "./example";
+import { snippets } from "./snippets";
+import { upload } from "./upload";
+
+const EXAMPLE_TRIALS = 64;
+
+export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchived: () => void }): ReactNode {
+  return (
+    <>
+      <Empty title="No jobs yet">
+        <p>Drop an ONNX file anywhere on this page, choose one, or try it with a small network that is made here.</p>
+        <div className="buttons">
+          <button type="button" className="primary" onClick={onSubmit}>
+            Tune a model …
+          </button>
+          <Example />
+        </div>
+        <p className="note">
+          Ended jobs may be <button type="button" className="link" onClick={onArchived}>archived</button>.
+        </p>
+      </Empty>
+      <section aria-labelledby="elsewhere">
+        <h2 id="elsewhere">From elsewhere</h2>
+        <dl className="about snippets">
+          {snippets(undefined, hasKey()).map(({ name, text }) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>
+                <Copy text={text} label={`the ${name} example`} />
+              </dd>
+            </div>
+          ))}
+        </dl>
+      </section>
+    </>
+  );
+}
+
+function Example(): ReactNode {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError | null>(null);
+  const tune = async (): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      const model = await upload(exampleModel(), () => {});
+      const job = await post<Job>("jobs", { model_id: model.id, target: "local", trials: EXAMPLE_TRIALS, name: EXAMPLE_NAME });
+      go(["jobs", job.id]);
+    } catch (reason) {
+      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <button type="button" disabled={busy} onClick={() => void tune()}>
+        {busy ? "Starting …" : `Tune an example (${EXAMPLE_TRIALS} trials)`}
+      </button>
+      {error && <Failed error={error} />}
+    </>
+  );
+}

@@ -1,0 +1,19 @@
+/** What tells jobs of one name apart. */
+import type { Job } from "../api/types";
+import { formatValue } from "./options";
+
+/** By id: seed, trials and options in which a job is not as all others of its name. */
+export function apart(jobs: readonly Job[]): ReadonlyMap<string, string> {
+  const groups = new Map<string, Job[]>();
+  for (const job of jobs) groups.set(job.name, [...(groups.get(job.name) ?? []), job]);
+  return new Map([...groups.values()].flatMap((alike) => alike.map((job): [string, string] => [job.id, words(job, alike)])));
+}
+
+function words(job: Job, alike: readonly Job[]): string {
+  const differs = (of: (job: Job) => unknown): boolean => new Set(alike.map((other) => JSON.stringify(of(other) ?? null))).size > 1;
+  const options = [...new Set(alike.flatMap((other) => Object.keys(other.options)))].sort();
+  return [
+    ...(differs(({ seed }) => seed) ? [`seed ${job.seed}`] : []),
+    ...options.filter((name) => differs((other) => other.options[name])).map((name) => `${name} ${formatValue(job.options[name]) || "as usual"}`),
+  ].join(" · ");
+}

@@ -1,0 +1,58 @@
+/** The rows of a table as cards, for a screen that is too narrow for its columns. */
+import { useEffect, useState, type ReactNode } from "react";
+import type { Column } from "./Table";
+
+const NARROW = "(max-width: 44rem)";
+
+export function useNarrow(): boolean {
+  const [narrow, setNarrow] = useState(matchMedia(NARROW).matches);
+  useEffect(() => {
+    const query = matchMedia(NARROW);
+    const changed = (): void => setNarrow(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return narrow;
+}
+
+type Props<Row> = { label: string; columns: readonly Column<Row>[]; rows: readonly Row[]; rowKey: (row: Row) => string; rowClass: ((row: Row) => string) | undefined };
+
+export function Cards<Row>({ label, columns, rows, rowKey, rowClass }: Props<Row>): ReactNode {
+  return (
+    <ul className="row-cards" aria-label={label}>
+      {rows.map((row) => (
+        <li key={rowKey(row)} className={rowClass?.(row)}>
+          {columns.map((column) => (
+            <div key={column.key} className={`cell-${column.key}`}>
+              {typeof column.title === "string" && <span className="cell-title">{column.title}</span>}
+              <div className="cell">{column.cell(row)}</div>
+            </div>
+          ))}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+type OrderProps<Row> = { columns: readonly Column<Row>[]; order: string; onOrder: (order: string) => void };
+
+/** Cards have no headings to sort by. */
+export function OrderChoice<Row>({ columns, order, onOrder }: OrderProps<Row>): ReactNode {
+  return (
+    <label className="row-order">
+      Order
+      <select value={order} onChange={(event) => onOrder(event.target.value)}>
+        {columns
+          .filter(({ value, title }) => value !== undefined && typeof title === "string")
+          .flatMap(({ key, title }) => [
+            <option key={key} value={key}>
+              {title} ↑
+            </option>,
+            <option key={`-${key}`} value={`-${key}`}>
+              {title} ↓
+            </option>,
+          ])}
+      </select>
+    </label>
+  );
+}
