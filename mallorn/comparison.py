@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mallorn.history import Point, at_seconds, at_trials, curve, reached
+from mallorn.judging import interval, judge, steady
 
 Row = dict[str, Any]
 # Whoever differs in one of these has times that do not compare.
@@ -38,12 +39,15 @@ def compare(sides: Sequence[Side]) -> Row:
     """All of them as one JSON document; where a list has an entry a job, they stand in the order given."""
     trials = min(side.points[-1].trials if side.points else 0 for side in sides)
     seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
+    jobs = [_standing(side, trials, seconds) for side in sides]
+    warnings = _warnings(sides)
     return {
-        "jobs": [_standing(side, trials, seconds) for side in sides],
+        "jobs": jobs,
+        "judgement": None if warnings else judge(jobs),
         "equal_trials": trials,
         "equal_seconds": seconds,
         "tasks": _tasks(sides),
-        "warnings": _warnings(sides),
+        "warnings": warnings,
     }
 
 
@@ -55,6 +59,8 @@ def _standing(side: Side, trials: int, seconds: float) -> Row:
         "failures": sum(progress["failures"].values()),
         "seconds": side.seconds,
         "model_us": measured_us(job, "tuned"),
+        "interval_us": interval(job),
+        "steady": steady(job),
         "untuned_us": measured_us(job, "untuned"),
         "reached_us": side.points[-1].total_us if side.points else None,
         "at_equal_trials_us": at_trials(side.points, trials),

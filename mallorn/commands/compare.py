@@ -45,8 +45,16 @@ def compare(
     stdout().print(table(_facts(found), _columns(found)))
     stdout().print()
     stdout().print(table(_tasks(found), _columns(found, "TASK")))
+    for line in _judgement(found):
+        stdout().print(line)
     for warning in found["warnings"]:
         print_note(f"beware: {warning}")
+
+
+def _judgement(found: Row) -> list[str]:
+    """Who is the fastest and by which figure, and a word on the other one where it says the opposite."""
+    told = found["judgement"]
+    return ["", *(line for line in (told["why"], told["note"]) if line)] if told else []
 
 
 def _side(job: Job) -> Side:

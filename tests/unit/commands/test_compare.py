@@ -45,6 +45,11 @@ def test_two_jobs_stand_side_by_side(typed: Compare, two_jobs: tuple[str, str]) 
     w1 = "w1 x2 100.0 us, 2 trials 90.0 us (x0.900), 3 trials"
     assert w1.split() in rows
     assert "beware" not in result.stderr
+    first, second = two_jobs
+    said = f"judged by the sum over tasks, as the whole model of {first} was not timed: "
+    assert said + f"{second} is the fastest, 1.15 times faster than {first}" in " ".join(
+        result.stdout.split()
+    )
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
