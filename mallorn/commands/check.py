@@ -61,7 +61,7 @@ def _findings(
     yield look("compiler", checks.compiler)
     yield look("disk", lambda: checks.disk(data))
     found: list[Target] = []
-    yield look("target", lambda: _target(target, found))
+    yield look("target", lambda: _target(target, url is not None, found))
     loaded = look("tvm", lambda: checks.tvm(ask, found[0])) if found else None
     if loaded is not None:
         yield loaded
@@ -72,8 +72,8 @@ def _findings(
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
 
 
-def _target(text: str, found: list[Target]) -> str:
-    target, words = checks.target_here(text)
+def _target(text: str, elsewhere: bool, found: list[Target]) -> str:
+    target, words = checks.target_here(text, elsewhere)
     found.append(target)
     return words
 

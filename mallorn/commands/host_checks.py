@@ -66,14 +66,19 @@ def tvm(ask: Callable[..., Any], target: Target) -> str:
     return "loads in a process of its own"
 
 
-def target_here(text: str) -> tuple[Target, str]:
-    """The target, and whether this machine measures for it. Raises InvalidTarget."""
+def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
+    """The target, beside what this machine is. Raises InvalidTarget for one that it cannot run, unless
+    `elsewhere`.
+    """
     from workers.tvm.detect import detect_target
+    from workers.tvm.executable import check_executable
 
     here = detect_target()
     if text == LOCAL:
         return here, f"local is {here}"
     wanted = parse_target(text)
+    if not elsewhere:
+        check_executable(wanted)
     return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
 
 
