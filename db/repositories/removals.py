@@ -19,6 +19,7 @@ WORDS: Final[dict[str, Any]] = {
     "reason": "",
     "graph": None,
     "report": None,
+    "warnings": [],
     "idempotency_key": None,
     "request_hash": None,
 }

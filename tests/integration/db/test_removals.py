@@ -20,7 +20,7 @@ from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState, RoundState, StageKind
 from tests.fixtures.rows import MODEL, Rows, new_job
 
-WORDS = ("name", "reason", "graph", "report", "idempotency_key")
+WORDS = ("name", "reason", "graph", "report", "warnings", "idempotency_key")
 
 
 def worked(rows: Rows) -> None:
@@ -32,7 +32,11 @@ def worked(rows: Rows) -> None:
     rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, {"ndcg": 1.0}))
     rows.write(lambda session: Events(session).append(rows.job_id, "round_closed", {"round": 0}))
     rows.write(lambda session: StageRuns(session).begin(rows.job_id, StageKind.FINISH, "w"))
-    rows.write(lambda session: Jobs(session).record(rows.job_id, report={"found": 1}, export_uri="x/y"))
+    rows.write(
+        lambda session: Jobs(session).record(
+            rows.job_id, report={"found": 1}, warnings=[{"message": "m"}], export_uri="x/y"
+        )
+    )
     end(rows, rows.job_id)
 
 
@@ -86,7 +90,7 @@ def test_a_deletion_takes_the_words_and_the_logs(rows):
     worked(rows)
     remove(rows)
     stone = rows.read(lambda session: Jobs(session).get(rows.job_id, None))
-    assert [getattr(stone, word) for word in WORDS] == ["", "", None, None, None]
+    assert [getattr(stone, word) for word in WORDS] == ["", "", None, None, [], None]
     assert (count(rows, Event), count(rows, StageRun)) == (0, 0)
     assert rows.read(lambda session: Activity(session).stints("ada", 3600, 10)) == []
 
