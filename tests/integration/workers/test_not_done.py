@@ -233,7 +233,12 @@ def test_a_peak_that_cannot_be_measured_is_told(workshop, answers):
     answers["peak", "peak_gflops"] = CRASHED
     told = finished(workshop)
     assert steps(told) == ["measure what this machine computes at most"]
-    assert "limits" not in told
+    assert told["limits"] == {"flop": 3e6}
+
+
+def test_a_busy_host_does_not_tell_how_near_its_limits_are(workshop, answers, monkeypatch):
+    monkeypatch.setattr(MadeUpMeter, "others_cores", 1.3)
+    assert finished(workshop)["limits"] == {"flop": 3e6}
 
 
 def test_limits_need_a_time(workshop, answers):
