@@ -73,4 +73,5 @@ def _leave_out(runtime: Runtime, round_id: int, attempt: int, error: PluginFaile
 def _warning(error: MallornError, instead: str) -> Warn:
     seam, name = getattr(error, "seam", ""), getattr(error, "name", "")
     source = f"{WORDS.get(seam, seam)} {name}".strip() or error.code
-    return Warn(source, f"{error.message}; {instead}", error.hint)
+    what = error.message.removeprefix(f"the {source} ")  # who it is stands beside it
+    return Warn(source, f"{what}; {instead}", error.hint)

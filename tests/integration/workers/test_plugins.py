@@ -91,6 +91,7 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
     (warning,) = warnings(workshop, job)
     assert warning["source"] == f"searcher {search}"
     assert words in warning["message"]
+    assert search not in warning["message"], "its source names it"
     assert warning["message"].endswith("; random proposes instead")
     assert warning["count"] == 2, "one a round"
     assert workshop.read(lambda session: Events(session).newest(job, "warning")).payload["source"]
