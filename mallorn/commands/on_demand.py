@@ -12,7 +12,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
-from mallorn.core.waiting import waiting_words
+from mallorn.core.waiting import Here, waiting_words
 
 if TYPE_CHECKING:
     from workers.measure.base import Endpoint
@@ -83,7 +83,7 @@ class Scout:
     def _tell(self, target: Target, why: str) -> None:
         from db.repositories.waiting import Waiting
 
-        words = waiting_words(target.text, self._settings.tracker, why)
+        words = waiting_words(target.text, Here.of(self._settings), why)
         with self._database.transaction() as session:
             Waiting(session).tell(target.text, words)
 

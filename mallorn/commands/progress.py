@@ -15,6 +15,7 @@ from mallorn.commands.pace import Pace
 from mallorn.commands.standing import advice, best, share, words
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
+from mallorn.core.waiting import command_for
 from mallorn.job import Job
 from mallorn.words import spent_of
 
@@ -39,13 +40,14 @@ def follow(job: Job, console: Console, verbose: bool = False) -> dict[str, Any]:
 
 
 def _advised(show: Show, console: Console) -> Show:
-    """Shows, and says once what a small budget comes to."""
-    said: list[str] = []
+    """Shows, and says once what a small budget comes to, and what to type where no device will come."""
+    said: set[str] = set()
 
     def both(body: dict[str, Any]) -> None:
-        if not said and (told := advice(body)):
-            console.print(Text(told), soft_wrap=True)
-            said.append(told)
+        for told in (advice(body), command_for(body["reason"])):
+            if told and told not in said:
+                console.print(Text(told), soft_wrap=True)
+                said.add(told)
         show(body)
 
     return both

@@ -1,8 +1,14 @@
 """The words of a job that waits for a device, and the command that ends its waiting."""
 
+import shlex
+from dataclasses import dataclass
+
 from mallorn.core.binding import is_loopback
+from mallorn.core.settings import Settings, default_data_dir
 
 OTHERS_REACH = "THIS_MACHINE:9190"
+A_WHILE_SEC = 120.0
+NOT_HERE = "this machine cannot run it"
 
 
 def waits_for(target: str) -> str:
@@ -10,23 +16,44 @@ def waits_for(target: str) -> str:
     return f"waits for a device for {target}"
 
 
-def waiting_words(target: str, tracker: str, why_not_here: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where this service is: its tracker, and its data where the next command must name them."""
+
+    tracker: str
+    data: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Here":
+        """As a process of the service knows it."""
+        usual = settings.data_dir == default_data_dir()
+        return cls(settings.tracker, "" if usual else f" --data {shlex.quote(str(settings.data_dir))}")
+
+
+def waiting_words(target: str, here: Here, why_not_here: str = "") -> str:
     """The reason of a job without a device: what it waits for, and below it what to type."""
-    about = f": this machine cannot run it, {why_not_here}" if why_not_here else ""
-    return f"{waits_for(target)}{about}\n{device_command(target, tracker)}"
+    about = f": {NOT_HERE}, {why_not_here}" if why_not_here else ""
+    return f"{waits_for(target)}{about}\n{device_command(target, here)}"
 
 
-def paused_words(job_id: str, target: str, tracker: str, waited_sec: float, reason: str) -> str:
+def command_for(reason: str) -> str:
+    """What to type for a job that no device here can serve; empty for all others."""
+    what, _, command = reason.partition("\n")
+    return f"next: {command}" if NOT_HERE in what else ""
+
+
+def paused_words(job_id: str, target: str, here: Here, waited_sec: float, reason: str) -> str:
     """The reason of a job that was paused because no device came."""
     about = reason.partition("\n")[0].removeprefix(waits_for(target))
-    what = f"waited {waited_sec / 60:.0f} minutes for a device for {target}{about}"
-    return f"{what}\n{device_command(target, tracker)}   (then: mallorn resume {job_id})"
+    waited = f"{waited_sec / 60:.0f} minutes" if waited_sec >= A_WHILE_SEC else f"{waited_sec:.0f} s"
+    what = f"waited {waited} for a device for {target}{about}"
+    return f"{what}\n{device_command(target, here)}   (then: mallorn resume {job_id})"
 
 
-def device_command(target: str, tracker: str) -> str:
+def device_command(target: str, here: Here) -> str:
     """What to type on a machine that runs the target; first here, where others do not reach the tracker."""
     there = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
-    if is_loopback(tracker.rpartition(":")[0]):
-        start = f"mallorn up --tracker {OTHERS_REACH}"
+    if is_loopback(here.tracker.rpartition(":")[0]):
+        start = f"mallorn up{here.data} --tracker {OTHERS_REACH}"
         return f"{start}   (there: {there.format(target, OTHERS_REACH)})"
-    return there.format(target, tracker)
+    return there.format(target, here.tracker)

@@ -5,6 +5,7 @@ import uuid
 from mallorn.core import queues
 from mallorn.core.logs import about
 from mallorn.core.settings import settings
+from mallorn.core.waiting import Here
 from services.control.app import app, database, send
 from services.control.planning import plan_job
 from services.control.reaping import reap
@@ -14,7 +15,7 @@ from services.control.waiting import Patience
 
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
 BUSY_RETRY_SEC = 1.0
-PATIENCE = Patience(settings().device_wait_sec, settings().tracker)
+PATIENCE = Patience(settings().device_wait_sec, Here.of(settings()))
 
 
 @app.task(name=queues.PLAN)

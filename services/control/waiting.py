@@ -13,7 +13,7 @@ from db.repositories.waiting import Waiting
 from db.session import read_clock
 from db.tables import Job
 from mallorn.core.settings import Settings
-from mallorn.core.waiting import paused_words, waiting_words, waits_for
+from mallorn.core.waiting import Here, paused_words, waiting_words, waits_for
 
 _FIELDS: Final = Settings.model_fields
 
@@ -23,7 +23,7 @@ class Patience:
     """How long a job waits for a device; `since` is when this process began to look for one."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
-    tracker: str = _FIELDS["tracker"].default
+    here: Here = field(default_factory=lambda: Here(_FIELDS["tracker"].default))
     since: float = field(default_factory=time.time)
 
 
@@ -36,11 +36,11 @@ def wait_for_device(session: Session, job: Job, patience: Patience) -> bool:
     # What happened while nobody looked was no waiting.
     waited_sec = read_clock(session) - max(patience.since, Waiting(session).since(job))
     if waited_sec > patience.limit_sec:
-        _pause(session, job, paused_words(job.id, target, patience.tracker, waited_sec, job.reason))
+        _pause(session, job, paused_words(job.id, target, patience.here, waited_sec, job.reason))
         return True
     # Whoever knows better why there is none has said so in more words.
     if not job.reason.startswith(waits_for(target)):
-        Jobs(session).say(job.id, waiting_words(target, patience.tracker))
+        Jobs(session).say(job.id, waiting_words(target, patience.here))
     return False
 
 

@@ -14,7 +14,7 @@ from db.repositories.workers import Workers
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState
-from mallorn.core.waiting import waiting_words
+from mallorn.core.waiting import Here, waiting_words
 from services.control import planning
 from services.control.planning import plan_job
 from services.control.sweeping import LOOKS_PER_TARGET, sweep
@@ -136,7 +136,7 @@ def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
 
 def test_who_waits_is_told_the_whole_command(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    plan_job(yard.workshop.database, waits, "control", Patience(tracker="10.0.0.2:9190"))
+    plan_job(yard.workshop.database, waits, "control", Patience(here=Here("10.0.0.2:9190")))
     what, command = yard.workshop.reason(waits).split("\n")
     assert what == f"waits for a device for {NINE}"
     assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
@@ -144,7 +144,7 @@ def test_who_waits_is_told_the_whole_command(yard):
 
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    words = waiting_words(NINE, "127.0.0.1:1", "the target has 9 cores, this machine has 2")
+    words = waiting_words(NINE, Here("127.0.0.1:1"), "the target has 9 cores, this machine has 2")
     yard.write(lambda session: Waiting(session).tell(NINE, words))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
@@ -156,7 +156,7 @@ def test_a_job_that_waited_too_long_for_a_device_is_paused_and_can_go_on(yard):
     impatient = Patience(limit_sec=-1.0)
     plan_job(yard.workshop.database, waits, "control", impatient)
     assert yard.workshop.state(waits) == JobState.PAUSED
-    assert f"minutes for a device for {NINE}" in yard.workshop.reason(waits)
+    assert f"for a device for {NINE}" in yard.workshop.reason(waits)
     assert f"mallorn resume {waits}" in yard.workshop.reason(waits)
     yard.devices(1, yard.target(cores=9))
     yard.write(lambda session: Jobs(session).resume(waits, None))

@@ -17,6 +17,7 @@ from mallorn.commands.pace import Pace, about
 from mallorn.commands.progress import follow
 from mallorn.commands.standing import advice, best, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.waiting import Here, waiting_words
 from mallorn.job import Job
 from mallorn.words import budget_words, spent_of
 from tests.fixtures.told import told_round, told_task
@@ -265,3 +266,18 @@ def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
     assert (budget_words(job), spent_of(job)) == ("64 trials or 60 minutes", "16 of 64")
     free = job | {"trials": None}
     assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")
+
+
+def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
+    waits = body("tuning", reason=waiting_words("t", Here("10.0.0.2:9190"), "it has no cuda device"))
+    console = Console(file=io.StringIO(), width=300)
+    follow(Scripted(waits, waits, body("cancelled")), console)
+    assert isinstance(console.file, io.StringIO)
+    told = console.file.getvalue()
+    assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
+
+
+def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
+    paused = body("paused", reason="waited 10 minutes for a device\nmallorn device")
+    console = Console(file=io.StringIO(), width=300)
+    assert follow(Scripted(paused), console)["state"] == "paused"

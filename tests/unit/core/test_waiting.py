@@ -1,0 +1,42 @@
+"""The words of a job without a device, and the command below them."""
+
+from pathlib import Path
+
+from mallorn.core.settings import Settings, default_data_dir
+from mallorn.core.waiting import Here, command_for, paused_words, waiting_words, waits_for
+
+PRIVATE = Here("10.0.0.2:9190")
+TARGET = '{"kind":"cuda"}'
+THERE = f"mallorn device --target '{TARGET}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
+
+
+def test_the_command_is_whole_where_others_reach_the_tracker() -> None:
+    assert waiting_words(TARGET, PRIVATE) == f"{waits_for(TARGET)}\n{THERE}"
+
+
+def test_a_tracker_that_only_this_machine_reaches_is_opened_first() -> None:
+    command = waiting_words(TARGET, Here("127.0.0.1:41234", " --data /d")).partition("\n")[2]
+    assert command.startswith("mallorn up --data /d --tracker THIS_MACHINE:9190")
+    assert f"mallorn device --target '{TARGET}' --tracker THIS_MACHINE:9190" in command
+    assert "127.0.0.1" not in command
+
+
+def test_only_who_waits_for_another_machine_is_told_at_once_what_to_type() -> None:
+    refused = waiting_words(TARGET, PRIVATE, "it has no cuda device")
+    assert command_for(refused) == f"next: {THERE}"
+    assert command_for(waiting_words(TARGET, PRIVATE)) == ""
+    assert command_for("the budget is spent") == ""
+
+
+def test_a_paused_job_keeps_the_reason_and_names_the_way_on() -> None:
+    before = waiting_words(TARGET, PRIVATE, "it has no cuda device")
+    what, command = paused_words("j1", TARGET, PRIVATE, 600.0, before).split("\n")
+    assert what == (
+        f"waited 10 minutes for a device for {TARGET}: this machine cannot run it, it has no cuda device"
+    )
+    assert command == f"{THERE}   (then: mallorn resume j1)"
+
+
+def test_the_data_directory_is_named_unless_it_is_the_usual_one(tmp_path: Path) -> None:
+    assert Here.of(Settings(data_dir=tmp_path)).data == f" --data {tmp_path}"
+    assert Here.of(Settings(data_dir=default_data_dir())).data == ""
