@@ -89,8 +89,8 @@ def test_on_a_narrow_screen_jobs_are_cards(serve: Serve, open_page: Open, rows: 
     cards = page.get_by_role("list", name="Jobs")
     cards.get_by_role("link", name="mlp").wait_for()
     assert page.locator("table").count() == 0
-    page.get_by_label("Order").select_option("name")
-    page.get_by_label("State").select_option("queued")
+    page.get_by_role("combobox", name="Order").select_option("name")
+    page.get_by_role("combobox", name="State").first.select_option("queued")
     cards.get_by_role("link", name="mlp").wait_for(state="detached")
     assert cards.get_by_role("link").all_inner_texts() == ["bert"]
 

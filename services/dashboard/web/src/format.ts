@@ -101,9 +101,17 @@ export function clock(sec: number | null): string {
   return date.toLocaleString(undefined, { ...year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 }
 
-/** The whole date, whatever day it is. */
+/** The day and the time, whatever day it is. */
 export function date(sec: number | null): string {
-  return sec === null ? DASH : new Date(sec * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  if (sec === null) return DASH;
+  const moment = new Date(sec * 1000);
+  const year = moment.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" as const };
+  return moment.toLocaleString(undefined, { ...year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+}
+
+/** "8 s", "3 min", "2 h", "4 d": how long ago, roughly. */
+export function age(sec: number): string {
+  return duration(sec).split(" ").slice(0, 2).join(" ");
 }
 
 /** A number that is far below one, as the error of a computation. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { accuracy, accuracyWords, lines } from "../src/costmodels/lines";
-import { byHealth, healthOf, workerHealth } from "../src/fleet/health";
+import { byHealth, isAway } from "../src/fleet/health";
 import { versus } from "../src/format";
 import { apart } from "../src/jobs/apart";
 import { modelBytes } from "../src/jobs/example";
@@ -32,18 +32,10 @@ describe("the snippets", () => {
 });
 
 describe("the fleet", () => {
-  const worker = { id: "w", host_id: "h", info: {}, busy_with: "", started_at: 0, last_seen: 0, uptime_sec: 9, seen_sec: 90 };
-  const device = { online: false, busy: false } as Parameters<typeof healthOf>[0];
-
-  it("tells what was stopped from what went silent", () => {
-    expect(workerHealth(worker)).toBe("silent");
-    expect(workerHealth({ ...worker, state: "stopped" } as typeof worker)).toBe("stopped");
-    expect([healthOf(device), healthOf({ ...device, state: "stopped" } as typeof device)]).toEqual(["silent", "stopped"]);
-  });
-
-  it("shows those at work first and the stopped last", () => {
-    const rows = ["stopped", "silent", "idle", "busy"] as const;
-    expect(byHealth(rows, (health) => health)).toEqual(["busy", "idle", "silent", "stopped"]);
+  it("shows those at work first and the stopped last, whom nobody counts on", () => {
+    const rows = (["stopped", "silent", "idle", "busy"] as const).map((state) => ({ state }));
+    expect(byHealth(rows).map(({ state }) => state)).toEqual(["busy", "idle", "silent", "stopped"]);
+    expect(rows.filter(isAway).map(({ state }) => state)).toEqual(["stopped", "silent"]);
   });
 });
 

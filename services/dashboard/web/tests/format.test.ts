@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { apart, bytes, comparison, duration, flops, latency, percent, plural, target, times, tiny } from "../src/format";
+import { age, apart, bytes, comparison, duration, flops, latency, percent, plural, target, times, tiny } from "../src/format";
 import { formatRoute, parseRoute } from "../src/route";
 
 describe("numbers with their units", () => {
@@ -59,5 +59,11 @@ describe("the address", () => {
     expect(formatRoute(["jobs"], { state: "", q: "" })).toBe("#/jobs");
     expect(parseRoute("")).toEqual({ path: [], choices: {} });
     expect(parseRoute("#/jobs/%E0%A4%A").path).toEqual(["jobs", "%E0%A4%A"]);
+  });
+});
+
+describe("how long ago something was", () => {
+  it("is told roughly", () => {
+    expect([8, 200, 7500, 360_000].map(age)).toEqual(["8 s", "3 min", "2 h", "4 d"]);
   });
 });

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import * as client from "../src/api/client";
 import { byTarget, fitting, growth } from "../src/dataset/counts";
-import { workerHealth } from "../src/fleet/health";
 import { expected, found, gain, verdict, why } from "../src/job/words";
 import { loadRecords, pairs, pairsInOrder, scatter } from "../src/task/measurements";
 import { record, round } from "./samples";
@@ -99,11 +98,6 @@ describe("sums", () => {
       { target: "a", schedules: 1, workloads: 1 },
     ]);
     expect(fitting(rows, "b", "W2").map(({ id }) => id)).toEqual([4]);
-  });
-
-  it("call a worker silent that has not been seen, whatever it last said", () => {
-    const worker = { id: "w", host_id: "h", info: {}, busy_with: "round 1", started_at: 0, last_seen: 0, uptime_sec: 1, seen_sec: 1 };
-    expect([workerHealth(worker), workerHealth({ ...worker, busy_with: "" }), workerHealth({ ...worker, seen_sec: 99 })]).toEqual(["busy", "idle", "silent"]);
   });
 });
 

@@ -119,7 +119,7 @@ function Accuracy({ share }: { share: number | null }): ReactNode {
   const words = accuracyWords(share);
   return (
     <>
-      {percent(share)}
+      {share !== null && percent(share)}
       {words && <small className={share === null ? "" : "bad"} title={words}>{words}</small>}
     </>
   );

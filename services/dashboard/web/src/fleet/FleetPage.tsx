@@ -9,7 +9,7 @@ import { Empty, Shown } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
 import { useTitle } from "../ui/title";
 import { When } from "../ui/When";
-import { byHealth, healthOf, isAway, workerHealth } from "./health";
+import { byHealth, isAway } from "./health";
 import { Timeline } from "./Timeline";
 
 const REFRESH_SEC = 3;
@@ -38,7 +38,7 @@ export function FleetPage(): ReactNode {
             ) : (
               <>
                 <p className="note">{deviceWords(items)}</p>
-                <Table label="Devices" columns={DEVICES} rows={byHealth(items, healthOf)} rowKey={(device) => String(device.id)} rowHeight={54} cards />
+                <Table label="Devices" columns={DEVICES} rows={byHealth(items)} rowKey={(device) => String(device.id)} rowHeight={54} cards />
               </>
             )
           }
@@ -57,7 +57,7 @@ export function FleetPage(): ReactNode {
             ) : (
               <>
                 <p className="note">{workerWords(items)}</p>
-                <Table label="Worker slots" columns={WORKERS} rows={byHealth(items, workerHealth)} rowKey={(worker) => worker.id} rowHeight={54} cards />
+                <Table label="Worker slots" columns={WORKERS} rows={byHealth(items)} rowKey={(worker) => worker.id} rowHeight={54} cards />
               </>
             )
           }
@@ -92,8 +92,8 @@ function Lately({ workers, devices }: { workers: readonly Worker[]; devices: rea
         {(known) => (
           <Timeline
             activity={known}
-            workers={workers.filter((worker) => !isAway(workerHealth(worker))).map((worker) => worker.id)}
-            devices={devices.filter((device) => !isAway(healthOf(device))).map((device) => device.name)}
+            workers={workers.filter((worker) => !isAway(worker)).map((worker) => worker.id)}
+            devices={devices.filter((device) => !isAway(device)).map((device) => device.name)}
           />
         )}
       </Shown>
@@ -102,13 +102,13 @@ function Lately({ workers, devices }: { workers: readonly Worker[]; devices: rea
 }
 
 function deviceWords(devices: readonly Device[]): string {
-  const online = devices.filter((device) => !isAway(healthOf(device)));
+  const online = devices.filter((device) => !isAway(device));
   const busy = online.filter((device) => device.busy);
   return `${plural(devices.length, "device")}, ${online.length} online, ${busy.length} measuring.`;
 }
 
 function workerWords(workers: readonly Worker[]): string {
-  const alive = workers.filter((worker) => !isAway(workerHealth(worker)));
+  const alive = workers.filter((worker) => !isAway(worker));
   const busy = alive.filter((worker) => worker.busy_with !== "");
   return `${plural(alive.length, "slot")} alive, ${busy.length} at work.`;
 }
@@ -131,19 +131,19 @@ const DEVICES: readonly Column<Device>[] = [
       </>
     ),
   },
-  { key: "health", title: "State", width: 13, cell: (device) => <Health words={healthOf(device)} /> },
+  { key: "health", title: "State", width: 13, cell: (device) => <Health words={device.state} /> },
   { key: "target", title: "Target", width: 24, cell: (device) => <span title={device.target}>{target(device.target)}</span> },
   { key: "address", title: "Address", width: 16, cell: (device) => info(device, "address") || "–" },
   { key: "threads", title: "Threads", width: 8, numeric: true, cell: (device) => device.threads },
   { key: "tvm", title: "TVM", width: 12, cell: (device) => device.tvm_version },
-  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} /> },
+  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} agoSec={device.seen_sec} /> },
 ];
 
 const WORKERS: readonly Column<Worker>[] = [
   { key: "id", title: "Slot", width: 24, cell: (worker) => <span title={worker.id}>{worker.id}</span> },
-  { key: "health", title: "State", width: 10, cell: (worker) => <Health words={workerHealth(worker)} /> },
+  { key: "health", title: "State", width: 10, cell: (worker) => <Health words={worker.state} /> },
   { key: "work", title: "At work on", width: 36, cell: (worker) => <span title={worker.busy_with}>{worker.busy_with || "–"}</span> },
   { key: "host", title: "Host", width: 14, cell: (worker) => <span title={worker.host_id}>{worker.host_id}</span> },
   { key: "up", title: "Up for", width: 10, numeric: true, cell: (worker) => duration(worker.uptime_sec) },
-  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (worker) => <When sec={worker.last_seen} /> },
+  { key: "seen", title: "Seen", width: 13, numeric: true, cell: (worker) => <When sec={worker.last_seen} agoSec={worker.seen_sec} /> },
 ];

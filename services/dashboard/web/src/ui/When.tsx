@@ -1,14 +1,16 @@
 /** A moment: how long ago it was, and its date. */
 import type { ReactNode } from "react";
-import { date, duration } from "../format";
+import { age, date } from "../format";
 
-export function When({ sec }: { sec: number | null | undefined }): ReactNode {
+/** `agoSec` where the server tells, whose clock may differ from the reader's. */
+export function When({ sec, agoSec }: { sec: number | null | undefined; agoSec?: number }): ReactNode {
   if (sec == null) return "–";
+  const words = date(sec);
   return (
     <>
-      {duration(Math.max(0, Date.now() / 1000 - sec))} ago
-      <small>
-        <time dateTime={new Date(sec * 1000).toISOString()}>{date(sec)}</time>
+      {age(agoSec ?? Math.max(0, Date.now() / 1000 - sec))} ago
+      <small title={words}>
+        <time dateTime={new Date(sec * 1000).toISOString()}>{words}</time>
       </small>
     </>
   );
