@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test torch picture lint format typecheck layers lock clean
+.PHONY: help setup page run test torch picture hours lint format typecheck layers lock clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -106,6 +106,9 @@ picture: setup ## take the picture in README.md anew, of a tuning that was recor
 	@services/dashboard/node.sh build
 	.venv/bin/python -m pip --disable-pip-version-check --quiet install $(PLAYWRIGHT)
 	python -m tests.browser.picture docs/picture.png
+
+hours: setup ## type docs/first-hours anew and write what is printed into it
+	@for page in engineer platform researcher bad-day; do python -m tests.fixtures.transcript docs/first-hours/$$page.md; done
 
 lint: setup ## ruff: rules and format
 	@ruff check .
