@@ -12,9 +12,9 @@ from mallorn.commands.engines import EngineRoom, engine_room
 from mallorn.commands.exported import Exported, read_exported
 from mallorn.commands.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.commands.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
-from mallorn.commands.winnings import COLUMNS, latency_rows
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
 from mallorn.core.targets import Target
+from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
 # What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
 LARGEST_ERROR: Final = 1e-4
@@ -125,7 +125,7 @@ def bench(
     if as_json:
         print_json({**report, "latency_us": fair.latency_us, "conditions": fair.conditions})
         return
-    stdout().print(table(latency_rows(fair.latency_us), COLUMNS))
+    stdout().print(table(latency_rows(fair.latency_us), ENGINE_COLUMNS))
     if note := fair.conditions["note"]:
         print_note(f"beware: {note}")
     if onnxruntime is None and exported.target.is_cpu:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from mallorn.commands.decision_words import COLUMNS, log_lines, log_rows
 from mallorn.commands.output import (
     DataOption,
     JsonOption,
@@ -19,10 +18,11 @@ from mallorn.commands.output import (
 )
 from mallorn.commands.reading import find_job, reader
 from mallorn.commands.standing import words
-from mallorn.commands.summary_words import SHARE_COLUMNS, share_rows, summary_lines
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.decisions import summarise
+from mallorn.wording.rounds import ROUND_COLUMNS, log_lines, log_rows
+from mallorn.wording.summaries import SHARE_COLUMNS, share_rows, summary_lines
 
 TaskOption = Annotated[
     int | None, typer.Option("--task", min=0, help="Only rounds of the task with this ID.")
@@ -70,7 +70,7 @@ def _wanted(
 def _print_log(rounds: Sequence[dict[str, Any]]) -> None:
     console = stdout()
     if console.is_terminal:
-        console.print(table(log_rows(rounds), COLUMNS))
+        console.print(table(log_rows(rounds), ROUND_COLUMNS))
         return
     for line in log_lines(rounds):
         console.print(line, markup=False)

@@ -43,11 +43,12 @@ from mallorn.commands.output import (
 )
 from mallorn.commands.reading import FIRST_STEP, find_job, reader, source
 from mallorn.commands.upload import upload_with_bar
-from mallorn.commands.winnings import COLUMNS as ENGINE_COLUMNS
-from mallorn.commands.winnings import latency_rows, left_undone, print_verdict, warnings
+from mallorn.commands.winnings import print_verdict
 from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
+from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
+from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, family_rows
 from mallorn.words import spent_of
 
 JOB_COLUMNS: Final = {
@@ -60,18 +61,6 @@ JOB_COLUMNS: Final = {
     "age": "AGE",
     "reason": "REASON",
 }
-TASK_COLUMNS: Final = {
-    "index": "ID",
-    "name": "Name",
-    "flops": "FLOP",
-    "weight": "Weight",
-    "gflops": "Speed\n(GFLOPS)",
-    "latency_us": "Latency\n(us)",
-    "weighted_latency_us": "Weighted\nLatency (us)",
-    "trials": "Trials",
-    "state": "State",
-}
-FAMILY_COLUMNS: Final = {"family": "Family", "ids": "IDs", "why": "Why"}
 
 
 def submit(
@@ -228,18 +217,6 @@ def tasks(
         rows = handle.tasks()
     empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{found.words}"
     print_rows(rows, TASK_COLUMNS, as_json, empty)
-    if not as_json and (families := _families(rows)):
+    if not as_json and (families := family_rows(rows)):
         stdout().print()
         stdout().print(table(families, FAMILY_COLUMNS))
-
-
-def _families(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line a family and reason; a family may have gathered its members for several."""
-    members: dict[tuple[str, str], list[str]] = {}
-    for task in tasks:
-        if task["family"]:
-            members.setdefault((task["family"], task["family_why"]), []).append(str(task["index"]))
-    return [
-        {"family": family, "ids": ", ".join(ids), "why": why}
-        for (family, why), ids in sorted(members.items())
-    ]

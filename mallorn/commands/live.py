@@ -6,13 +6,13 @@ from typing import Any, Final, Protocol
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from mallorn.commands.jobs import TASK_COLUMNS
 from mallorn.commands.ledger import Ledger
 from mallorn.commands.output import table
 from mallorn.commands.plot import HEIGHT, plot
 from mallorn.core.states import JobState
 from mallorn.history import curve
 from mallorn.job import Job
+from mallorn.wording.tasks import TASK_COLUMNS
 
 OTHER_LINES: Final = HEIGHT + 8  # bar, words, the axis, the table's head of two lines, what was left out
 LEAST_ROWS: Final = 3

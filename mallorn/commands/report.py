@@ -1,8 +1,9 @@
 """The command that writes a job's report."""
 
 import time
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,11 @@ from mallorn.commands.output import (
 )
 from mallorn.commands.reading import find_job, reader
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.outcomes import Outcome
+from mallorn.job import Job
+
+if TYPE_CHECKING:
+    from mallorn.report.story import Story
 
 
 def report(
@@ -31,10 +37,9 @@ def report(
 ) -> None:
     """Write all there is to know of a job into one HTML file that needs no server."""
     from mallorn.report.page import page
-    from mallorn.report.story import gather
 
     with reader(url, api_key, data) as api:
-        story = gather(find_job(api, job))
+        story = _gather(find_job(api, job))
     file = out or Path(f"mallorn-{story.job['id']}.html")
     try:
         file.write_text(page(story, time.time()), encoding="utf-8")
@@ -44,3 +49,16 @@ def report(
         print_json({"file": str(file)})
     else:
         stdout().print(str(file))
+
+
+def _gather(job: Job) -> "Story":
+    """Ask the coordinator for everything."""
+    from mallorn.report.story import FAILURES_READ, Story
+
+    rounds, tasks, body = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
+    failed = [
+        record
+        for outcome in body["progress"]["failures"]
+        for record in islice(job.measurements(Outcome(outcome)), FAILURES_READ)
+    ]
+    return Story.of(body, tasks, rounds, failed)

@@ -1,17 +1,14 @@
 """The report of one job: a page of one file that needs no server."""
 
 from datetime import UTC, datetime
-from typing import Final
 
 from mallorn.core.version import VERSION
 from mallorn.report.html import Html, el
+from mallorn.report.policy import POLICY
 from mallorn.report.sections import SECTIONS
 from mallorn.report.story import Story
 from mallorn.report.style import PAGE
 from mallorn.report.verdict import verdict
-
-# No script, nothing from elsewhere: what a candidate's error text says can do nothing here.
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(story: Story, written_at: float) -> str:

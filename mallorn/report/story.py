@@ -1,14 +1,12 @@
-"""All that a report tells of a job, asked for once."""
+"""All that a report tells of a job, from the rows as the API shows them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
-from mallorn.core.outcomes import Outcome
+from mallorn.decisions import with_totals
 from mallorn.history import Point, curve
-from mallorn.job import Job
 from mallorn.words import first_line
 
 FAILURES_READ: Final = 500  # of each outcome, the newest
@@ -35,20 +33,14 @@ class Story:
     rounds: Sequence[Row]
     failures: Sequence[Failure]
 
+    @classmethod
+    def of(cls, job: Row, tasks: Sequence[Row], rounds: Iterable[Row], failed: Sequence[Row]) -> "Story":
+        """A job, its rounds, oldest first, and its failed records."""
+        return cls(job, tasks, with_totals(rounds, tasks), grouped(failed))
+
     @property
     def points(self) -> list[Point]:
         return curve(self.rounds, self.tasks, self.job["created_at"])
-
-
-def gather(job: Job) -> Story:
-    """Ask the coordinator for everything."""
-    rounds, tasks, body = job.explain(), job.tasks(), job.refresh()
-    failed = [
-        record
-        for outcome in body["progress"]["failures"]
-        for record in islice(job.measurements(Outcome(outcome)), FAILURES_READ)
-    ]
-    return Story(body, tasks, rounds, grouped(failed))
 
 
 def grouped(failed: Sequence[Row]) -> list[Failure]:

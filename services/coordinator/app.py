@@ -26,6 +26,7 @@ from services.coordinator.models.endpoints import router as models
 from services.coordinator.options.endpoints import router as options
 from services.coordinator.parts import Parts
 from services.coordinator.records.endpoints import router as records
+from services.coordinator.reports.endpoints import router as reports
 from services.coordinator.requests import Told
 from services.coordinator.schedules.endpoints import router as schedules
 from services.coordinator.workers.endpoints import router as workers
@@ -74,7 +75,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_owner)], responses=FAILURES)
-    nouns = models, jobs, options, events, schedules, records, dataset, cost_models, devices, workers, fleet
+    of_jobs = jobs, reports, events, schedules, records
+    nouns = models, *of_jobs, options, dataset, cost_models, devices, workers, fleet
     for router in nouns:
         api.include_router(router)
     return api

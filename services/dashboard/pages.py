@@ -8,13 +8,16 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from mallorn.report.policy import STYLE as REPORT_STYLE
+
 STATIC: Final = Path(__file__).parent / "static"
 # Nothing from elsewhere and nothing inline: the page is files of this server and what its API answers.
+# A report that the page opens from memory stands under the same policy, which has to know its style.
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        "style-src 'self'",
+        f"style-src 'self' {REPORT_STYLE}",
         "img-src 'self'",
         "connect-src 'self'",
         "base-uri 'none'",

@@ -53,6 +53,7 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "GET /jobs/{job_id}",
         "DELETE /jobs/{job_id}",
         "GET /jobs/{job_id}/tasks",
+        "GET /jobs/{job_id}/report",
         "GET /jobs/{job_id}/rounds",
         "GET /jobs/{job_id}/events",
         "GET /jobs/{job_id}/schedules",

@@ -13,10 +13,10 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from mallorn import Client
-from mallorn.commands.decision_words import COLUMNS, log_lines, log_rows
 from mallorn.commands.main import app
 from mallorn.commands.output import table
 from mallorn.core.states import JobState, RoundState
+from mallorn.wording.rounds import ROUND_COLUMNS, log_lines, log_rows
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
 
@@ -193,7 +193,7 @@ def told(**changes: Any) -> dict[str, Any]:
 def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
     console = Console(record=True, width=120)
     first_pass = [told(index=at, policy="first-pass", why="first visit") for at in (5, 6)]
-    console.print(table(log_rows([*first_pass, told()]), COLUMNS))
+    console.print(table(log_rows([*first_pass, told()]), ROUND_COLUMNS))
     heading, fifth, _, seventh = [line.split() for line in console.export_text().splitlines()[1:]]
     assert heading == ["5", "to", "6", "1", "tasks", "32", "first", "visit"]
     assert fifth == ["5", "conv[2d]", "x3", "16", "found", "9.5", "us", "3.9"]

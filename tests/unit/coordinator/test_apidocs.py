@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.coordinator.apidocs import POLICY
+from mallorn.report.policy import SERVED
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.markup import Markup
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def page(coordinator: Coordinator) -> Markup:
     answer = coordinator.http.get(coordinator.url + "/docs")
     assert answer.headers["content-type"].startswith("text/html")
-    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["content-security-policy"] == SERVED
     return Markup(answer.text.removeprefix("<!doctype html>\n"))
 
 
@@ -21,8 +21,8 @@ def test_the_page_of_the_api_needs_no_internet_and_no_script(page: Markup) -> No
     assert not {"script", "img", "link", "iframe"} & set(page.tags)
     targets = {value for name, value in page.attributes if name in ("href", "src") and value}
     assert not {target for target in targets if target.startswith(("http", "//"))}
-    assert "unsafe" not in POLICY
-    assert "http" not in POLICY
+    assert "unsafe" not in SERVED
+    assert "http" not in SERVED
 
 
 def test_every_route_and_every_type_is_on_it(page: Markup, coordinator: Coordinator) -> None:

@@ -6,6 +6,7 @@ import { useOptions } from "../jobs/OptionFields";
 import { formatValue } from "../jobs/options";
 import { Copy } from "../ui/Copy";
 import { commandsFor } from "./commands";
+import { ReportLink } from "./ReportLink";
 
 export function About({ job }: { job: Job }): ReactNode {
   const known = useOptions();
@@ -36,6 +37,12 @@ export function About({ job }: { job: Job }): ReactNode {
           <dd>{known.data ? changed(job, known.data.items) || "all as they are by default" : "…"}</dd>
         </dl>
         <dl className="about commands">
+          <div>
+            <dt>All there is to know of it on one page</dt>
+            <dd>
+              <ReportLink job={job} />
+            </dd>
+          </div>
           {commandsFor(job).map(([why, command]) => (
             <div key={why}>
               <dt>{why}</dt>

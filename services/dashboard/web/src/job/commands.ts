@@ -24,7 +24,7 @@ export function commandsFor(job: Job, server: string = serverAddress()): [string
     ["Go on with more trials", `mallorn resume ${job.id} --trials 100`, job.state === "done"],
     ["Go on", `mallorn resume ${job.id}`, job.state === "paused"],
     ["Why every round was made", `mallorn explain ${job.id}`, job.progress.tasks > 0],
-    ["All of it in one HTML file", `mallorn report ${job.id}`, job.progress.tasks > 0],
+    ["The same page as a file", `mallorn report ${job.id}`, job.progress.tasks > 0],
     ["Fetch its schedules", `mallorn schedules ${job.id} --out tuned`, job.exported],
   ];
   const here = known.filter(([, , fits]) => fits).map(([why, command]): [string, string] => [why, reaching(command, server)]);

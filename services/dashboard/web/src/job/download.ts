@@ -16,6 +16,20 @@ export function saveReport(job: Job, tasks: readonly Task[], rounds: readonly Ro
   save(new Blob([text], { type: "application/json" }), `mallorn-${job.id}-report.json`);
 }
 
+/** The report in a tab of its own, or as a file where the browser opens none. */
+export async function openReport(job: Job): Promise<void> {
+  const tab = window.open("", "_blank"); // before the answer is here: later it would be a pop-up
+  try {
+    const content = await (await ask(`jobs/${job.id}/report`)).blob();
+    if (tab === null) return save(content, `mallorn-${job.id}.html`);
+    tab.opener = null;
+    tab.location.replace(URL.createObjectURL(content)); // kept while this page is open, so that the tab can be reloaded
+  } catch (error) {
+    tab?.close();
+    throw error;
+  }
+}
+
 function save(content: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from mallorn.commands.output import first_line, latency
 from mallorn.core.states import RoundState
 from mallorn.decisions import FIRST_VISITS
+from mallorn.words import first_line, latency
 
-COLUMNS: Final = {
+ROUND_COLUMNS: Final = {
     "round": "ROUND",
     "task": "TASK",
     "trials": "TRIALS",

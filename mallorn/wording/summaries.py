@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mallorn.commands.output import first_line, latency
 from mallorn.core.states import JobState
+from mallorn.words import first_line, latency
 
 TOP: Final = 10
 INTENDED: Final = "an 80 % interval should hold 70 to 90 %"

@@ -1,0 +1,1 @@
+"""Reports: a job told in one HTML page."""
