@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from mallorn.core.errors import InvalidModel
-from mallorn.extras import need
+from mallorn.core.errors import InvalidModel, MissingPackage
 
 INSTALL: Final = "pip install onnx"
 LIMIT_BYTES: Final = 2**31  # of a protobuf message
@@ -28,7 +27,11 @@ def embed_weights(model: Path, names: Sequence[str], file: Path) -> Path:
             f"{str(model)!r} takes {total_bytes / 1e9:.1f} GB with its weights, one ONNX file less than 2.1",
             hint="export it with smaller weights (float16), or export a part of it",
         )
-    onnx = need("onnx", f"{str(model)!r}, whose weights are in other files,", INSTALL)
+    try:
+        import onnx
+    except ModuleNotFoundError:
+        what = f"{str(model)!r}, whose weights are in other files, needs onnx, which is not installed"
+        raise MissingPackage(what, hint=INSTALL) from None
     try:
         onnx.save(onnx.load(str(model)), str(file), save_as_external_data=False)
     except onnx.checker.ValidationError as error:

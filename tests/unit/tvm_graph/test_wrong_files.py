@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -155,8 +156,12 @@ def refused(look: Callable[[], object], case: Case) -> None:
 
 
 def refuse_to_open(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_args: object, **_options: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    opened = Path.open
+
+    def refuse(file: Path, *args: Any, **options: Any) -> Any:
+        if file == path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(file, *args, **options)
 
     monkeypatch.setattr(Path, "open", refuse)
 
