@@ -1,5 +1,6 @@
 """A picture of every page, in light, in dark and on a phone, of a service that has something to show."""
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -9,12 +10,15 @@ from typing import Any, Final
 
 import pytest
 
+from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from tests.browser.conftest import Open, serving
 from tests.browser.furnished import Furnished, furnish
 from tests.browser.looks import LOOKS, faults, keep_picture, settle
+from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.rows import new_job
 
 Act = Callable[[Any], None]
 
@@ -168,6 +172,23 @@ def test_a_failed_page_says_why(serve: Callable[..., str], open_page: Open, name
     settle(page)
     keep_picture(page, f"failed-{name}-{look}")
     assert page.locator("h1").is_visible()
+    assert faults(page) == []
+
+
+@every_look
+@pytest.mark.parametrize("count", [1, 20])
+def test_the_list_reads_well_with_one_job_and_with_many(
+    serve: Callable[..., str], open_page: Open, quiet_database: Database, count: int, look: str
+) -> None:
+    rows = OwnedRows(quiet_database)
+    for seed in range(1, count):
+        new = new_job("local", name=f"encoder-{seed}", target_id=rows.target_id, seed=seed)
+        rows.write(lambda session, new=new: Jobs(session).create(new))
+    page = open_page(serve(), **LOOKS[look])
+    page.get_by_role("link", name="mlp").wait_for()
+    settle(page)
+    keep_picture(page, f"jobs-{count}-{look}")
+    assert page.get_by_label(re.compile("^Select (mlp|encoder)")).count() == count
     assert faults(page) == []
 
 
