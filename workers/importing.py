@@ -1,6 +1,6 @@
 """Imports a job's model: bytes to tasks, in a killable child."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -63,7 +63,7 @@ def _extract(claimed: Stage) -> dict[str, Any]:
 def _store(session: Session, claimed: Stage, graph: dict[str, Any]) -> None:
     found = graph.pop("tasks")
     _check_only(claimed.options.only, [task["name"] for task in found])
-    ids = Workloads(session).ensure_many([_workload(task, graph["tvm_version"]) for task in found])
+    ids = Workloads(session).ensure_many([new_workload(task, graph["tvm_version"]) for task in found])
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)
     tasks = [_task(index, task, ids[task["key"]], known) for index, task in enumerate(found)]
     Tasks(session).add_many(claimed.job.id, tasks)
@@ -88,7 +88,8 @@ def _task(index: int, task: dict[str, Any], workload_id: int, known: dict[int, i
     return NewTask(index, task["name"], task["weight"], workload_id, known_at_start=rows)
 
 
-def _workload(task: dict[str, Any], tvm_version: str) -> NewWorkload:
+def new_workload(task: Mapping[str, Any], tvm_version: str) -> NewWorkload:
+    """A task's program as the dataset keeps it."""
     return NewWorkload(
         key=task["key"],
         name=task["name"],

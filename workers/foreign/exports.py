@@ -15,7 +15,7 @@ from db.repositories.contexts import Contexts
 from db.repositories.foreign_rows import ForeignRows
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets
-from db.repositories.workloads import NewWorkload, Workloads
+from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.manifest import MANIFEST, Manifest, read_manifest
 from mallorn.core.outcomes import Outcome
@@ -25,6 +25,7 @@ from workers.children.child import Child
 from workers.foreign.lines import Problem, Report
 from workers.foreign.loaded import Loaded
 from workers.foreign.metaschedule import RECORDS
+from workers.importing import new_workload
 from workers.stored import sketch_from
 from workers.storing import store_sketches
 
@@ -53,7 +54,11 @@ def _rows(
 ) -> list[dict[str, Any]]:
     records: Sequence[Record] = found["records"]
     names = {entry.workload: entry.task for entry in manifest.workloads}
-    workloads = [_workload(record["workload"], names, found["tvm_version"]) for record in records]
+    programs = (record["workload"] for record in records)
+    workloads = [
+        new_workload(each | {"name": names.get(each["key"], each["op"])}, found["tvm_version"])
+        for each in programs
+    ]
     workload_ids = Workloads(session).ensure_many(list({new.key: new for new in workloads}.values()))
     sketch_ids = store_sketches(session, [sketch_from(**record["sketch"], ordinal=0) for record in records])
     target_id = Targets(session).ensure(target).id
@@ -87,17 +92,3 @@ def _row(record: Record, target: Target) -> dict[str, Any]:
         "latency_us": median(run_us),
         "run_us": pack_times(run_us),
     }
-
-
-def _workload(found: Record, names: Mapping[str, str], tvm_version: str) -> NewWorkload:
-    return NewWorkload(
-        key=found["key"],
-        name=names.get(found["key"], found["op"]),
-        op=found["op"],
-        structure=found["structure"],
-        flops=found["flops"],
-        tir=found["tir"],
-        args=found["args"],
-        features={"extents": found["extents"]},
-        tvm_version=tvm_version,
-    )
