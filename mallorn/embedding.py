@@ -1,6 +1,7 @@
 """An ONNX model whose weights lie in files beside it, as one file: an upload is one stream of bytes."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ def embed_weights(model: Path, names: Sequence[str], file: Path) -> Path:
             hint="export it with smaller weights (float16), or export a part of it",
         )
     try:
-        import onnx
+        onnx = import_module("onnx")  # by name: services import this package, and never onnx
     except ModuleNotFoundError:
         what = f"{str(model)!r}, whose weights are in other files, needs onnx, which is not installed"
         raise MissingPackage(what, hint=INSTALL) from None
