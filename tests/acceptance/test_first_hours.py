@@ -44,6 +44,7 @@ SESSION = """# T
 
 ```console exit=1
 $ one
+>
 > more
 printed
 $ two
@@ -56,7 +57,7 @@ text
 
 def test_a_page_is_cut_into_what_is_typed_and_what_is_printed() -> None:
     one, two = (part for part in read(SESSION) if isinstance(part, Typed))
-    assert one == Typed(("one", "more"), ("printed",), {})
+    assert one == Typed(("one", "", "more"), ("printed",), {})
     assert two == Typed(("two",), ("and this",), {"exit": 1})
 
 
