@@ -14,7 +14,7 @@ settings.load_profile("patient")
 # What a terminal, a CI service or a proxy says of itself changes what is printed and who is asked; tests
 # that are about one of these say it anew.
 TOLD_BY_OTHERS = (
-    *("COLUMNS", "LINES", "TERMINAL_WIDTH", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE"),
+    *("TERM", "COLUMNS", "LINES", "TERMINAL_WIDTH", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE"),
     *("TTY_COMPATIBLE", "TTY_INTERACTIVE", "CI", "GITHUB_ACTIONS"),
     *("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
 )
