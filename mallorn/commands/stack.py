@@ -20,13 +20,14 @@ from mallorn.commands.ports import claim_port, free_port
 from mallorn.commands.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
 from mallorn.commands.supervisor import Supervisor
 from mallorn.core.binding import check_binding
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import LAST_PORT, Settings
 from mallorn.core.targets import LOCAL, Target
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
+FRESH_SEC = 15.0  # a device that answered before the last start is none yet
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,41 @@ def _run(plan: Plan, known: Settings, until_unused: bool) -> None:
             return
         info = StackInfo(plan.url, os.getpid(), socket_url(plan.socket), plan.tracker, until_unused)
         with plan.data.published(info):
-            print_note(f"everything is ready; try   {_try_it(plan)}")
+            ready = Ready(plan, known.database_url)
             with _devices_on_demand(plan, known, parts, supervisor) as adjust:
-                supervisor.watch(lambda: adjust() or (until_unused and not plan.data.has_users()))
+                supervisor.watch(
+                    lambda: ready.tell() or adjust() or (until_unused and not plan.data.has_users())
+                )
             print_note("stopping")
+
+
+class Ready:
+    """Says that everything is ready: when a worker has told of the device, for only then `local` is known."""
+
+    def __init__(self, plan: Plan, database_url: str) -> None:
+        self._plan = plan
+        self._database_url = database_url
+        self._told = False
+
+    def tell(self) -> bool:
+        """Called again and again; never says that it is enough."""
+        if not self._told and self._device_is_known():
+            print_note(f"everything is ready; try   {_try_it(self._plan)}")
+            self._told = True
+        return False
+
+    def _device_is_known(self) -> bool:
+        from db.repositories.devices import Devices
+        from db.session import Database
+
+        database = Database(self._database_url)
+        try:
+            with database.session() as session:
+                return bool(Devices(session).list(fresh_sec=FRESH_SEC))
+        except Unavailable:  # the parts say so in their logs, and are started again
+            return False
+        finally:
+            database.dispose()
 
 
 def _tracker(wanted: str, api_port: int) -> str:

@@ -80,6 +80,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         running.end()
 
 
+def test_what_is_ready_knows_what_local_means(stack: Up) -> None:
+    url = stack.info().url
+    (device,) = httpx.get(f"{url}/api/v1/devices").json()["items"]
+    assert device["online"]
+
+
 def test_the_url_is_named_as_soon_as_it_answers_and_every_part_as_it_becomes_ready(stack: Up) -> None:
     lines = stack.words.splitlines()
     ready = [line.split()[0] for line in lines if line.endswith(" is ready")]
