@@ -3,6 +3,8 @@
 `make hours` types them and writes what was printed into them.
 """
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
@@ -29,8 +31,17 @@ def test_every_page_is_listed_and_typed() -> None:
     assert all(f"({name}.md)" in (PAGES / "README.md").read_text() for name in HOURS)
 
 
+def can_be_unshared() -> bool:
+    """Whether this user may take away the network, or the room on a disk, for one command."""
+    tools = shutil.which("unshare") and shutil.which("ip")
+    command = ["unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up"]
+    return bool(tools) and subprocess.run(command, capture_output=True).returncode == 0
+
+
 @pytest.mark.parametrize("name", HOURS)
 def test_an_hour_goes_as_its_page_shows(terminal: Terminal, name: str) -> None:
+    if name == "bad-day" and not can_be_unshared():
+        pytest.skip("this user may make no namespaces, or iproute2 is not installed")
     for part in read((PAGES / f"{name}.md").read_text()):
         if isinstance(part, Typed):
             expected, printed = comparable(part.printed), comparable(terminal.type(part).printed)
