@@ -94,7 +94,7 @@ def test_a_job_is_paused_resumed_and_given_more_trials(
     page.locator("h1 .mark-tuning").wait_for()
     page.get_by_text("of 100").first.wait_for()
     page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
     page.locator("h1 .mark-tuning").wait_for()
 
 
