@@ -76,11 +76,11 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	  $(MAKE) --no-print-directory test-$$stage
 	done
 
-test-integration test-browser test-acceptance test-faults: TIMEOUT_SEC := 1800
+test-integration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
 # These start nothing that measures, so they may share the machine.
 test-unit test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 
-test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance or faults
+test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance, faults or hours
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
 
 torch: setup ## install torch, which the neural cost models need, into .venv
