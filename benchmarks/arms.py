@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cli.service.connect import connected_stack, wait_for_device
 from mallorn.client import Client
-from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.core.targets import Target
 from mallorn.job import Job
 from workers.children.child import Child
-from workers.engine_race import race
+from workers.racing.engines import race
 from workers.tvm.recipes import recipe_for, recipe_json
 
 CALL_SEC = 3600.0

@@ -20,12 +20,12 @@ from benchmarks.arms import count_tasks
 from benchmarks.cells import keep
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.hosts import describe_host
-from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.commands.tuned import wait_until_tuned
+from cli.service.connect import connected_stack, wait_for_device
+from cli.tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.job import Job
-from workers.tvm.detect import detect_target
+from workers.device.detect import detect_target
 
 RAW: Final = Path("docs/results/families")
 RECIPE: Final = "tuned"

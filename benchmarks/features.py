@@ -27,12 +27,12 @@ from benchmarks.hosts import describe_host
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.targets import Target
 from workers.children.child import Child
+from workers.device.detect import detect_target
 from workers.measure.base import Program
-from workers.round_context import descriptors
+from workers.round.context import descriptors
+from workers.round.viewing import LOWERED
 from workers.search.space import Candidate
-from workers.tvm.detect import detect_target
 from workers.tvm.space import TvmSpace, load_sketches
-from workers.viewing import LOWERED
 
 RECIPE = "tuned"
 CALL_SEC = 600.0

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cli.record import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from cli.service.connect import connected_stack, wait_for_device
+from cli.terminal.interrupts import interruptible
+from cli.tuned import wait_until_tuned
 from mallorn.client import Client
-from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.commands.interrupts import interruptible
-from mallorn.commands.record import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from mallorn.commands.tuned import wait_until_tuned
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
-from workers.generate.drawing import draw, network_name
-from workers.generate.networks import DIMENSIONS, network, patterns
-from workers.generate.rules import OURS, read_rules
+from research.generate.drawing import draw, network_name
+from research.generate.networks import DIMENSIONS, network, patterns
+from research.generate.rules import OURS, read_rules
 
 DRAWN_A_NETWORK: Final = 8
 #: A job whose rounds are over is cancelled before its finish, which nobody asked for.

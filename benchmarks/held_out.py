@@ -4,12 +4,12 @@ from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 
-from mallorn.commands.dataset_place import dataset
-from mallorn.commands.lessons import lessons_from
+from cli.dataset_place import dataset
+from cli.lessons import lessons_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
-from workers.lessons.lesson import Lessons
-from workers.lessons.pretraining import Base, pretrain
+from research.lessons.lesson import Lessons
+from research.lessons.pretraining import Base, pretrain
 
 
 def base_without(held_out: Set[str], source: Path, model: str, target: Target, folder: Path) -> list[Base]:

@@ -24,11 +24,11 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from mallorn.commands.engines import EngineRoom, engine_room
-from mallorn.commands.exported import read_exported
+from cli.engines import EngineRoom, engine_room
+from cli.exported import read_exported
 from mallorn.core.errors import Unavailable
 from workers.children.errors import ChildError
-from workers.engine_race import Engine, race
+from workers.racing.engines import Engine, race
 
 LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9

@@ -27,10 +27,10 @@ from mallorn.core.errors import NotFound
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
-from workers.lab.grounding import WideSpace
-from workers.lab.recording import RecordedTask
-from workers.lab.space import RecordedSpace
-from workers.lab.space_file import read_tasks
+from research.replay.grounding import WideSpace
+from research.replay.recording import RecordedTask
+from research.replay.space import RecordedSpace
+from research.replay.space_file import read_tasks
 from workers.search.base import Searcher, Trial
 from workers.search.simulate import trained
 from workers.search.space import Candidate, Space

@@ -17,7 +17,7 @@ NAMES: Final = tuple(
 
 
 class Rival:
-    """Serves the Engine protocol of workers.engine_race."""
+    """Serves the Engine protocol of workers.racing.engines."""
 
     def __init__(self, name: str, python: str) -> None:
         self._name = name

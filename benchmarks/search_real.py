@@ -28,7 +28,7 @@ from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
-from workers.tvm.detect import detect_target
+from workers.device.detect import detect_target
 
 RAW: Final = Path("docs/results/search_real")
 RECIPE: Final = "tuned"

@@ -20,15 +20,15 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from benchmarks.hosts import describe_host
+from cli.service.connect import connected_stack, wait_for_device
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
-from mallorn.commands.connect import connected_stack, wait_for_device
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import EvaluatorOptions
+from research.replay.reading import recorded_tasks
+from research.replay.recording import RecordedTask, RecordedTrial
 from workers.children.child import Child
-from workers.lab.reading import recorded_tasks
-from workers.lab.recording import RecordedTask, RecordedTrial
 
 RULES: Final = sorted(REGISTRY["stopping"])
 REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)

@@ -1,5 +1,5 @@
 """`python -m mallorn`: the command line, where no console script is installed."""
 
-from mallorn.commands.main import app
+import runpy
 
-app(prog_name="mallorn")
+runpy.run_module("cli", run_name="__main__", alter_sys=True)

@@ -18,7 +18,7 @@ from mallorn.exporting import as_onnx
 from mallorn.frames import frame
 from mallorn.http import Connection
 from mallorn.job import Job
-from mallorn.words import short_name
+from mallorn.wording.units import short_name
 
 if TYPE_CHECKING:
     import pandas

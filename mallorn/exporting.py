@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.extras import need
 from mallorn.embedding import embed_weights
-from mallorn.extras import need
 from mallorn.onnx_file import check_onnx_file
 
 Convert = Callable[[Path, Path], None]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mallorn.extras import need
-from mallorn.history import Point
+from mallorn.core.extras import need
+from mallorn.results.history import Point
 
 if TYPE_CHECKING:
     import pandas

@@ -9,8 +9,8 @@ import httpx
 from mallorn.core import errors
 from mallorn.core.binding import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.version import API
 
-API: Final = "/api/v1"
 TIMEOUT_SEC: Final = 30.0
 _BY_NAME: Final[dict[str, type[MallornError]]] = {
     name: value

@@ -12,11 +12,11 @@ from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, JobState
 from mallorn.core.verdict import Verdict
-from mallorn.decisions import with_totals
 from mallorn.frames import frame, history_frame
-from mallorn.history import curve
 from mallorn.http import Connection
 from mallorn.report.card import card
+from mallorn.results.decisions import with_totals
+from mallorn.results.history import curve
 from mallorn.sse import parse_events
 from mallorn.widget import watch
 

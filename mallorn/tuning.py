@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import MallornError
+from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL
 from mallorn.exporting import as_onnx
-from mallorn.extras import MissingPackage
 from mallorn.job import Job
 from mallorn.widget import in_notebook
 
@@ -58,7 +58,7 @@ def _tune(file: Path, directory: Path, data: Path | None, **wanted: Any) -> Job:
     if url is None:
         _check_installed()
     # Loaded by name and when it is needed: clients and services import this package, and know no commands.
-    connect = import_module("mallorn.commands.connect")
+    connect = import_module("cli.service.connect")
     with connect.connected_stack(url, key.get_secret_value() if key else None, data) as stack:
         connect.wait_for_device(stack)
         job: Job = stack.api.tune(file, **wanted)

@@ -1,15 +1,24 @@
 """A job in a notebook cell, which follows it while it runs."""
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import JobState
 
-if TYPE_CHECKING:
-    from mallorn.job import Job
-
 UPDATE_SEC: Final = 2.0
+
+
+class Card(Protocol):
+    """What shows itself anew each time it is looked at: a `mallorn.Job`."""
+
+    @property
+    def body(self) -> dict[str, Any]: ...
+
+    @property
+    def stuck(self) -> bool: ...
+
+    def _repr_html_(self) -> str: ...
 
 
 def in_notebook() -> bool:
@@ -22,7 +31,7 @@ def in_notebook() -> bool:
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
-def watch(job: "Job") -> None:
+def watch(job: Card) -> None:
     """Show a job's card below the cell and renew it in place until the job ends.
 
     Raises InvalidRequest outside of a notebook.

@@ -11,7 +11,7 @@ from mallorn.core import queues
 from mallorn.core.broker import celery_settings
 from mallorn.core.errors import MallornError
 from mallorn.core.settings import settings
-from workers.stopping import STOP
+from workers.children.shutdown import STOP
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def send(name: str, *args: object) -> None:
 
 @worker_ready.connect
 def _enlist(**_signal: object) -> None:
-    from workers.runtime import runtime
+    from workers.slot.runtime import runtime
 
     runtime().enlist(tunes=queues.ROUNDS in app.amqp.queues.consume_from)
     _look_at_the_host()
@@ -51,6 +51,6 @@ def _let_go(**_signal: object) -> None:
 
 @worker_shutdown.connect
 def _leave(**_signal: object) -> None:
-    from workers.runtime import runtime
+    from workers.slot.runtime import runtime
 
     runtime().close()

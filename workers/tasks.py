@@ -3,11 +3,11 @@
 from mallorn.core import queues
 from mallorn.core.logs import about
 from workers.app import app, send
-from workers.finish.job import finish
-from workers.importing import import_job
-from workers.rounds import run
-from workers.runtime import runtime
-from workers.training import train
+from workers.finish.run import finish
+from workers.importing.run import import_job
+from workers.round.run import run
+from workers.round.training import train
+from workers.slot.runtime import runtime
 
 
 @app.task(name=queues.IMPORT_MODEL)

@@ -7,8 +7,8 @@ from typing import Final
 from costmodels.base import CostModel
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import REGISTRY, resolve
-from workers.lessons.judging import Make
-from workers.viewing import LOWERED
+from research.lessons.judging import Make
+from workers.round.viewing import LOWERED
 
 METASCHEDULE: Final = "metaschedule"
 CONTROL: Final = "scrambled"

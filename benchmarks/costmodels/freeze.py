@@ -17,22 +17,22 @@ from typing import Final
 
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
+from cli.dataset_place import dataset
+from cli.lessons import lowering_in
 from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.export import export
 from db.dataset.parcel import open_parcel
-from db.dataset.selection import Selection
 from db.dataset.snapshots import check_snapshot, take_snapshot
 from db.repositories.networks import Networks
+from db.repositories.selection import Selection
 from db.repositories.snapshots import Snapshots
 from db.session import Database
 from db.tables import Snapshot
-from mallorn.commands.dataset_place import dataset
-from mallorn.commands.lessons import lowering_in
 from mallorn.core.errors import Conflict, MallornError
-from workers.lessons.from_database import lessons_of
-from workers.lessons.lesson import Lesson, Lessons
-from workers.lessons.views import LoweredViews
-from workers.viewing import LOWERED, Seen
+from research.lessons.from_database import lessons_of
+from research.lessons.lesson import Lesson, Lessons
+from research.lessons.views import LoweredViews
+from workers.round.viewing import LOWERED, Seen
 
 NAME: Final = "costmodels"
 ALL: Final = 1 << 30

@@ -15,13 +15,13 @@ from benchmarks.costmodels.synthetic import made_up
 from benchmarks.costmodels.view_file import ViewFile, path_of, read_view
 from costmodels.views import DECISIONS, STATEMENTS
 from mallorn.core.errors import InvalidRequest
-from workers.generate.drawing import GENERATED
-from workers.lessons.from_parquet import read_lessons
-from workers.lessons.judging import Fold, folds
-from workers.lessons.lesson import Lesson, Lessons, Weights
-from workers.lessons.rows import Rows
-from workers.lessons.views import rows_for
-from workers.viewing import LOWERED, Seen
+from research.generate.drawing import GENERATED
+from research.lessons.from_parquet import read_lessons
+from research.lessons.judging import Fold, folds
+from research.lessons.lesson import Lesson, Lessons, Weights
+from research.lessons.rows import Rows
+from research.lessons.views import rows_for
+from workers.round.viewing import LOWERED, Seen
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
 SPLITS: Final = ("within-task", "by-task", "by-network")

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from workers.lessons.lesson import Lesson, Lessons
+from research.lessons.lesson import Lesson, Lessons
 from workers.search.synthetic import SyntheticSpace
 
 SHAPES: Final = (

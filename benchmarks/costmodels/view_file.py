@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from costmodels.base import Matrix
 from costmodels.views import VIEWS, View
 from mallorn.core.errors import InvalidRequest
-from workers.lessons.lesson import Lesson
-from workers.viewing import Seen
+from research.lessons.lesson import Lesson
+from workers.round.viewing import Seen
 
 HEAD: Final = b"mallorn.view"
 AGAIN: Final = "python -m benchmarks.costmodels.freeze DATA_DIR OUT"

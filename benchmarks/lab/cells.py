@@ -8,8 +8,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from benchmarks.lab.grid import Combination
-from workers.lab.arenas import Arena
-from workers.lab.playing import play
+from research.replay.arenas import Arena
+from research.replay.playing import play
 
 BATCH = 16
 Step = tuple[int, float]

@@ -7,7 +7,7 @@ from typing import Final
 
 from mallorn.core.names import REGISTRY, check_name, resolve
 from mallorn.core.options import JobOptions
-from workers.lab.playing import MakeModel
+from research.replay.playing import MakeModel
 from workers.search.base import Searcher
 
 NO_MODEL: Final = "none"

@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 from benchmarks.arms import count_tasks
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
+from cli.service.connect import connected_stack, wait_for_device
+from cli.tuned import wait_until_tuned
 from db.paging import Page
 from db.repositories.records import Record, Records
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks, TaskSummary
 from db.session import Database
 from db.tables import Round
-from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.commands.tuned import wait_until_tuned
 from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from db.dataset.selection import Selection
 from db.repositories.frozen import FrozenRow, FrozenRows
+from db.repositories.selection import Selection
 from db.repositories.snapshots import NewSnapshot, Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot

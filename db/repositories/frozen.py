@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, Subquery, func, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
-from db.dataset.selection import Selection
 from db.repositories.base import Repository
+from db.repositories.selection import Selection
 from db.tables import Context, Job, Measurement, Sketch, Source, TargetRow, Workload
 from mallorn.core.errors import NotFound
 

@@ -28,7 +28,7 @@ class Snapshot(Base):
     id: Mapped[IdPk]
     name: Mapped[str] = mapped_column(unique=True)
     upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it may hold
-    filter: Mapped[Json]  # db.dataset.selection.Selection
+    filter: Mapped[Json]  # db.repositories.selection.Selection
     rows: Mapped[int] = mapped_column(BigId)
     digest: Mapped[str]  # of the rows in their order, alike in every dataset that holds them
     created_at: Mapped[CreatedAt]
@@ -41,7 +41,7 @@ class ForeignTask(Base):
 
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)  # hash of format, task and target
-    format: Mapped[str]  # workers.foreign: `metaschedule` or `tenset`
+    format: Mapped[str]  # research.foreign: `metaschedule` or `tenset`
     task: Mapped[str]  # the log's own key
     target: Mapped[str]  # the log's own words
 

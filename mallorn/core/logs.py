@@ -45,7 +45,7 @@ def set_up(part: str, settings: Settings) -> None:
 
 
 class TextLines(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z WARNING worker workers.rounds: what happened (job=1f round=7 attempt=2)`."""
+    """`2026-01-31T12:00:00.000Z WARNING worker workers.round.run: what happened (job=1f round=7)`."""
 
     def __init__(self, part: str) -> None:
         super().__init__(f"%(asctime)s %(levelname)s {part} %(name)s: %(message)s")

@@ -7,7 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-LAST_PORT = 65535
+from mallorn.core.addresses import LAST_PORT, host_and_port
+from mallorn.core.errors import InvalidRequest
+
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -75,9 +77,10 @@ class Settings(BaseSettings):
     @field_validator("tracker")
     @classmethod
     def _check_tracker(cls, address: str) -> str:
-        _, colon, port = address.rpartition(":")
-        if not colon or not port.isdigit() or int(port) > LAST_PORT:
-            raise ValueError("write HOST:PORT, as 127.0.0.1:9190")
+        try:
+            host_and_port(address)
+        except InvalidRequest as error:
+            raise ValueError("write HOST:PORT, as 127.0.0.1:9190") from error
         return address
 
     @model_validator(mode="after")
@@ -90,8 +93,7 @@ class Settings(BaseSettings):
 
     @property
     def tracker_address(self) -> tuple[str, int]:
-        host, _, port = self.tracker.rpartition(":")
-        return host, int(port)
+        return host_and_port(self.tracker)
 
 
 @lru_cache

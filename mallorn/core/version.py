@@ -1,3 +1,5 @@
-"""The version of all of Mallorn."""
+"""The version of all of Mallorn, and of its API."""
 
 VERSION = "0.1.0"
+SUMMARY = "Mallorn tunes tensor programs for the hardware their users own."
+API = "/api/v1"

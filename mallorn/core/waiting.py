@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
+from mallorn.core.addresses import host_and_port
 from mallorn.core.binding import is_loopback
 from mallorn.core.settings import Settings, default_data_dir
 
@@ -53,7 +54,7 @@ def paused_words(job_id: str, target: str, here: Here, waited_sec: float, reason
 def device_command(target: str, here: Here) -> str:
     """What to type on a machine that runs the target; first here, where others do not reach the tracker."""
     there = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
-    if is_loopback(here.tracker.rpartition(":")[0]):
+    if is_loopback(host_and_port(here.tracker)[0]):
         start = f"mallorn up{here.data} --tracker {OTHERS_REACH}"
         return f"{start}   (there: {there.format(target, OTHERS_REACH)})"
     return there.format(target, here.tracker)

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mallorn.comparison import measured_us
 from mallorn.core.race import beside_onnxruntime
-from mallorn.history import curve
 from mallorn.report.chart import TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.style import scoped
 from mallorn.report.tables import facts, table
 from mallorn.report.verdict import verdict
-from mallorn.words import duration, first_line, latency, spent_of
+from mallorn.results.comparison import measured_us
+from mallorn.results.history import curve
+from mallorn.wording.units import duration, first_line, latency, spent_of
 
 SHOWN: Final = 8
 COLUMNS: Final = {

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mallorn.history import Point
 from mallorn.report.html import Html, el
 from mallorn.report.scales import even_ticks, log_ticks, padded
-from mallorn.words import duration, latency
+from mallorn.results.history import Point
+from mallorn.wording.units import duration, latency
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 80, 16, 14, 40

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from mallorn.comparison import measured_us
-from mallorn.decisions import summarise
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.story import Failure, Story
 from mallorn.report.tables import facts, table
+from mallorn.results.comparison import measured_us
+from mallorn.results.decisions import summarise
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, warnings
 from mallorn.wording.results import facts as job_facts
 from mallorn.wording.rounds import ROUND_COLUMNS, log_rows
 from mallorn.wording.summaries import SHARE_COLUMNS, share_rows, summary_lines
 from mallorn.wording.tasks import TASK_COLUMNS
-from mallorn.words import duration, latency, spent_of
+from mallorn.wording.units import duration, latency, spent_of
 
 Section = Callable[[Story], Html | None]
 FAMILIES: Final = {"family": "Family", "reason": "At rest because"}

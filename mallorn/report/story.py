@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mallorn.decisions import with_totals
-from mallorn.history import Point, curve
-from mallorn.words import first_line
+from mallorn.results.decisions import with_totals
+from mallorn.results.history import Point, curve
+from mallorn.wording.units import first_line
 
 FAILURES_READ: Final = 500  # of each outcome, the newest
 Row = dict[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mallorn.report.html import Html, el
-from mallorn.words import cell
+from mallorn.wording.units import cell
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Html:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mallorn.words import duration, latency
+from mallorn.wording.units import duration, latency
 
 ENGINES: Final = {
     "untuned": "TVM, default build",

@@ -5,8 +5,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from mallorn.core.states import RoundState
-from mallorn.decisions import FIRST_VISITS
-from mallorn.words import first_line, latency
+from mallorn.results.decisions import FIRST_VISITS
+from mallorn.wording.units import first_line, latency
 
 ROUND_COLUMNS: Final = {
     "round": "ROUND",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mallorn.core.states import JobState
-from mallorn.words import first_line, latency
+from mallorn.wording.units import first_line, latency
 
 TOP: Final = 10
 INTENDED: Final = "an 80 % interval should hold 70 to 90 %"

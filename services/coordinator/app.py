@@ -7,32 +7,31 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-import mallorn
 from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as process_settings
-from services.coordinator import failures
+from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
-from services.coordinator.auth import get_owner
 from services.coordinator.costmodels.endpoints import router as cost_models
 from services.coordinator.dataset.endpoints import router as dataset
 from services.coordinator.devices.endpoints import router as devices
 from services.coordinator.events.endpoints import router as events
-from services.coordinator.failures import ErrorBody
 from services.coordinator.fleet.endpoints import router as fleet
-from services.coordinator.guard import Guard
 from services.coordinator.health.endpoints import router as health
 from services.coordinator.jobs.endpoints import router as jobs
 from services.coordinator.models.endpoints import router as models
 from services.coordinator.options.endpoints import router as options
-from services.coordinator.parts import Parts
 from services.coordinator.records.endpoints import router as records
 from services.coordinator.reports.endpoints import router as reports
-from services.coordinator.requests import Told
 from services.coordinator.schedules.endpoints import router as schedules
+from services.coordinator.web import failures
+from services.coordinator.web.auth import get_owner
+from services.coordinator.web.failures import ErrorBody
+from services.coordinator.web.guard import Guard
+from services.coordinator.web.parts import Parts
+from services.coordinator.web.requests import Told
 from services.coordinator.workers.endpoints import router as workers
 from services.dashboard.pages import add_page
 
-PREFIX: Final = "/api/v1"
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": ErrorBody, "description": words}
     for status, words in {
@@ -53,22 +52,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     parts = Parts.from_settings(settings or process_settings())
     app = FastAPI(
         title="Mallorn",
-        version=mallorn.__version__,
-        summary=mallorn.__doc__,
+        version=VERSION,
+        summary=SUMMARY,
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=f"{API}/openapi.json",
     )
     app.state.parts = parts
     failures.install(app)
     app.add_middleware(Told)
     app.add_middleware(Guard, has_keys=bool(parts.settings.api_keys))
-    app.include_router(_api(), prefix=PREFIX)
+    app.include_router(_api(), prefix=API)
     app.include_router(health, responses=_only(503))
-    app.include_router(health, prefix=PREFIX, responses=_only(503), include_in_schema=False)
+    app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
     add_docs(app)
-    add_page(app, {"name": "Mallorn", "version": mallorn.__version__, "docs": "/docs", "api": PREFIX})
+    add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
 
 

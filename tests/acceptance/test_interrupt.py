@@ -11,7 +11,7 @@ import pytest
 
 from db.repositories.records import Record, Records
 from db.session import Database
-from mallorn.commands.datadir import DataDir
+from stack.datadir import DataDir
 from tests.fixtures.command_line import clean_environment, mallorn, typed
 from tests.fixtures.service import JOB_SEC, START_SEC, executions, log_key
 from tests.fixtures.waiting import wait_for

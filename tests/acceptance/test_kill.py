@@ -5,8 +5,8 @@ from pathlib import Path
 from mallorn import Job
 from tests.fixtures.service import JOB_SEC, Service, log_key, seldom, trials
 from tests.fixtures.waiting import wait_for
-from workers.commits import BATCH
-from workers.tvm.detect import available_cores
+from workers.device.detect import available_cores
+from workers.round.commits import BATCH
 
 # So many candidates may run a second time: what waits for its commit, and what was built side by side.
 UNCOMMITTED = BATCH + available_cores()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mallorn import Client, MallornError
-from mallorn.commands.ports import free_port
-from mallorn.commands.valkey import valkey_command
 from mallorn.core.errors import NotFound
+from stack.ports import free_port
+from stack.valkey import valkey_command
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.processes import end

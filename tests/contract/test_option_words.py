@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 from typer.main import get_command
 
-from mallorn.commands.main import app
-from mallorn.commands.reference.pages import pages
+from cli.main import app
+from cli.reference.pages import pages
 from mallorn.core.options import EvaluatorOptions, JobOptions, choices
 from services.coordinator.options.service import list_options
 

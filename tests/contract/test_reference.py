@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.commands.main import COMMANDS
-from mallorn.commands.reference.markdown import COMMAND, Undescribed, described, schema_type, table
-from mallorn.commands.reference.pages import pages
+from cli.main import COMMANDS
+from cli.reference.markdown import COMMAND, Undescribed, described, schema_type, table
+from cli.reference.pages import pages
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mallorn.commands.connect import connected_stack, wait_for_device
-from mallorn.commands.datadir import DataDir
+from cli.service.connect import connected_stack, wait_for_device
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
+from stack.datadir import DataDir
 from tests.fixtures.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def another_user(data: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that is connected to the stack on `data`."""
     program = f"""
 from pathlib import Path
-from mallorn.commands.connect import connected_stack
+from cli.service.connect import connected_stack
 with connected_stack(None, None, Path({str(data)!r})) as stack:
     print(stack.data.read_stack().pid, flush=True)
     input()

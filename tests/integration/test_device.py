@@ -13,11 +13,11 @@ from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.children.child import Child
+from workers.device.detect import available_cores, host_fingerprint
+from workers.device.serving import prepare_runtime
+from workers.device.tracker import tracker_summary
+from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
 from workers.measure.fleet import Fleet, KeyCount
-from workers.tvm.detect import available_cores, host_fingerprint
-from workers.tvm.device import prepare_runtime
-from workers.tvm.tracker import tracker_summary
-from workers.tvm.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
 
 EVALUATOR = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
 # What a call may take: it waits for the device, and for the candidate's own deadline.

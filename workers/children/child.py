@@ -13,8 +13,8 @@ from typing import Any, Self
 from workers.children.channel import Channel, ChannelClosed
 from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
 from workers.children.log import ChildLog
+from workers.children.shutdown import STOP
 from workers.children.starter import start_process
-from workers.stopping import STOP
 
 START_TIMEOUT_SEC = 300.0  # half a dozen may start at once, each with all of TVM to load
 END_TIMEOUT_SEC = 30.0  # from the end of a child's connection to its own: on a busy host it takes a while

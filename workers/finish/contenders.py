@@ -14,10 +14,10 @@ from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
 from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
-from workers.round_context import descriptors_of, program_of
+from workers.round.context import descriptors_of, program_of
+from workers.round.stored import sketch_of
 from workers.search.space import Candidate, Sketch
-from workers.stage import Stage
-from workers.stored import sketch_of
+from workers.slot.stage import Stage
 from workers.tvm.space import TvmSpace, load_sketches
 
 log = logging.getLogger(__name__)

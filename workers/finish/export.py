@@ -21,7 +21,7 @@ from mallorn.core.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
 from mallorn.core.version import VERSION
 from workers.children.child import Child
 from workers.finish.winners import Winner
-from workers.stage import Stage
+from workers.slot.stage import Stage
 
 WRITE_TIMEOUT_SEC: Final = 300.0
 # apply.py, the graph passes that it has beyond TVM's, and what they share.

@@ -11,7 +11,7 @@ from mallorn.core.artifacts import scripts_uri
 from workers.children.child import Child
 from workers.children.errors import ChildError
 from workers.finish.winners import Winner
-from workers.stage import Stage
+from workers.slot.stage import Stage
 
 PRINT_TIMEOUT_SEC: Final = 60.0
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from mallorn.core.hosts import host_id
 from workers.children.child import Child
-from workers.engine_race import race, race_kernels
 from workers.finish.export import write_records
 from workers.finish.winners import Winner
-from workers.host import Host
-from workers.stage import Stage
+from workers.host.alone import Host
+from workers.racing.engines import race, race_kernels
+from workers.slot.stage import Stage
 
 COMPILE_TIMEOUT_SEC: Final = 1800.0
 LOAD_TIMEOUT_SEC: Final = 600.0

@@ -8,7 +8,7 @@ from typing import TypeVar
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from workers.children.advice import advice
 from workers.children.errors import ChildCrashed
-from workers.stage import Stage
+from workers.slot.stage import Stage
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

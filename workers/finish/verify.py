@@ -13,7 +13,7 @@ from workers.children.child import Child
 from workers.children.errors import ChildError
 from workers.measure.base import Program, Slot
 from workers.measure.timing import DEVICE_WAIT_SEC, GRACE_SEC
-from workers.runtime import Runtime
+from workers.slot.runtime import Runtime
 
 SEED: Final = 20_260_101
 REFERENCE_TIMEOUT_SEC: Final = 300.0

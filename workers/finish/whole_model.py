@@ -11,12 +11,12 @@ from typing import Any, Final
 from mallorn.core.errors import MallornError
 from workers.children.child import Child
 from workers.children.errors import ChildError
-from workers.fair_race import fair_race
 from workers.finish.agreement import check_numbers
 from workers.finish.stand import Built, Stand, device_is_here
 from workers.finish.undone import Undone, twice
-from workers.host_load import LoadMeter
-from workers.stage import Stage
+from workers.host.load import LoadMeter
+from workers.racing.fairly import fair_race
+from workers.slot.stage import Stage
 
 RUN_TIMEOUT_SEC: Final = 600.0
 ENGINES: Final = {"untuned": "the untuned model", "tuned": "the tuned model", "onnxruntime": "onnxruntime"}

@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
-from workers.commits import ERROR_CHARS
-from workers.engine_race import interval
 from workers.finish.contenders import Contest
 from workers.finish.verify import Verdict, Verifier
 from workers.measure.base import Result, Slot
 from workers.measure.tvm import TvmMeasurer
-from workers.stage import Stage
-from workers.storing import Place, store_sketches
+from workers.racing.engines import interval
+from workers.round.commits import ERROR_CHARS
+from workers.round.storing import Place, store_sketches
+from workers.slot.stage import Stage
 
 PASSES: Final = 3
 # Rivals this close may still be the faster ones inside the model; two of them are worth a compilation.

@@ -7,8 +7,8 @@ from typing import Any
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from workers.device.tracker_client import TrackerClient, device_key
 from workers.measure.base import Endpoint
-from workers.tvm.tracker_client import TrackerClient, device_key
 
 ENDPOINT_FIELDS = ("name", "host_id", "host_class", "threads", "tvm_version")
 

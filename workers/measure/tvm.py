@@ -13,7 +13,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.pool import ChildPool
-from workers.host import Host
+from workers.host.alone import Host
 from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Device, Fleet

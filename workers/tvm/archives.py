@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.tvm.values import dtype_of
+from workers.device.values import dtype_of
 
 _BFLOAT16 = "bfloat16"
 _MARK = f":{_BFLOAT16}"

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from workers.children.serve import serve
-from workers.roofline import shortest_sec
+from workers.host.roofline import shortest_sec
 
 #: Fewer vectors leave the multipliers waiting for sums, more do not fit the 16 registers of AVX2.
 VECTORS: Final = 12

@@ -14,6 +14,7 @@ import tvm
 from tvm.ir import TensorLoad
 from tvm.tirx import Div
 
+from workers.device.values import dtype_of
 from workers.tvm.accuracy import Array
 from workers.tvm.anatomy import blocks_of, collect, extent
 from workers.tvm.archives import save_arrays
@@ -22,7 +23,6 @@ from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import TargetLike, as_tvm_target
 from workers.tvm.programs import parse_module
-from workers.tvm.values import dtype_of
 
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _HOST = '{"kind":"llvm","num-cores":1}'

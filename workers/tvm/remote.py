@@ -13,8 +13,8 @@ from tvm.runtime import Module, Tensor, empty
 
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.targets import Target
-from workers.tvm.handshake import DEATH_NOTICE
-from workers.tvm.tracker_client import Address, TrackerClient, device_key
+from workers.device.handshake import DEATH_NOTICE
+from workers.device.tracker_client import Address, TrackerClient, device_key
 
 _PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again

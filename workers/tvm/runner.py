@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mallorn.core.addresses import host_and_port
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
@@ -13,8 +14,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
 from mallorn.core.targets import Target
 from workers.children.serve import serve
-from workers.measure.lasting import take_timing
 from workers.measure.stopping import StoppingRule, take_times
+from workers.measure.stopping.lasting import take_timing
 from workers.tvm.archives import load_arrays, save_arrays
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ def _device(tracker: str, target: str, wait_sec: float) -> "RemoteDevice":
     from workers.tvm.remote import RemoteDevice
 
     if (tracker, target) not in _held:
-        host, _, port = tracker.rpartition(":")
-        _held[tracker, target] = RemoteDevice((host, int(port)), Target(target), wait_sec)
+        _held[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec)
     return _held[tracker, target]
 
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Query
 from services.coordinator.costmodels import service
 from services.coordinator.costmodels.schemas import CostModelOut
 from services.coordinator.jobs.schemas import MAX_INT
-from services.coordinator.paging import CursorQuery, LimitQuery, PageOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
 # A column of 64 bits.

@@ -3,8 +3,8 @@
 from db.repositories.model_versions import ModelVersions
 from mallorn.core.targets import parse_target
 from services.coordinator.costmodels.schemas import CostModelOut
-from services.coordinator.paging import PageOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.paging import PageOut
+from services.coordinator.web.parts import Parts
 
 
 def list_models(

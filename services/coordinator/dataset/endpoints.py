@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from services.coordinator.auth import OwnerDep
 from services.coordinator.dataset import service
 from services.coordinator.dataset.schemas import StatisticsOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/dataset", tags=["dataset"])
 

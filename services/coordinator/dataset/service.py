@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from db.repositories.statistics import Statistics
 from services.coordinator.dataset.schemas import StatisticsOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 
 def dataset_stats(parts: Parts, owner: str) -> StatisticsOut:

@@ -4,8 +4,8 @@ from fastapi import APIRouter
 
 from services.coordinator.devices import service
 from services.coordinator.devices.schemas import DeviceOut
-from services.coordinator.paging import ListOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/devices", tags=["fleet"])
 

@@ -10,8 +10,8 @@ from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target
 from services.coordinator.devices.schemas import DeviceOut, DeviceState, is_online
-from services.coordinator.paging import ListOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import Parts
 
 
 def list_devices(parts: Parts) -> ListOut[DeviceOut]:

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Header, Query
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from services.coordinator.auth import OwnerDep
 from services.coordinator.events import service
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 MEDIA_TYPE: Final = "text/event-stream"

@@ -12,7 +12,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.tables import Event
 from mallorn.core.states import JobState
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 POLL_SEC: Final = 0.5
 HEARTBEAT_SEC: Final = 15.0

@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from services.coordinator.auth import OwnerDep
 from services.coordinator.fleet import service
 from services.coordinator.fleet.schemas import ActivityOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/fleet", tags=["fleet"])
 DAY_MINUTES: Final = 24 * 60

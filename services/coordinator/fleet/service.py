@@ -6,7 +6,7 @@ from db.repositories.activity import Activity
 from db.repositories.stage_runs import StageRuns
 from db.session import read_clock
 from services.coordinator.fleet.schemas import ActivityOut, StageOut, StintOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 MAX_ROUNDS: Final = 5000
 MAX_STAGES: Final = 5000

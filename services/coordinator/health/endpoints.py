@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from services.coordinator.health import service
 from services.coordinator.health.schemas import Alive, Ready
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(tags=["health"])
 

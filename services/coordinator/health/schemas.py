@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from mallorn.core.version import VERSION
-from mallorn.http import API
+from mallorn.core.version import API, VERSION
 
 
 class Alive(BaseModel):

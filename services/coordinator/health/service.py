@@ -3,7 +3,7 @@
 from db.migrate import check
 from mallorn.core.errors import Conflict, Unavailable
 from services.coordinator.health.schemas import Ready
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 
 def readiness(parts: Parts) -> Ready:

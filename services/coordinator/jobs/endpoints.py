@@ -6,13 +6,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Response
 
 from mallorn.core.states import JobState
-from services.coordinator.auth import OwnerDep
 from services.coordinator.jobs import removal, rounds, service, steering, submit
 from services.coordinator.jobs.round_schemas import RoundOut
 from services.coordinator.jobs.rounds import RoundOrder
 from services.coordinator.jobs.schemas import MAX_INT, JobIn, JobOut, ResumeIn, TaskOut
-from services.coordinator.paging import CursorQuery, LimitQuery, ListOut, PageOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 KeyHeader = Annotated[

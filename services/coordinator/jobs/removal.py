@@ -5,7 +5,7 @@ from mallorn.core.artifacts import exports_beside
 from services.artifacts import remove
 from services.coordinator.jobs.schemas import JobOut
 from services.coordinator.jobs.views import job_out
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 
 def archive(parts: Parts, owner: str, job_id: str) -> JobOut:

@@ -10,8 +10,8 @@ from db.tables import Round
 from mallorn.core.errors import NotFound
 from mallorn.core.states import RoundState
 from services.coordinator.jobs.round_schemas import ForecastOut, RoundOut
-from services.coordinator.paging import PageOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.paging import PageOut
+from services.coordinator.web.parts import Parts
 
 
 class RoundOrder(StrEnum):

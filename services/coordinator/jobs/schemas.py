@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.core.verdict import Level
-from services.coordinator.texts import check_storable
+from services.coordinator.web.texts import check_storable
 
 # Columns of 32 bits; a seed is also TVM's.
 MAX_INT: Final = 2**31 - 1

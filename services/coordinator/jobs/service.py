@@ -3,11 +3,11 @@
 from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.states import JobState
-from services.coordinator.disk import full_disk_words
 from services.coordinator.jobs.schemas import JobOut, TaskOut
 from services.coordinator.jobs.views import job_out, task_out
-from services.coordinator.paging import ListOut, PageOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.disk import full_disk_words
+from services.coordinator.web.paging import ListOut, PageOut
+from services.coordinator.web.parts import Parts
 
 
 def list_jobs(

@@ -13,7 +13,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from services.coordinator.jobs.schemas import JobOut
 from services.coordinator.jobs.views import job_out
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 # Who goes on with a job that is put back into a state.
 NEXT_TASK: Final = {

@@ -16,7 +16,7 @@ from mallorn.core.targets import LOCAL, Target, parse_target
 from services.coordinator.devices.service import local_target
 from services.coordinator.jobs.schemas import JobIn, JobOut
 from services.coordinator.jobs.views import job_out
-from services.coordinator.parts import Parts
+from services.coordinator.web.parts import Parts
 
 
 def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobOut, bool]:

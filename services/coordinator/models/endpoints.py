@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 
-from services.coordinator.auth import OwnerDep
 from services.coordinator.models import service
 from services.coordinator.models.schemas import ModelOut
-from services.coordinator.paging import CursorQuery, LimitQuery, PageOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/models", tags=["models"])
 RAW_BODY: Final[dict[str, Any]] = {

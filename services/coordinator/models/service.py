@@ -10,9 +10,9 @@ from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import InvalidRequest
 from services.artifacts import remove
 from services.coordinator.models.schemas import ModelOut
-from services.coordinator.paging import PageOut
-from services.coordinator.parts import Parts
-from services.coordinator.store import Upload
+from services.coordinator.web.paging import PageOut
+from services.coordinator.web.parts import Parts
+from services.coordinator.web.store import Upload
 
 WRITE_BYTES: Final = 1 << 20
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from services.coordinator.options import service
 from services.coordinator.options.schemas import OptionOut
-from services.coordinator.paging import ListOut
+from services.coordinator.web.paging import ListOut
 
 router = APIRouter(prefix="/options", tags=["jobs"])
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from mallorn.core.options import JobOptions, choices
 from services.coordinator.options.schemas import OptionOut
-from services.coordinator.paging import ListOut
+from services.coordinator.web.paging import ListOut
 
 Kind = Literal["choice", "integer", "number", "texts", "shapes", "object"]
 

@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from mallorn.core.outcomes import Outcome
-from services.coordinator.auth import OwnerDep
-from services.coordinator.paging import CursorQuery, LimitQuery, PageOut
-from services.coordinator.parts import PartsDep
 from services.coordinator.records import service
 from services.coordinator.records.schemas import RecordOut
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/records", tags=["dataset"])
 

@@ -6,9 +6,9 @@ from db.repositories.jobs import Jobs
 from db.repositories.records import Records
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from services.coordinator.paging import PageOut
-from services.coordinator.parts import Parts
 from services.coordinator.records.schemas import RecordOut
+from services.coordinator.web.paging import PageOut
+from services.coordinator.web.parts import Parts
 
 
 def list_records(

@@ -8,9 +8,9 @@ from fastapi.responses import HTMLResponse
 
 from mallorn.report.page import page
 from mallorn.report.policy import SERVED
-from services.coordinator.auth import OwnerDep
-from services.coordinator.parts import PartsDep
 from services.coordinator.reports import service
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 HTML: Final[dict[int | str, dict[str, Any]]] = {

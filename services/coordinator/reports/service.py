@@ -11,8 +11,8 @@ from mallorn.report.story import FAILURES_READ, Story
 from services.coordinator.jobs.rounds import RoundOrder, list_rounds
 from services.coordinator.jobs.schemas import JobOut
 from services.coordinator.jobs.service import get_job, list_tasks
-from services.coordinator.parts import Parts
 from services.coordinator.records.service import list_records
+from services.coordinator.web.parts import Parts
 
 Row = dict[str, Any]
 

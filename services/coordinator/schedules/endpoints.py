@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
 
-from services.coordinator.auth import OwnerDep
-from services.coordinator.paging import ListOut
-from services.coordinator.parts import PartsDep
 from services.coordinator.schedules import service
 from services.coordinator.schedules.schemas import ScheduleOut, WholeScheduleOut
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(tags=["schedules"])
 MEDIA_TYPE: Final = "application/zip"

@@ -6,9 +6,9 @@ from db.repositories.schedules import Schedules, full_trace_of
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
-from services.coordinator.paging import ListOut
-from services.coordinator.parts import Parts
 from services.coordinator.schedules.schemas import ScheduleOut, WholeScheduleOut
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import Parts
 
 
 def best_schedules(

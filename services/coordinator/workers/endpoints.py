@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
-from services.coordinator.paging import ListOut
-from services.coordinator.parts import PartsDep
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import PartsDep
 from services.coordinator.workers import service
 from services.coordinator.workers.schemas import WorkerOut
 

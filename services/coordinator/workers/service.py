@@ -4,8 +4,8 @@ from typing import Final
 
 from db.repositories.workers import Workers
 from db.session import read_clock
-from services.coordinator.paging import ListOut
-from services.coordinator.parts import Parts
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import Parts
 from services.coordinator.workers.schemas import WorkerOut, WorkerState
 
 # A worker's id names one process: those of a day ago will not come back.

@@ -13,7 +13,7 @@ from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import parse_target
 from services.control.grouping import group
-from workers.training import train
+from workers.round.training import train
 
 MATMUL, SPLIT = "dynamic:matmul", "dynamic:matmul/ssssssss"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from mallorn.commands.probes import redis_answers
-from mallorn.commands.valkey import socket_url, valkey_command
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from services.coordinator.waker import Waker
+from services.coordinator.web.waker import Waker
+from stack.probes import redis_answers
+from stack.valkey import socket_url, valkey_command
 from tests.fixtures.waiting import wait_for
 
 

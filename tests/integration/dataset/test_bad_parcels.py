@@ -15,8 +15,8 @@ from db.dataset.schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
 from db.session import Database
 from db.tables import Source, Workload
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
+from research.lessons.from_parquet import read_lessons
 from tests.integration.dataset.conftest import Filled, stored
-from workers.lessons.from_parquet import read_lessons
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 ROWS = "measurements.parquet"

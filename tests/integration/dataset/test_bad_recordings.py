@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest
+from research.lessons.from_parquet import read_lessons
+from research.lessons.views import rows_for
+from research.replay.reading import recorded_tasks
+from research.replay.space_file import write_tasks
 from tests.integration.dataset.conftest import Filled
-from workers.lab.reading import recorded_tasks
-from workers.lab.space_file import write_tasks
-from workers.lessons.from_parquet import read_lessons
-from workers.lessons.views import rows_for
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Change = Callable[[pa.Table], pa.Table]

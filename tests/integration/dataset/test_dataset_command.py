@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.main import app
 from db.tables import Measurement
-from mallorn.commands.main import app
 from mallorn.core.installing import install_line
 from tests.fixtures.answers import data, refused
 from tests.fixtures.coordinator import Coordinator

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mallorn.commands.main import app
+from cli.main import app
+from research.replay.space_file import write_tasks
 from tests.fixtures.answers import data, refused
 from tests.integration.dataset.conftest import Filled
-from tests.unit.lab.made_up import made_up
-from workers.lab.space_file import write_tasks
+from tests.unit.research.replay.made_up import made_up
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Type = Callable[..., Result]

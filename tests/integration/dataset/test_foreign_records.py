@@ -9,9 +9,9 @@ from db.repositories.foreign_records import ForeignRecords
 from db.repositories.statistics import Statistics
 from db.session import Database
 from mallorn.core.outcomes import Outcome
+from research.foreign.lines import Problem
+from research.foreign.loading import Loaded, find_logs, load_log
 from tests.integration.dataset.conftest import stored
-from workers.foreign.lines import Problem
-from workers.foreign.loading import Loaded, find_logs, load_log
 
 
 def line(task: str, cost: float, code: int = 0) -> str:
@@ -26,7 +26,7 @@ def load(database: Database, path: Path) -> tuple[Loaded, list[Problem]]:
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("workers.foreign.loading.BATCH", 2)
+    monkeypatch.setattr("research.foreign.loading.BATCH", 2)
     file = tmp_path / "records.json"
     file.write_text(line("a", 1e-3) + line("b", 2e-3) + "torn\n" + line("a", 1e10, 7))
     return file

@@ -9,9 +9,9 @@ from benchmarks.costmodels.freeze import freeze
 from benchmarks.costmodels.rows import load
 from costmodels.views import VIEWS
 from mallorn.core.errors import Conflict
+from research.lessons.lesson import Lesson
 from tests.integration.dataset.conftest import Filled
-from workers.lessons.lesson import Lesson
-from workers.viewing import Seen
+from workers.round.viewing import Seen
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

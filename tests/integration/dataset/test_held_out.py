@@ -10,7 +10,7 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from tests.integration.dataset.conftest import Filled
-from tests.unit.lessons.made_up import lessons
+from tests.unit.research.lessons.made_up import lessons
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 TARGET = parse_target({"kind": "llvm", "num-cores": 64})

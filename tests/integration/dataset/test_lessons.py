@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from costmodels.views import VIEWS
-from db.dataset.selection import Selection
 from db.dataset.snapshots import take_snapshot
+from db.repositories.selection import Selection
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
+from research.lessons.from_database import lessons_of
+from research.lessons.from_parquet import read_lessons
+from research.lessons.lesson import Lesson, Lessons
+from research.lessons.views import Lowering, rows_for
+from research.replay.reading import recorded_tasks
+from research.replay.space_file import write_tasks
 from tests.integration.dataset.conftest import Filled
 from workers.children.child import Child
-from workers.lab.reading import recorded_tasks
-from workers.lab.space_file import write_tasks
-from workers.lessons.from_database import lessons_of
-from workers.lessons.from_parquet import read_lessons
-from workers.lessons.lesson import Lesson, Lessons
-from workers.lessons.views import Lowering, rows_for
-from workers.viewing import Viewer
+from workers.round.viewing import Viewer
 
 OK, ERROR, TIMEOUT = Outcome.OK, Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT
 ALL = Selection()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.main import app
 from db.migrate import check
 from db.repositories.model_versions import ModelVersions
 from db.session import Database
-from mallorn.commands.main import app
+from research.lessons import pretraining
 from tests.fixtures.answers import data
 from tests.integration.dataset.conftest import Filled
-from workers.lessons import pretraining
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Type = Callable[..., Result]

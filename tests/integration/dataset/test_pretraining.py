@@ -11,22 +11,22 @@ from costmodels.base import Matrix, Vector
 from costmodels.domains import ManyDomains
 from costmodels.lgbm import LightGBM
 from costmodels.metrics import Groups
-from db.dataset.selection import Selection
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
 from db.repositories.model_versions import ModelVersion, ModelVersions
+from db.repositories.selection import Selection
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.targets import parse_target
+from research.lessons import pretraining
+from research.lessons.from_database import lessons_of
+from research.lessons.lesson import Lesson, Lessons
+from research.lessons.pretraining import Base, pretrain
+from research.lessons.views import rows_for
 from tests.integration.dataset.conftest import Filled
-from tests.unit.lessons.made_up import SHAPES, lesson
-from workers.lessons import pretraining
-from workers.lessons.from_database import lessons_of
-from workers.lessons.lesson import Lesson, Lessons
-from workers.lessons.pretraining import Base, pretrain
-from workers.lessons.views import rows_for
+from tests.unit.research.lessons.made_up import SHAPES, lesson
 
 CPU, SMALL, LARGE = (f'{{"kind":"llvm","num-cores":{cores}}}' for cores in (2, 4, 8))
 BASE = "base:matmul/lightgbm"

@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import event
 
-from db.dataset.selection import Selection
 from db.repositories.frozen import FrozenRows
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds
+from db.repositories.selection import Selection
 from db.repositories.shares import Shares
 from db.repositories.standings import Standings
 from db.repositories.tasks import Tasks

@@ -9,8 +9,8 @@ from db.repositories.recordings import Recordings
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
+from research.replay.reading import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
-from workers.lab.reading import measuring_hosts, recorded_tasks
 
 CHOICES = [
     {"kind": "tile", "width": 2, "extent": 64, "limit": 64, "values": [], "labels": [], "weights": []},

@@ -17,9 +17,9 @@ import tvm
 from onnx import helper, numpy_helper
 
 from tests.integration.tvm_graph.conftest import Example
+from workers.device.detect import detect_target
 from workers.finish.export import SCRIPTS
 from workers.tvm.compile import compile_model
-from workers.tvm.detect import detect_target
 from workers.tvm.templates import compiling
 
 BOUNDS = {"low": 0.0, "high": 6.0}

@@ -4,9 +4,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mallorn.core.targets import parse_target
-from workers.generate.drawing import Drawn, draw
-from workers.generate.networks import DIMENSIONS, network, patterns
-from workers.generate.rules import OURS, read_rules
+from research.generate.drawing import Drawn, draw
+from research.generate.networks import DIMENSIONS, network, patterns
+from research.generate.rules import OURS, read_rules
 from workers.tvm.recipes import recipe_for, recipe_json
 from workers.tvm.tasks import extract
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mallorn.commands.compile import WrongNumbers, check_numbers
-from mallorn.commands.engines import engine_room
-from mallorn.commands.exported import read_exported
+from cli.compile import WrongNumbers, check_numbers
+from cli.engines import engine_room
+from cli.exported import read_exported
 from tests.fixtures.command_line import mallorn
 from zoo import MODELS
 

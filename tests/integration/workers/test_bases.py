@@ -9,13 +9,13 @@ from db.repositories.model_versions import ModelVersions
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.states import RoundState
+from research.lessons.lesson import Lessons
+from research.lessons.pretraining import pretrain
 from tests.fixtures.workshop import TARGET
-from tests.unit.lessons.made_up import SHAPES, lesson
-from workers.lessons.lesson import Lessons
-from workers.lessons.pretraining import pretrain
-from workers.round_context import load_round
-from workers.stored import model_of
-from workers.training import train
+from tests.unit.research.lessons.made_up import SHAPES, lesson
+from workers.round.context import load_round
+from workers.round.stored import model_of
+from workers.round.training import train
 
 FAMILY = "operator:matmul"
 

@@ -22,10 +22,10 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
-from workers.finish.job import finish
+from workers.children.shutdown import Stopping
+from workers.finish.run import finish
 from workers.finish.stand import Stand
 from workers.finish.verify import Verdict
-from workers.stopping import Stopping
 
 CRASHED = ChildCrashed("graphs died of SIGKILL")
 COMPILED = {"found": 2, "of": 2, "missing": [], "seconds": 0.0}
@@ -58,8 +58,8 @@ def check(workshop, monkeypatch):
     def made_up(_runtime, _target, _graphs):
         yield verifier
 
-    monkeypatch.setattr("workers.finish.job.verifier", made_up)
-    monkeypatch.setattr("workers.finish.job.TvmMeasurer", MadeUpMeasurer)
+    monkeypatch.setattr("workers.finish.run.verifier", made_up)
+    monkeypatch.setattr("workers.finish.run.TvmMeasurer", MadeUpMeasurer)
     return verifier
 
 

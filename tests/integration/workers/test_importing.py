@@ -10,8 +10,8 @@ from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
-from workers.importing import import_job
-from workers.stopping import Stopping
+from workers.children.shutdown import Stopping
+from workers.importing.run import import_job
 
 
 def found(*keys):

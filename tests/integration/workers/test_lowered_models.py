@@ -12,10 +12,10 @@ from costmodels.random import RandomModel
 from costmodels.views import STATEMENTS
 from mallorn.core.names import REGISTRY
 from tests.fixtures.workshop import MadeUpCompiler
-from workers.proposing import WIDER, propose
-from workers.round_context import load_round
-from workers.training import train
-from workers.viewing import Viewer
+from workers.round.context import load_round
+from workers.round.proposing import WIDER, propose
+from workers.round.training import train
+from workers.round.viewing import Viewer
 
 ROUND = 8
 Lowered = tuple[str, tuple[int, ...]]

@@ -10,8 +10,8 @@ from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
 from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
 from workers.children.errors import ChildFailed, ChildTimeout
-from workers.finish.job import finish
-from workers.host_load import Load
+from workers.finish.run import finish
+from workers.host.load import Load
 
 __all__ = ["check", "exported"]  # fixtures
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")

@@ -13,8 +13,8 @@ from mallorn.core.errors import PluginFailed
 from mallorn.core.states import JobState, RoundState
 from services.planner.policy import Policy
 from tests.integration.workers.test_round_life import proposals_of
+from workers.search.algorithms.random import RandomSearch
 from workers.search.base import Proposal
-from workers.search.random import RandomSearch
 from workers.search.space import Candidate
 
 

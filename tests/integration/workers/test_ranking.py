@@ -8,9 +8,9 @@ import pytest
 
 from db.repositories.tasks import Tasks
 from mallorn.core.outcomes import Outcome
-from workers import ranking
-from workers.round_context import load_round
-from workers.training import train
+from workers.round import ranking
+from workers.round.context import load_round
+from workers.round.training import train
 
 SEARCHED = {"search": "evolutionary", "trials": 400}
 

@@ -13,7 +13,7 @@ from db.tables import Device
 from tests.fixtures.waiting import wait_for
 from workers.measure.base import Endpoint
 from workers.measure.fleet import Device as Registered
-from workers.roll_call import RollCall
+from workers.slot.attendance import RollCall
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

@@ -14,11 +14,11 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from workers import tasks
 from workers.children.errors import ChildCrashed, ChildFailed
-from workers.commits import BATCH, Commits
-from workers.proposing import propose
-from workers.round_context import load_round
-from workers.stopping import STOP
-from workers.viewing import Viewer
+from workers.children.shutdown import STOP
+from workers.round.commits import BATCH, Commits
+from workers.round.context import load_round
+from workers.round.proposing import propose
+from workers.round.viewing import Viewer
 
 
 class Killed(BaseException):
@@ -258,13 +258,13 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
             lines.append(json.loads(JsonLines("worker").format(record)))
 
     kept = Kept()
-    logging.getLogger("workers.rounds").addHandler(kept)
+    logging.getLogger("workers.round.run").addHandler(kept)
     monkeypatch.setattr(tasks, "runtime", lambda: workshop)
     job = workshop.job()
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(NoDevice()))
     tasks.run_round(round_id)
-    logging.getLogger("workers.rounds").removeHandler(kept)
+    logging.getLogger("workers.round.run").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
 

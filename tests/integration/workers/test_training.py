@@ -13,12 +13,12 @@ from db.repositories.trials import Trials
 from db.tables import StageRun
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
-from workers import training
-from workers.proposing import propose
-from workers.round_context import load_round
-from workers.training import FIRST_ROWS, train
+from workers.round import training
+from workers.round.context import load_round
+from workers.round.proposing import propose
+from workers.round.training import FIRST_ROWS, train
+from workers.round.viewing import Viewer
 from workers.tvm.space import TvmSpace, load_sketches
-from workers.viewing import Viewer
 
 FAMILY = "operator:matmul"
 

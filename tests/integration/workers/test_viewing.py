@@ -17,9 +17,9 @@ from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.children.child import Child
 from workers.children.errors import ChildCrashed
 from workers.measure.base import Program
+from workers.round.viewing import LOWERED, Viewer, Work
 from workers.search.space import Candidate, Sketch
 from workers.tvm.space import load_sketches
-from workers.viewing import LOWERED, Viewer, Work
 
 
 @dataclass

@@ -11,7 +11,7 @@ from benchmarks.costmodels.rows import Bench
 from benchmarks.costmodels.synthetic import made_up
 from benchmarks.lab.cell_file import CellFile
 from mallorn.core.errors import InvalidRequest
-from tests.unit.lessons.made_up import lessons
+from tests.unit.research.lessons.made_up import lessons
 
 NAMES = ("draft", "lightgbm", CONTROL)
 

@@ -15,7 +15,7 @@ from benchmarks.costmodels.view_file import ViewFile
 from costmodels.columns import WIDTH
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest, NotFound
-from tests.unit.lessons.made_up import lessons
+from tests.unit.research.lessons.made_up import lessons
 
 
 def stored(every: int = 1) -> Mapping[str, ViewFile]:

@@ -12,9 +12,9 @@ import pytest
 from benchmarks.costmodels.view_file import HEAD, read_view, schema_of, write_view
 from costmodels.views import CODE, View
 from mallorn.core.errors import InvalidRequest
-from tests.unit.lessons.made_up import SHAPES, lesson
-from workers.lessons.lesson import Lesson
-from workers.viewing import Seen
+from research.lessons.lesson import Lesson
+from tests.unit.research.lessons.made_up import SHAPES, lesson
+from workers.round.viewing import Seen
 
 ROWS = "rows-0123456789ab"
 

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import proposals
 from mallorn.core.errors import NotFound
-from tests.unit.lab.made_up import made_up
-from workers.lab.space_file import write_tasks
+from research.replay.space_file import write_tasks
+from tests.unit.research.replay.made_up import made_up
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from benchmarks.lab.grid import NO_MODEL, STANDARD, Axes, Combination
 from benchmarks.lab.summary import WORST, Figures, summarise
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY
-from tests.unit.lab.made_up import made_up
-from workers.lab.arenas import SyntheticArena
-from workers.lab.space_file import write_tasks
+from research.replay.arenas import SyntheticArena
+from research.replay.space_file import write_tasks
+from tests.unit.research.replay.made_up import made_up
 
 ROOT = Path(__file__).parents[3]
 RANDOM = Combination("random", NO_MODEL, "topk")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mallorn.decisions import calibration, summarise, with_totals
+from mallorn.results.decisions import calibration, summarise, with_totals
 
 TASKS: list[dict[str, Any]] = [
     {"index": 0, "name": "conv", "weight": 2, "latency_us": 8.0, "reason": ""},

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mallorn import Client
+from mallorn.core.extras import MissingPackage, need
 from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
-from mallorn.extras import MissingPackage, need
 from mallorn.frames import HISTORY
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mallorn.judging import interval, judge, steady
+from mallorn.results.judging import interval, judge, steady
 
 
 def job(name: str, model_us: float | None, tasks_us: float | None, **changes: Any) -> dict[str, Any]:

@@ -14,13 +14,13 @@ import pytest
 
 import mallorn
 import mallorn.job
+from cli.service import connect
+from cli.service.connect import Connected
 from mallorn import Client, Job, tuning, widget
-from mallorn.commands import connect
-from mallorn.commands.connect import Connected
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.settings import settings
-from mallorn.extras import MissingPackage
 from mallorn.http import Connection
 from mallorn.job import JobFailed
 from tests.fixtures.models import onnx_bytes

@@ -9,7 +9,7 @@ import pytest
 import mallorn
 from db.repositories.jobs import Jobs
 from db.session import Database
-from services.coordinator.waker import Waker
+from services.coordinator.web.waker import Waker
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

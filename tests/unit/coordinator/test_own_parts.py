@@ -29,7 +29,7 @@ def test_a_recipe_is_not_a_class_of_ones_own() -> None:
 
 
 def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("annealed", "workers.search.sa:Annealing", "mallorn.search")
+    entry = EntryPoint("annealed", "workers.search.algorithms.sa:Annealing", "mallorn.search")
 
     def installed(group: str, name: str) -> list[EntryPoint]:
         return [entry] if (group, name) == (entry.group, entry.name) else []

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cli.main import app
 from db.repositories.jobs import Jobs
-from mallorn.commands.main import app
 from mallorn.report.policy import SERVED
 from services.coordinator.reports import service
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start

@@ -3,7 +3,7 @@
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from workers.tvm.addresses import listen, private_address
+from workers.device.addresses import listen, private_address
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "8.8.8.8", "224.0.0.1", "2001:4860:4860::8888"])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.measure.cores import Cores
-from workers.measure.courtesy import giving_way
+from workers.host.cores import Cores
+from workers.host.courtesy import giving_way
 
 
 class Computing:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidTarget
-from workers.tvm import detect
-from workers.tvm.detect import available_cores, cpu_info, detect_target, host_fingerprint
+from workers.device import detect
+from workers.device.detect import available_cores, cpu_info, detect_target, host_fingerprint
 
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -25,7 +25,7 @@ V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 
 
 def test_two_processes_of_one_machine_have_one_fingerprint() -> None:
-    program = "from workers.tvm.detect import host_fingerprint; print(host_fingerprint())"
+    program = "from workers.device.detect import host_fingerprint; print(host_fingerprint())"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(host_fingerprint())
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from workers.children.errors import ChildTimeout
-from workers.engine_race import MOST_CALLS, interval, race
+from workers.racing.engines import MOST_CALLS, interval, race
 
 
 class Engine:

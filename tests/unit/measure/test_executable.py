@@ -8,9 +8,9 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import parse_target
-from workers.tvm import executable
-from workers.tvm.detect import available_cores, detect_target
-from workers.tvm.executable import check_executable, why_not
+from workers.device import executable
+from workers.device.detect import available_cores, detect_target
+from workers.device.executable import check_executable, why_not
 
 HASWELL = ("avx2", "fma", "sse4.2", "slow-3ops-lea", "fsgsbase")
 SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")

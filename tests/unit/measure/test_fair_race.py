@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
-from workers.fair_race import MOST_RACES, FairRace, fair_race
-from workers.host_load import Load
+from workers.host.load import Load
+from workers.racing.fairly import MOST_RACES, FairRace, fair_race
 
 BUSY = replace(QUIET, others_cores=1.0)
 

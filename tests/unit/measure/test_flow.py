@@ -10,7 +10,7 @@ import pytest
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
-from workers.host import Host
+from workers.host.alone import Host
 from workers.measure.base import Result, Slot
 from workers.measure.builds import Builds, Built
 from workers.measure.timing import Timing

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.options import EvaluatorOptions
-from workers.measure.lasting import take_timing
+from workers.measure.stopping.lasting import take_timing
 
 OPTIONS = st.builds(
     EvaluatorOptions,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mallorn.history import Point
 from mallorn.report.chart import HEIGHT, SECONDS, TRIALS, WIDTH, chart
 from mallorn.report.scales import even_ticks, log_ticks, padded
+from mallorn.results.history import Point
 from tests.fixtures.markup import Markup, assert_inert
 
 POINTS = [Point(16, 10.0, 1000.0, 0), Point(32, 20.0, 1000.0, 1), Point(64, 75.0, 100.0, 2)]

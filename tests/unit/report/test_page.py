@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cli.main import app
 from db.repositories.jobs import Jobs
 from mallorn import Client
-from mallorn.commands.main import app
 from mallorn.report.card import card
 from mallorn.report.page import page
 from mallorn.report.story import Failure, Story, grouped

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.search.acquisition import ACQUISITIONS
+from workers.search.algorithms.acquisition import ACQUISITIONS
+from workers.search.algorithms.bo import ROWS, BayesianOptimisation, contextual_variance, spread
+from workers.search.algorithms.gp import GaussianProcess, matern
+from workers.search.algorithms.random import RandomSearch
 from workers.search.base import Searcher, Trial
-from workers.search.bo import ROWS, BayesianOptimisation, contextual_variance, spread
-from workers.search.gp import GaussianProcess, matern
-from workers.search.random import RandomSearch
 from workers.search.simulate import best_us, simulate
 from workers.search.space import Candidate
 from workers.search.synthetic import SyntheticSpace

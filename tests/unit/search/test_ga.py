@@ -7,10 +7,10 @@ import pytest
 
 from costmodels.base import CostModel, Prediction
 from costmodels.random import RandomModel
+from workers.search.algorithms.ga import Genetic
+from workers.search.algorithms.islands import elite, islands, shares, tournament
 from workers.search.base import Searcher, Trial
 from workers.search.fill import Filter
-from workers.search.ga import Genetic
-from workers.search.islands import elite, islands, shares, tournament
 from workers.search.origins import CROSSOVER, MUTATION
 from workers.search.simulate import trained
 from workers.search.space import Matrix

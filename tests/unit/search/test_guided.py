@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
+from workers.search.algorithms.directions import Directions
+from workers.search.algorithms.guided import Guided
+from workers.search.algorithms.priorities import priorities
 from workers.search.base import Searcher, Trial
-from workers.search.directions import Directions
-from workers.search.guided import Guided
 from workers.search.measured import fastest
-from workers.search.priorities import priorities
 from workers.search.space import Candidate
 from workers.search.synthetic import RFACTOR, TILED, SyntheticSpace
 from workers.search.testing import SearcherTestCase, TinySpace

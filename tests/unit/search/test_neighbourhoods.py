@@ -7,12 +7,12 @@ import pytest
 
 from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
+from workers.search.algorithms.es import EvolutionStrategy
+from workers.search.algorithms.ga import Genetic
+from workers.search.algorithms.guided import Guided
+from workers.search.algorithms.random import RandomSearch
+from workers.search.algorithms.sa import Annealing
 from workers.search.base import Searcher, Trial
-from workers.search.es import EvolutionStrategy
-from workers.search.ga import Genetic
-from workers.search.guided import Guided
-from workers.search.random import RandomSearch
-from workers.search.sa import Annealing
 from workers.search.simulate import best_us, simulate, trained
 from workers.search.space import Candidate, Matrix
 from workers.search.synthetic import SyntheticSpace

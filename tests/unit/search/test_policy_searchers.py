@@ -9,15 +9,15 @@ from costmodels.base import Matrix, Prediction
 from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
+from workers.search.algorithms.mcts import Mcts
+from workers.search.algorithms.ppo import Ppo
+from workers.search.algorithms.qlearning import QLearning
+from workers.search.algorithms.random import RandomSearch
+from workers.search.algorithms.reinforce import Reinforce
 from workers.search.base import Searcher, Trial
 from workers.search.decisions import DecisionSpace
-from workers.search.mcts import Mcts
 from workers.search.policy.learner import Learner
 from workers.search.policy.lessons import MOST, lessons_of
-from workers.search.ppo import Ppo
-from workers.search.qlearning import QLearning
-from workers.search.random import RandomSearch
-from workers.search.reinforce import Reinforce
 from workers.search.simulate import best_us, simulate, trained
 from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace

@@ -5,8 +5,8 @@ import pytest
 
 from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
+from workers.search.algorithms.sa import ANNEALING, Annealing
 from workers.search.base import Searcher, Trial
-from workers.search.sa import ANNEALING, Annealing
 from workers.search.simulate import trained
 from workers.search.space import Candidate
 from workers.search.synthetic import SyntheticSpace

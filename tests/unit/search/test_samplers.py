@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from costmodels.base import Prediction
-from workers.search.clustered import Clustered
-from workers.search.clusters import k_means, to_the_knee
-from workers.search.contextual import Contextual
-from workers.search.diverse import Diverse
 from workers.search.sampler import BatchSampler, ScoredPool
+from workers.search.samplers.clustered import Clustered
+from workers.search.samplers.clusters import k_means, to_the_knee
+from workers.search.samplers.contextual import Contextual
+from workers.search.samplers.diverse import Diverse
 from workers.search.scaling import scaled, squared_distances
 from workers.search.synthetic import SyntheticSpace
 from workers.search.testing import BatchSamplerTestCase

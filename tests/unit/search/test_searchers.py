@@ -10,9 +10,9 @@ import pytest
 from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
 from mallorn.core.names import REGISTRY, resolve
+from workers.search.algorithms.evolutionary import Evolutionary
+from workers.search.algorithms.random import RandomSearch
 from workers.search.base import Searcher, Trial
-from workers.search.evolutionary import Evolutionary
-from workers.search.random import RandomSearch
 from workers.search.sampler import BatchSampler
 from workers.search.simulate import best_us, simulate, trained
 from workers.search.space import Candidate
@@ -105,7 +105,7 @@ def test_every_registered_searcher_is_made_with_any_sampler(search: str, sampler
 PROPOSE = """
 import numpy as np
 from costmodels.xgb import XGBoost
-from workers.search.evolutionary import Evolutionary
+from workers.search.algorithms.evolutionary import Evolutionary
 from workers.search.simulate import simulate
 from workers.search.synthetic import SyntheticSpace
 history = simulate(SyntheticSpace(64, 64, 64), Evolutionary(), XGBoost, trials=32, batch=16, seed=4)

@@ -7,7 +7,7 @@ from costmodels.base import Matrix, Prediction
 from costmodels.random import RandomModel
 from costmodels.views import LOOPS
 from mallorn.core.errors import InvalidRequest
-from workers.search.guided import Guided
+from workers.search.algorithms.guided import Guided
 from workers.search.pooled import score
 from workers.search.synthetic import SyntheticSpace
 

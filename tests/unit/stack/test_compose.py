@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from mallorn.commands.main import app
+from cli.main import app
 from mallorn.core.settings import Settings
 
 ROOT = Path(__file__).parents[3]

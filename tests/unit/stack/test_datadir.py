@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.commands.datadir import DataDir, DataDirInUse, StackInfo
 from mallorn.core.errors import InvalidRequest, StorageFull
+from stack.datadir import DataDir, DataDirInUse, StackInfo
 from tests.fixtures.processes import UNTIL_KILLED, beside
 
 INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", until_unused=False)
@@ -30,7 +30,7 @@ def another_process(data: DataDir, holding: str) -> Iterator[subprocess.Popen[st
     """A process inside `data.locked(...)` or `data.used()`."""
     program = f"""
 from pathlib import Path
-from mallorn.commands.datadir import DataDir
+from stack.datadir import DataDir
 with DataDir(Path({str(data.path)!r})).{holding} as announce:
     if announce is not None:
         announce("http://127.0.0.1:8123")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.commands.exported import read_exported
+from cli.exported import read_exported
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 

@@ -13,12 +13,12 @@ from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models
 from db.repositories.targets import Targets
 from db.session import Database
-from mallorn.commands import on_demand
-from mallorn.commands.on_demand import OnDemand, Scout
 from mallorn.core.hosts import host_id
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
+from stack import on_demand
+from stack.on_demand import OnDemand, Scout
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda"})

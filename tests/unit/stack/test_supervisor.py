@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.commands.child import READY_FILE_VARIABLE, Child, ChildSpec
-from mallorn.commands.supervisor import PartFailed, Patience, Supervisor
+from stack.child import READY_FILE_VARIABLE, Child, ChildSpec
+from stack.supervisor import PartFailed, Patience, Supervisor
 from tests.fixtures.processes import UNTIL_KILLED, is_running, wait_until_gone
 from tests.fixtures.waiting import PATIENCE, wait_for
 
@@ -177,7 +177,7 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     program = f"""
 from pathlib import Path
-from mallorn.commands.child import Child, ChildSpec
+from stack.child import Child, ChildSpec
 code = "import os; open({str(pid_file)!r}, 'w').write(str(os.getpid())); {UNTIL_KILLED}"
 spec = ChildSpec("part", ({sys.executable!r}, "-c", code), lambda: True)
 Child(spec, Path({str(tmp_path / "log")!r})).start()
@@ -204,7 +204,7 @@ def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
 
 
 def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mallorn.commands.child.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("stack.child.MAX_LOG_BYTES", 10)
     logs = [tmp_path / f"{name}.log" for name in ("part", "executions", "up")]
     stack = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
     for log in logs:

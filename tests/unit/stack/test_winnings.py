@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.commands.winnings import print_result, print_winnings, typed
+from cli.watching.winnings import print_result, print_winnings, typed
 from mallorn.wording.results import facts, latency_rows
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}

@@ -19,10 +19,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
-from mallorn.commands.main import app
+from cli.main import app
 from mallorn.core.errors import InvalidModel, MallornError
+from mallorn.core.extras import MissingPackage
 from mallorn.exporting import as_onnx
-from mallorn.extras import MissingPackage
 from workers.tvm.model import load_network
 
 Write = Callable[[Path], object]

@@ -35,7 +35,7 @@ NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[s
 
 
 @pytest.mark.parametrize(
-    "module", ["workers.tasks", "workers.finish.job", "workers.measure.tvm", "workers.measure.replay"]
+    "module", ["workers.tasks", "workers.finish.run", "workers.measure.tvm", "workers.measure.replay"]
 )
 def test_a_workers_own_process_loads_no_tvm(module: str) -> None:
     program = f"import sys, {module}; sys.exit('tvm' in sys.modules or 'tvm_ffi' in sys.modules)"

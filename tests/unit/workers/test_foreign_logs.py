@@ -9,10 +9,10 @@ import pytest
 from db.repositories.foreign_records import NewForeign
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from workers.foreign.lines import Problem
-from workers.foreign.loading import find_logs
-from workers.foreign.metaschedule import RECORDS, WORKLOADS, read_database
-from workers.foreign.tenset import read_records
+from research.foreign.lines import Problem
+from research.foreign.loading import find_logs
+from research.foreign.metaschedule import RECORDS, WORKLOADS, read_database
+from research.foreign.tenset import read_records
 
 TARGET = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512 -model=platinum-8272"
 TASK = '["d7b65649a4dd54becea0a52aabbc5af5", 1, 1000, 1, 1000]'

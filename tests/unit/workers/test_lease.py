@@ -7,8 +7,8 @@ import pytest
 from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.logs import TextLines, about
 from tests.fixtures.waiting import wait_for
-from workers.lease import Lease
-from workers.stopping import Stop, Stopping
+from workers.children.shutdown import Stop, Stopping
+from workers.slot.lease import Lease
 
 
 class Renewals:
@@ -56,7 +56,7 @@ def test_a_database_that_never_answers_costs_the_lease() -> None:
 
 def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Stop()
-    monkeypatch.setattr("workers.lease.STOP", stop)
+    monkeypatch.setattr("workers.slot.lease.STOP", stop)
     lease = Lease(lambda: True, 60)
     lease.check()
     stop.ask()
@@ -74,10 +74,10 @@ def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixtur
             lines.append(written.format(record))  # in the thread that logs
 
     kept = Kept()
-    logging.getLogger("workers.lease").addHandler(kept)
+    logging.getLogger("workers.slot.lease").addHandler(kept)
     try:
         with about(job="1f", round=7):
             hold(Renewals(Unavailable("no database"), True), 2)
     finally:
-        logging.getLogger("workers.lease").removeHandler(kept)
+        logging.getLogger("workers.slot.lease").removeHandler(kept)
     assert "no database (job=1f round=7)" in lines[0]

@@ -24,7 +24,7 @@ from mallorn.core.states import JobState, RoundState
 from services.control.reaping import reap
 from services.control.sweeping import STALE_SEC, sweep
 from tests.fixtures.workshop import Workshop
-from workers.commits import Commits
+from workers.round.commits import Commits
 from workers.search.space import Candidate
 
 TRIALS = 12

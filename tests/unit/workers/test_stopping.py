@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.children.child import Child
 from workers.children.pool import ChildPool
-from workers.stopping import Stop, Stopping
+from workers.children.shutdown import Stop, Stopping
 
 SLOW = "tests.unit.children.misbehaving"
 

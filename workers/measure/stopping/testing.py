@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from mallorn.core.options import EvaluatorOptions
-from workers.measure.lasting import take_timing
 from workers.measure.stopping.base import StoppingRule, take_times
+from workers.measure.stopping.lasting import take_timing
 
 EVALUATORS = (
     EvaluatorOptions(),

@@ -1,0 +1,103 @@
+"""The command that looks at all that a tuning needs, before anything waits in a queue for it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli import host_checks as checks
+from cli.host_checks import Finding, look
+from cli.terminal.options import ShapeOption, TargetOption, parse_input_shape
+from cli.terminal.output import JsonOption, KeyOption, UrlOption, client, print_json, print_note, stdout
+from mallorn.core.errors import NoDevice
+from mallorn.core.settings import Settings
+from mallorn.core.targets import LOCAL, Target
+from mallorn.exporting import existing
+from stack.environ import search_path
+
+Ask = Callable[..., Any]
+
+
+def check(
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="An ONNX file.")] = None,
+    target: TargetOption = LOCAL,
+    input_shape: ShapeOption = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Where the service would keep its data.  [MALLORN_DATA_DIR]")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Check that this machine, and a model, have what a tuning needs. Exit code 1 where they lack it."""
+    shapes = dict(parse_input_shape(text) for text in input_shape or ())
+    place = (data.expanduser() if data else Settings().data_dir).absolute()
+    findings: list[Finding] = []
+    with _process() as ask:
+        for finding in _findings(ask, model, target, shapes, place, url, api_key):
+            findings.append(finding)
+            if not as_json:
+                _print(finding)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    if any(finding.necessary and not finding.ok for finding in findings):
+        raise typer.Exit(1)
+    if not as_json:
+        print_note(f"all is there; go on with   mallorn tune {model or 'model.onnx'}")
+
+
+def _findings(
+    ask: Ask,
+    model: Path | None,
+    target: str,
+    shapes: dict[str, list[int]],
+    data: Path,
+    url: str | None,
+    api_key: str | None,
+) -> Iterator[Finding]:
+    yield look("compiler", checks.compiler)
+    yield look("disk", lambda: checks.disk(data))
+    found: list[Target] = []
+    yield look("target", lambda: _target(target, url is not None, found))
+    loaded = look("tvm", lambda: checks.tvm(ask, found[0])) if found else None
+    if loaded is not None:
+        yield loaded
+    if model is not None and loaded is not None and loaded.ok:
+        yield look("model", lambda: checks.model(ask, existing(model), shapes))
+    if url is not None and found:
+        yield look("device", lambda: _device(found[0], url, api_key))
+    yield look("onnxruntime", checks.onnxruntime, necessary=False)
+
+
+def _target(text: str, elsewhere: bool, found: list[Target]) -> str:
+    target, words = checks.target_here(text, elsewhere)
+    found.append(target)
+    return words
+
+
+def _device(target: Target, url: str, api_key: str | None) -> str:
+    """Raises NoDevice where the service that is named has none for the target, Unavailable without it."""
+    with client(url, api_key) as api:
+        names = [each["name"] for each in api.devices() if each["online"] and each["target"] == target.text]
+    if not names:
+        raise NoDevice(f"no device of {url} measures for {target}", hint="mallorn device --target local")
+    return f"{', '.join(names)} at {url}"
+
+
+@contextmanager
+def _process() -> Iterator[Ask]:
+    """A process that loads TVM when it is first asked."""
+    from workers.children.child import Child
+
+    with Child("workers.tvm.graphs", env={"PATH": search_path()}, name="TVM") as child:
+        yield child.call
+
+
+def _print(finding: Finding) -> None:
+    state = "ok" if finding.ok else "failed" if finding.necessary else "missing"
+    stdout().print(f"{state:9}{finding.name:13}{finding.words}", markup=False)
+    if finding.hint:
+        stdout().print(f"{'':22}next: {finding.hint}", markup=False)

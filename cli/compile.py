@@ -1,0 +1,185 @@
+"""Commands that compile and time a model with its schedules on this machine, without a service."""
+
+import shutil
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.engines import EngineRoom, engine_room
+from cli.exported import Exported, read_exported
+from cli.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
+from mallorn.core.targets import Target
+from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
+
+# What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
+LARGEST_ERROR: Final = 1e-4
+PROBLEMS_SHOWN: Final = 5
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file that was tuned.")]
+SchedulesOption = Annotated[
+    Path, typer.Option("--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote.")
+]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", help="Refuse schedules of any other target; default: theirs.")
+]
+
+
+class WrongNumbers(MallornError):
+    """The compiled model does not compute what the untuned one does."""
+
+
+def compile_model(
+    model: ModelArgument,
+    schedules: SchedulesOption,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
+    target: TargetOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare its numbers with the untuned model's.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a model with its schedules."""
+    exported = read_model(model, schedules, target)
+    if not output.absolute().parent.is_dir():
+        raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
+    with engine_room(model, exported) as room:
+        library = room.folder / "tuned.so"
+        report = compile_tuned(room, exported, library)
+        if check:
+            report["error"] = check_numbers(room, library)
+        _place(library, output)
+    report["library"] = str(output)
+    programs = write_runners(_callee(output, exported, report))
+    report["programs"] = [str(program) for program in programs]
+    if as_json:
+        print_json(report)
+        return
+    stdout().print(f"{output}: {report['bytes'] / 1e6:.1f} MB in {report['seconds']:.0f} s")
+    stdout().print(f"{report['found']} of {report['of']} workloads have a schedule")
+    if check:
+        stdout().print(f"relative error against the untuned model: {report['error']:.1e}")
+    _tell_programs(output, exported.target, programs)
+
+
+def _callee(library: Path, exported: Exported, report: dict[str, Any]) -> Callee:
+    return Callee(
+        library=library,
+        target=exported.target,
+        inputs=report["inputs"],
+        outputs=report["outputs"],
+        input_ranges=exported.input_ranges,
+        versions={name: version(name) for name in RUNTIME},
+    )
+
+
+def _tell_programs(library: Path, target: Target, programs: Sequence[Path]) -> None:
+    """What to type to call the library; its program's line works in the library's directory."""
+    for name in PROGRAMS:
+        program = library.with_name(name)
+        if program in programs:
+            print_note(f"{program} calls it:")
+            for line in run_lines(program, library, target):
+                print_note(f"  {line}")
+        elif program.exists():
+            print_note(
+                f"{program} is not ours and was left as it is; elsewhere it is written: -o DIR/{library.name}"
+            )
+
+
+def bench(
+    model: ModelArgument,
+    schedules: SchedulesOption,
+    target: TargetOption = None,
+    untuned: Annotated[
+        bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Time a model with its schedules. Beside it onnxruntime, where that is installed.
+
+    Services of yours on this machine make way meanwhile; what else it does is told.
+    """
+    from workers.host.alone import Host
+    from workers.host.load import LoadMeter
+    from workers.racing.fairly import fair_race
+
+    exported = read_model(model, schedules, target)
+    with engine_room(model, exported) as room:
+        report = compile_tuned(room, exported, room.folder / "tuned.so")
+        engines = {"tuned": room.load(room.folder / "tuned.so")}
+        if untuned:
+            room.compile_untuned(room.folder / "untuned.so")
+            engines["untuned"] = room.load(room.folder / "untuned.so")
+        onnxruntime = room.load_onnxruntime()
+        if onnxruntime is not None:
+            engines["onnxruntime"] = onnxruntime
+        with Host().alone() as held:
+            fair = fair_race(
+                engines, LoadMeter(lambda: [child.pid for child in engines.values() if child.pid]), held
+            )
+    if as_json:
+        print_json({**report, "latency_us": fair.latency_us, "conditions": fair.conditions})
+        return
+    stdout().print(table(latency_rows(fair.latency_us), ENGINE_COLUMNS))
+    if note := fair.conditions["note"]:
+        print_note(f"beware: {note}")
+    if onnxruntime is None and exported.target.is_cpu:
+        print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
+
+
+def compile_tuned(room: EngineRoom, exported: Exported, library: Path) -> dict[str, Any]:
+    """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
+    print_note(f"compiling for {exported.target}")
+    report = room.compile_tuned(library)
+    _tell_problems(exported, report["problems"])
+    if report["of"] and not report["found"]:
+        why = "no line of its logs can be used" if report["problems"] else "it was tuned for another model"
+        raise InvalidRequest(
+            f"none of the model's {report['of']} workloads has a schedule in {exported.directory}: {why}",
+            hint="mallorn tune MODEL --out DIR",
+        )
+    if report["missing"]:
+        print_note(f"warning: without a schedule, and slow: {', '.join(report['missing'])}")
+    return report
+
+
+def _tell_problems(exported: Exported, problems: Sequence[dict[str, Any]]) -> None:
+    for problem in problems[:PROBLEMS_SHOWN]:
+        where = f"{exported.directory / problem['file']}, line {problem['line']}"
+        print_note(f"warning: {where} cannot be used and is left out: {problem['error']}")
+    if len(problems) > PROBLEMS_SHOWN:
+        print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")
+
+
+def read_model(model: Path, schedules: Path, target: str | None) -> Exported:
+    """What a model's schedules were tuned for. Raises InvalidModel where there is no model."""
+    if not model.is_file():
+        raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
+    return read_exported(schedules, target)
+
+
+def check_numbers(room: EngineRoom, library: Path) -> float:
+    """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
+    reference = room.folder / "untuned.so"
+    print_note("compiling the untuned model to compare with")
+    room.compile_untuned(reference)
+    error = room.error(room.load(library), room.load(reference))
+    if not error <= LARGEST_ERROR:
+        raise WrongNumbers(
+            f"the relative error against the untuned model is {error:.1e}, more than {LARGEST_ERROR:.0e}; "
+            "nothing was written",
+            hint="mallorn tune MODEL --out OTHER_DIR",
+        )
+    return error
+
+
+def _place(library: Path, output: Path) -> None:
+    try:
+        shutil.copyfile(library, output)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {output}: {error.strerror}", hint="choose another -o") from None

@@ -1,0 +1,182 @@
+"""`mallorn costmodels`: which models were trained, how well they do, and the way back to an earlier one."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.service.reading import reader
+from cli.terminal.output import (
+    DataOption,
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+    table,
+)
+from mallorn.client import Client
+from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.versions import VersionName
+
+COLUMNS: Final = {
+    "id": "ID",
+    "full_name": "MODEL",
+    "is_active": "ACTIVE",
+    "rows": "ROWS",
+    "trained": "TRAINED",
+    "parent": "PARENT",
+    "snapshot": "SNAPSHOT",
+    "target": "TARGET",
+}
+NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
+LIST: Final = "mallorn costmodels list"
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
+]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Only models for this target.")]
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main() -> None:
+    """Look at trained cost models, and go back to earlier versions."""
+
+
+@app.command("list")
+def list_models(
+    family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
+    target: TargetOption = None,
+    name: Annotated[str | None, typer.Option(help="Only models that jobs name so, e.g. xgboost.")] = None,
+    active: Annotated[bool, typer.Option("--active", help="Only those that new rounds use.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List the versions of all cost models, newest first."""
+    with reader(url, api_key, data) as api:
+        found = api.cost_models(family=family, target=target, name=name, active=active or None)
+        rows = list(itertools.islice(found, limit))
+    print_rows(rows if as_json else [_row(row) for row in rows], COLUMNS, as_json, NONE_YET)
+
+
+@app.command()
+def show(
+    model: ModelArgument,
+    target: TargetOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Show one version: what it learned from and how well it does."""
+    with reader(url, api_key, data) as api:
+        found = _named(api, model, target)
+    if as_json:
+        print_json(found)
+        return
+    row = _row(found)
+    facts = {COLUMNS[key].lower(): row[key] for key in ("id", "is_active", "rows", "trained", "target")}
+    facts |= {"parent": found["parent"], "snapshot": found["snapshot"], "seen up to": found["seen_upto"]}
+    facts |= dict(_figures(found["metrics"]))
+    lines = [{"fact": key, "value": value} for key, value in facts.items() if value is not None]
+    stdout().print(table(lines, {"fact": "MODEL", "value": found["full_name"]}))
+
+
+def _figures(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A figure a line; those of other splits than the first say which."""
+    for name, value in metrics.items():
+        if name != "splits":
+            yield name.replace("_", " "), value
+    for split, figures in metrics.get("splits", {}).items():
+        if split != metrics["split"]:
+            yield from ((f"{name} {split}".replace("_", " "), value) for name, value in figures.items())
+
+
+@app.command()
+def activate(
+    model: ModelArgument,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Let new rounds use a version, whichever it is and however it was judged."""
+    with client(url, api_key) as api:
+        found = api.activate_cost_model(_named(api, model, target)["id"])
+    _say_active(found, as_json)
+
+
+def _say_active(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    stdout().print(found["full_name"], markup=False)
+    print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
+
+
+@app.command()
+def rollback(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="FAMILY/NAME: to the version before; FAMILY/NAME@VERSION or an id: to that one.",
+        ),
+    ],
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Let new rounds use an earlier version, and training go on from it; later versions are kept."""
+    with client(url, api_key) as api:
+        chosen = (
+            _named(api, model, target) if model.isdecimal() or "@" in model else _before(api, model, target)
+        )
+        found = api.activate_cost_model(chosen["id"])
+    _say_active(found, as_json)
+
+
+def _named(api: Client, model: str, target: str | None) -> dict[str, Any]:
+    """The version that was named, or the active one of the line that was."""
+    if model.isdecimal():
+        return api.cost_model(int(model))
+    name = VersionName.parse(model)
+    active = True if name.version is None else None
+    wanted: dict[str, Any] = {"family": name.family, "name": name.name, "version": name.version}
+    return _only(list(api.cost_models(**wanted, target=target, active=active)), model)
+
+
+def _before(api: Client, model: str, target: str | None) -> dict[str, Any]:
+    """The version before the active one of a line. Raises Conflict for a line that has no earlier one."""
+    active = _named(api, model, target)
+    line = api.cost_models(family=active["family"], name=active["name"], target=active["target"])
+    earlier = [row for row in line if row["version"] < active["version"]]
+    if not earlier:
+        raise Conflict(f"{active['full_name']} has no version before it", hint=LIST)
+    return max(earlier, key=lambda row: int(row["version"]))
+
+
+def _only(found: list[dict[str, Any]], model: str) -> dict[str, Any]:
+    if not found:
+        raise NotFound(f"there is no cost model {model}", hint=LIST)
+    if len(found) > 1:
+        targets = ", ".join(row["target"] for row in found)
+        raise Conflict(
+            f"{model} is there for {len(found)} targets: {targets}",
+            hint=f"add   --target '{found[0]['target']}'",
+        )
+    return found[0]
+
+
+def _row(found: dict[str, Any]) -> dict[str, Any]:
+    trained = datetime.fromtimestamp(found["created_at"], UTC).strftime("%Y-%m-%d %H:%M")
+    return found | {"is_active": "yes" if found["active"] else "no", "trained": trained}

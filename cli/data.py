@@ -1,0 +1,149 @@
+"""Commands that read the dataset and the fleet."""
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from cli.outdir import ForceOption, check_model, check_target
+from cli.service.reading import FIRST_STEP, reader
+from cli.terminal.output import (
+    DataOption,
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    ago,
+    client,
+    duration,
+    first_line,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
+from mallorn.core.outcomes import Outcome
+
+ERROR_SHOWN: Final = 100
+JOB_ID_CHARS: Final = 16
+SCHEDULE_COLUMNS: Final = {
+    "workload_name": "NAME",
+    "latency_us": "LATENCY (us)",
+    "low_us": "LOW",
+    "high_us": "HIGH",
+    "job_id": "JOB",
+    "workload": "WORKLOAD",
+    "target": "TARGET",
+}
+RECORD_COLUMNS: Final = {
+    "id": "ID",
+    "job_id": "JOB",
+    "workload_name": "TASK",
+    "outcome": "OUTCOME",
+    "latency_us": "LATENCY (us)",
+    "predicted": "PREDICTED",
+    "origin": "ORIGIN",
+    "error": "ERROR",
+}
+DEVICE_COLUMNS: Final = {
+    "name": "DEVICE",
+    "state": "STATE",
+    "seen": "SEEN",
+    "threads": "THREADS",
+    "tvm_version": "TVM",
+    "target": "TARGET",
+}
+WORKER_COLUMNS: Final = {
+    "id": "WORKER",
+    "state": "STATE",
+    "busy_with": "BUSY WITH",
+    "uptime": "UP",
+    "seen": "SEEN",
+}
+
+
+def schedules(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
+    force: ForceOption = False,
+    workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List the best known schedules, or download a job's."""
+    with reader(url, api_key, data) as api:
+        if job is None:
+            rows = api.schedules(workload, target)
+            print_rows(
+                rows,
+                SCHEDULE_COLUMNS,
+                as_json,
+                f"no schedules yet; grow some with   {FIRST_STEP}",
+            )
+            return
+        handle = api.job(job)
+        directory = out or Path(f"mallorn-{handle.id}")
+        check_model(directory, lambda: str(handle.body["model_id"]), force)
+        check_target(directory, handle.body["target"], force)
+        handle.schedules(directory)
+    files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
+    if as_json:
+        print_json({"directory": str(directory), "files": files})
+        return
+    stdout().print(str(directory))
+    print_note(
+        f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
+    )
+
+
+def records(
+    job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """List measurements of the dataset, newest first."""
+    with reader(url, api_key, data) as api:
+        # A whole id is taken as it is: of a deleted job the measurements are still there.
+        job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
+        found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
+        rows = list(itertools.islice(found, limit))
+    if not as_json:
+        rows = [{**row, "error": first_line(row["error"] or "")[:ERROR_SHOWN] or None} for row in rows]
+    print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
+
+
+def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
+    """List the devices that measure."""
+    with client(url, api_key) as api:
+        rows = api.devices()
+    if not as_json:
+        rows = [{**row, "seen": ago(row["seen_sec"])} for row in rows]
+    print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
+
+
+def workers(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
+    """List the workers that search, build and drive devices."""
+    with client(url, api_key) as api:
+        rows = api.workers()
+    if not as_json:
+        rows = [
+            {
+                **row,
+                "busy_with": row["busy_with"] or "nothing",
+                "uptime": duration(row["uptime_sec"]),
+                "seen": ago(row["seen_sec"]),
+            }
+            for row in rows
+        ]
+    print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")

@@ -1,0 +1,171 @@
+"""`mallorn dataset`: the dataset in numbers, frozen, carried elsewhere, and brought in from there."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cli.dataset_generate import generate
+from cli.dataset_import import bring_in
+from cli.dataset_place import (
+    DatabaseOption,
+    DataOption,
+    ModelOption,
+    OpOption,
+    SinceOption,
+    TargetOption,
+    UntilOption,
+    dataset,
+    selected,
+)
+from cli.dataset_words import print_statistics
+from cli.parts import installed
+from cli.terminal.bars import bar
+from cli.terminal.output import (
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
+from mallorn.core.errors import Conflict, InvalidRequest
+
+COLUMNS: Final = {"name": "SNAPSHOT", "rows": "ROWS", "filter": "OF", "created": "TAKEN", "digest": "DIGEST"}
+NO_SNAPSHOTS: Final = "no snapshots yet; take one with   mallorn dataset snapshot NAME"
+SnapshotOption = Annotated[
+    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
+]
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main() -> None:
+    """Look at the dataset, freeze it, carry it elsewhere, bring others' in."""
+
+
+@app.command()
+def stats(
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Count measurements by target, operator, model and outcome, and day by day.
+
+    With --url what your own jobs measured; else everything in the database.
+    """
+    if url and data is None and database is None:
+        with client(url, api_key) as api:
+            print_statistics(api.dataset_stats(), as_json)
+        return
+    with dataset(data, database) as opened:
+        from db.repositories.statistics import Statistics
+
+        with opened.session() as session:
+            found = asdict(Statistics(session).of(None))
+    found["days"] = [{**day, "day": day["day"].isoformat()} for day in found["days"]]
+    print_statistics(found, as_json)
+
+
+@app.command()
+def snapshot(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: list what there is.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Count a snapshot's rows again instead.")] = False,
+    target: TargetOption = None,
+    op: OpOption = None,
+    model: ModelOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Freeze the measurements there are now under a name, or list what was frozen."""
+    with dataset(data, database) as opened:
+        from db.dataset.snapshots import check_snapshot, take_snapshot
+        from db.repositories.snapshots import Snapshots
+
+        if name is None:
+            with opened.session() as session:
+                rows = [_row(each, as_json) for each in Snapshots(session).list()]
+            print_rows(rows, COLUMNS, as_json, NO_SNAPSHOTS)
+            return
+        with bar("counting") as progress:
+            if check:
+                with opened.session() as session:
+                    taken = Snapshots(session).get(name)
+                if not check_snapshot(opened, taken, progress):
+                    raise Conflict(
+                        f"the rows of {name} are not those that were frozen", hint="restore a backup"
+                    )
+            else:
+                selection = selected(opened, target, op, model, since, until)
+                taken = take_snapshot(opened, name, selection, progress)
+    print_rows([_row(taken, as_json)], COLUMNS, as_json, "")
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is not there yet.")],
+    of: SnapshotOption = None,
+    target: TargetOption = None,
+    op: OpOption = None,
+    model: ModelOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write measurements, with their workloads and sketches, as Parquet files."""
+    filters = target, op, model, since, until
+    if of is not None and any(value is not None for value in filters):
+        raise InvalidRequest(
+            "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {of}"
+        )
+    with dataset(data, database) as opened:
+        with installed("server"):
+            from db.dataset.export import export as write
+        from db.dataset.snapshots import take_snapshot
+        from db.repositories.snapshots import Snapshots
+
+        if of is not None:
+            with opened.session() as session:
+                taken = Snapshots(session).get(of)
+        else:
+            with bar("counting") as progress:
+                taken = take_snapshot(opened, None, selected(opened, *filters), progress)
+        with bar("writing") as progress:
+            told = write(opened, taken, out, progress)
+    if as_json:
+        print_json(told)
+        return
+    stdout().print(told["directory"], markup=False)
+    counts = ", ".join(f"{told[what]:,} {what}" for what in ("measurements", "workloads", "sketches"))
+    print_note(
+        f"{counts}; snapshot {taken.name}. Bring them in elsewhere with   mallorn dataset import {out}"
+    )
+
+
+def _row(found: Any, as_json: bool) -> dict[str, Any]:
+    row = {name: getattr(found, name) for name in ("name", "rows", "filter", "digest", "upto", "created_at")}
+    if as_json:
+        return row
+    from db.repositories.selection import Selection
+
+    taken = datetime.fromtimestamp(found.created_at, UTC).strftime("%Y-%m-%d %H:%M")
+    return row | {
+        "created": taken,
+        "digest": found.digest[:12],
+        "filter": str(Selection.from_dict(found.filter)),
+    }
+
+
+app.command("import")(bring_in)
+app.command("generate")(generate)

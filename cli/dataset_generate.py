@@ -1,0 +1,151 @@
+"""The command that measures made-up tasks near those of real networks, when nobody else needs the devices."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.dataset_place import DataOption
+from cli.parts import installed
+from cli.service.connect import Connected, connected_stack, wait_for_device
+from cli.terminal.interrupts import interruptible
+from cli.terminal.options import SeedOption, TargetOption
+from cli.terminal.output import JsonOption, KeyOption, UrlOption, print_note, print_rows
+from cli.tuned import wait_until_tuned
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import LOCAL
+from mallorn.job import Job
+
+if TYPE_CHECKING:
+    from research.generate.drawing import Drawn
+
+PRIORITY: Final = -1000  # after everybody's jobs
+#: One half shows what a space is like, the other what is fast in it.
+SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
+TASK_COLUMNS: Final = {"job": "JOB", "kind": "KIND", "shape": "SHAPE", "candidates": "CANDIDATES"}
+JOB_COLUMNS: Final = {"id": "JOB", "name": "NAME", "search": "SEARCH", "tasks": "TASKS", "trials": "TRIALS"}
+Row = dict[str, Any]
+
+
+def generate(
+    tasks: Annotated[int, typer.Option(min=1, max=10_000, help="How many tasks to draw.")] = 16,
+    candidates: Annotated[
+        int, typer.Option(min=2, max=100_000, help="Candidates of each, half at random and half by search.")
+    ] = 64,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only tasks of this kind; repeatable.")
+    ] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A rule file of your own instead of Mallorn's.")
+    ] = None,
+    per_job: Annotated[int, typer.Option("--per-job", min=1, max=64, help="Tasks in one job.")] = 8,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be measured.")] = False,
+    target: TargetOption = LOCAL,
+    seed: SeedOption = 0,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Draw tasks near those of real networks and measure candidates of them, in jobs of the lowest priority.
+
+    A service that goes on running works them off when nobody else needs the devices; one that is started
+    here is waited for.
+    """
+    drawn = _draw(rules, kind or [], tasks, seed)
+    batches = [drawn[start : start + per_job] for start in range(0, len(drawn), per_job)]
+    if dry_run:
+        print_rows(_listed(batches, candidates), TASK_COLUMNS, as_json, "")
+        return
+    with interruptible(), connected_stack(url, api_key, data) as stack:
+        wait_for_device(stack)
+        jobs = [
+            job
+            for number, batch in enumerate(batches)
+            for job in _submit(stack, batch, number, candidates, target, seed)
+        ]
+        print_rows([_job_row(job) for job in jobs], JOB_COLUMNS, as_json, "")
+        _see_to_the_end(stack, jobs)
+
+
+def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "list[Drawn]":
+    with installed("worker"):
+        from research.generate.drawing import draw
+        from research.generate.networks import DIMENSIONS
+        from research.generate.rules import OURS, read_rules
+
+    kinds = read_rules(rules or OURS, DIMENSIONS)
+    unknown = sorted(set(wanted) - {kind.name for kind in kinds})
+    if unknown:
+        known = ", ".join(kind.name for kind in kinds)
+        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {known}")
+    return draw([kind for kind in kinds if not wanted or kind.name in wanted], count, seed)
+
+
+def _listed(batches: "Sequence[Sequence[Drawn]]", candidates: int) -> list[Row]:
+    return [
+        {
+            "job": number,
+            "kind": task.kind,
+            "shape": " ".join(f"{name}={size}" for name, size in task.shape),
+            "candidates": candidates,
+        }
+        for number, batch in enumerate(batches)
+        for task in batch
+    ]
+
+
+def _submit(
+    stack: Connected, batch: "Sequence[Drawn]", number: int, candidates: int, target: str, seed: int
+) -> list[Job]:
+    """One network with all tasks of a batch; a job a searcher, none of which measures what another has."""
+    from research.generate.drawing import network_name
+    from research.generate.networks import network, patterns
+
+    name = network_name(seed, number)
+    with TemporaryDirectory(prefix="mallorn-generate-") as scratch:
+        file = Path(scratch, f"{name}.onnx")
+        file.write_bytes(network(batch).SerializeToString(deterministic=True))
+        model_id = str(stack.api.upload(file)["id"])
+    halves = candidates // 2, candidates - candidates // 2
+    return [
+        stack.api.tune(
+            model_id,
+            target,
+            half * len(batch),
+            None,
+            seed,
+            name,
+            PRIORITY,
+            search=search,
+            task_trials=half,
+            policy="round-robin",
+            only=patterns(batch),
+        )
+        for search, half in zip(SEARCHERS, halves, strict=True)
+    ]
+
+
+def _see_to_the_end(stack: Connected, jobs: Sequence[Job]) -> None:
+    info = None if stack.data is None else stack.data.read_stack()
+    if info is None or not info.until_unused:
+        print_note("they are worked off when nobody else needs the devices; look at them with   mallorn jobs")
+        return
+    for done, job in enumerate(jobs):
+        print_note(f"job {job.id}, {done + 1} of {len(jobs)}, is measured")
+        wait_until_tuned(job, f"mallorn show {job.id}")
+
+
+def _job_row(job: Job) -> Row:
+    body = job.body
+    options = body["options"]
+    return {
+        "id": body["id"],
+        "name": body["name"],
+        "search": options["search"],
+        "tasks": body["trials"] // options["task_trials"],
+        "trials": body["trials"],
+    }

@@ -1,0 +1,138 @@
+"""The command that tells what a cost model would have been worth on measurements it did not see."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.dataset_place import DatabaseOption, OpOption, TargetOption
+from cli.lessons import SnapshotOption, Taught, lessons_from, note_skipped
+from cli.parts import installed
+from cli.terminal.bars import bar
+from cli.terminal.options import known
+from cli.terminal.output import JsonOption, print_json, print_note, print_rows
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import check_name, resolve
+
+if TYPE_CHECKING:
+    from db.dataset.snapshots import Progress
+
+SPLITS: Final = ("within-task", "by-task", "by-network", "by-target")
+CONTROL: Final = "scrambled"
+Figures = dict[str, dict[str, Any]]
+WORDS: Final = {
+    "pairwise": "pairs in order",
+    "pairwise_task": "pairs in order, mean of tasks",
+    "top_pairwise": "pairs in order, fastest tenth",
+    "top_recall": "top-tenth recall",
+    "tied": "pairs left out, tied",
+    "spearman": "Spearman",
+    "recall": "top-8 recall",
+    "peak_1": "peak score at 1",
+    "peak_5": "peak score at 5",
+    "network_1": "network score at 1",
+    "network_5": "network score at 5",
+    "rmse": "RMSE",
+    "r2": "R2",
+    "calibration": "labels within 2 spreads",
+    "interval_80": "labels in 80 % intervals",
+    "rows": "rows judged",
+}
+
+
+def evaluate(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help=f"Cost models: {known('cost_model')}.")
+    ],
+    split: Annotated[str, typer.Option(help=f"What is held out: {', '.join(SPLITS)}.")] = "by-task",
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A Parquet file, an export's directory, or a data directory."),
+    ] = None,
+    snapshot: SnapshotOption = None,
+    target: TargetOption = None,
+    op: OpOption = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="How often each is fit.")] = 3,
+    control: Annotated[
+        bool, typer.Option("--control", help="Also judge models that learned scrambled labels: chance.")
+    ] = False,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit cost models on a part of the measurements and judge them on the rest."""
+    for model in models:
+        check_name("cost_model", model)
+    if split not in SPLITS:
+        raise InvalidRequest(f"there is no split {split!r}", hint=f"--split {'|'.join(SPLITS)}")
+    with installed("worker"), lessons_from(data, database, snapshot, target, op) as taught:
+        lessons = taught.lessons
+        note_skipped(lessons)
+        with bar("fitting") as progress:
+            found = dict(_columns(models, taught, split, seeds, control, progress))
+    told = {
+        "split": split,
+        "seeds": seeds,
+        "snapshot": lessons.snapshot,
+        "measurements": lessons.rows,
+        "tasks": len({task.workload for task in lessons.tasks}),
+        "figures": found,
+    }
+    if as_json:
+        print_json(told)
+        return
+    print_rows(_table(found), {"figure": "FIGURE"} | {name: name.upper() for name in found}, False, "")
+    measured = f"{told['measurements']:,} measurements of {told['tasks']} tasks, snapshot {told['snapshot']}"
+    print_note(f"{split}, {measured}; means of {seeds} seeds ± standard deviations")
+
+
+def _columns(
+    models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
+) -> Iterator[tuple[str, Figures]]:
+    """The figures of each model, and of the same that learned from scrambled labels."""
+    from research.lessons.judging import figures
+    from research.lessons.views import rows_for
+
+    arms = [(name, False) for name in models] + [(name, True) for name in models if control]
+    for done, (name, is_control) in enumerate(arms):
+        progress(done, len(arms))
+        make = resolve("cost_model", name)
+        rows = rows_for(taught.lessons.tasks, make.view, taught.lowering)
+        runs = figures(make, rows, split, seeds, taught.lessons.networks, is_control)
+        yield f"{name}, {CONTROL}" if is_control else name, _summary(runs)
+
+
+def _summary(runs: Sequence[Mapping[str, float]]) -> Figures:
+    """The mean of each figure, its spread over the seeds, and the seeds one by one."""
+    import numpy as np
+
+    return {
+        name: {
+            "mean": _number(np.mean([run[name] for run in runs])),
+            "spread": _number(np.std([run[name] for run in runs])),
+            "seeds": [_number(run[name]) for run in runs],
+        }
+        for name in runs[0]
+    }
+
+
+def _number(value: Any) -> float | None:
+    """None for what could not be told: JSON knows no NaN."""
+    return None if value != value else float(value)
+
+
+def _table(found: Mapping[str, Figures]) -> list[dict[str, str]]:
+    first = next(iter(found.values()))
+    return [
+        {"figure": WORDS[name]} | {arm: _cell(name, figures[name]) for arm, figures in found.items()}
+        for name in WORDS
+        if name in first
+    ]
+
+
+def _cell(name: str, figure: dict[str, Any]) -> str:
+    if figure["mean"] is None:
+        return "-"
+    if name in ("rows", "tied"):
+        return f"{figure['mean']:,.0f}"
+    return f"{figure['mean']:.3f} ± {figure['spread']:.3f}"

@@ -1,0 +1,116 @@
+"""What this machine must have before anything is tuned on it, each looked at for itself."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from mallorn.core.errors import MallornError, StorageFull
+from mallorn.core.extras import MissingPackage
+from mallorn.core.installing import install_line
+from mallorn.core.targets import LOCAL, Target, parse_target
+from stack.environ import search_path
+
+LEAST_FREE_BYTES: Final = 256 << 20
+CHILD_TIMEOUT_SEC: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of looking at one thing. What is not necessary may fail and leave the rest of use."""
+
+    name: str
+    ok: bool
+    words: str
+    hint: str = ""
+    necessary: bool = True
+
+
+def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding:
+    """The words of a check, or of the error that it ends with."""
+    try:
+        return Finding(name, True, check(), necessary=necessary)
+    except MallornError as error:
+        return Finding(name, False, error.message, error.hint, necessary)
+
+
+def compiler() -> str:
+    """Link a library. Raises HostFault where nothing can be linked."""
+    from workers.tvm.linker import check_linking
+
+    with _path_of_our_children(), TemporaryDirectory(prefix="mallorn-check-") as folder:
+        return f"{check_linking(Path(folder))} makes shared libraries"
+
+
+def disk(data: Path) -> str:
+    """Raises StorageFull where a job would run out of room at once."""
+    place = next(folder for folder in (data, *data.parents) if folder.exists())
+    free_bytes = shutil.disk_usage(place).free
+    words = f"{free_bytes / 1e9:.1f} GB free for {data}"
+    if free_bytes < LEAST_FREE_BYTES:
+        raise StorageFull(f"only {words}", hint="free some room, or name another place with --data DIR")
+    return words
+
+
+def tvm(ask: Callable[..., Any], target: Target) -> str:
+    """Raises what the child that loads TVM ended with, for the target."""
+    for library in ("tvm", "onnx"):
+        if find_spec(library) is None:
+            raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
+    ask("recipe", CHILD_TIMEOUT_SEC, name="tuned", target=target.text)
+    return "loads in a process of its own"
+
+
+def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
+    """The target, beside what this machine is. Raises InvalidTarget for one that it cannot run, unless
+    `elsewhere`.
+    """
+    from workers.device.detect import detect_target
+    from workers.device.executable import check_executable
+
+    here = detect_target()
+    if text == LOCAL:
+        return here, f"local is {here}"
+    wanted = parse_target(text)
+    if not elsewhere:
+        check_executable(wanted)
+    return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
+
+
+def model(ask: Callable[..., Any], file: Path, shapes: dict[str, list[int]]) -> str:
+    """Raises InvalidModel where TVM cannot read it, or a size of its inputs is not known."""
+    found = ask("look", CHILD_TIMEOUT_SEC, model_path=str(file.absolute()), input_shapes=shapes)
+    inputs = ", ".join(f"{each['name']} {each['shape']}" for each in found["inputs"])
+    return f"{file}: {sum(found['operators'].values())} operators; {inputs}"
+
+
+def onnxruntime() -> str:
+    """Raises MissingPackage; results are then compared with TVM's own build alone."""
+    if find_spec("onnxruntime") is None:
+        raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
+    return "installed: results are compared with it"
+
+
+def check_host(data: Path) -> None:
+    """The checks that cost nothing, before a service is started here. Raises what the first one finds."""
+    compiler()
+    disk(data)
+
+
+@contextmanager
+def _path_of_our_children() -> Iterator[None]:
+    """Programs are looked for where the parts of a stack on this machine look for them."""
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = search_path()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before

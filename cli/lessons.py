@@ -1,0 +1,95 @@
+"""Which measurements a command learns from: a database's, a snapshot's, or those of Parquet files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from cli.dataset_place import dataset, selected
+from cli.terminal.bars import bar
+from cli.terminal.output import print_note
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.settings import Settings
+
+if TYPE_CHECKING:
+    from db.session import Database
+    from research.lessons.lesson import Lessons
+    from research.lessons.views import Lowering
+
+SnapshotOption = Annotated[
+    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
+]
+
+
+class Taught(NamedTuple):
+    """What there is to learn from, and what fills the views that need a compiler."""
+
+    lessons: "Lessons"
+    lowering: "Lowering | None"
+
+
+@contextmanager
+def lessons_from(
+    data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
+) -> Iterator[Taught]:
+    """What is to be learned from. `data` is a Parquet file, an export's directory or a data directory."""
+    if data is not None and is_parquet(data):
+        if url or snapshot or target or op:
+            raise InvalidRequest(
+                f"{data} is taken whole; --database, --snapshot, --target and --op are about a database",
+                hint="mallorn dataset export DIR --op OP   (then --data DIR)",
+            )
+        yield Taught(read_parquet(data), None)
+        return
+    with dataset(data, url) as opened, lowering_in(opened) as lowering:
+        yield Taught(lessons_in(opened, snapshot, target, op), lowering)
+
+
+@contextmanager
+def lowering_in(database: "Database") -> Iterator["Lowering"]:
+    """A compiler for a database's programs; its process starts when it is first asked."""
+    from research.lessons.views import Lowering
+    from workers.children.child import Child
+    from workers.round.training import MOST_NEW
+    from workers.round.viewing import Viewer
+    from workers.slot.runtime import COMPILER, MAX_CALLS
+
+    memory_bytes = Settings().child_memory_bytes
+    compiler = Child(COMPILER, memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
+    try:
+        yield Lowering(Viewer(database, compiler), MOST_NEW)
+    finally:
+        compiler.kill()
+
+
+def lessons_in(database: "Database", snapshot: str | None, target: str | None, op: str | None) -> "Lessons":
+    """The lessons of a database: a snapshot's, or what is selected."""
+    from research.lessons.from_database import lessons_of
+
+    if snapshot is not None and (target or op):
+        raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
+    selection = selected(database, target, op, None, None, None)
+    with bar("reading") as progress:
+        return lessons_of(database, snapshot, selection, progress)
+
+
+def read_parquet(path: Path) -> "Lessons":
+    """The lessons of Parquet files, with a bar."""
+    from research.lessons.from_parquet import read_lessons
+
+    with bar(f"reading {path.name}") as progress:
+        return read_lessons(path, progress)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether it is meant to be read as Parquet; what is not there is if its name says so."""
+    return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
+
+
+def note_skipped(lessons: "Lessons") -> None:
+    """Say which rows were left out, if any were."""
+    if lessons.skipped:
+        words = ", ".join(f"{count:,} {wrong}" for wrong, count in sorted(lessons.skipped.items()))
+        print_note(f"left out, as nothing can be learned from them: {words}")

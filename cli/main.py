@@ -1,0 +1,113 @@
+"""The command `mallorn`: which commands there are, and how an error ends one."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from cli.terminal.mistakes import MISTAKES, explained
+from cli.terminal.output import print_error
+from mallorn import __version__
+from mallorn.core.errors import MallornError
+
+# A command's module is imported when the command runs or help is asked for; it must import nothing heavy.
+COMMANDS: Final[list[tuple[str, str]]] = [
+    ("tune", "cli.tune:tune"),
+    ("submit", "cli.jobs:submit"),
+    ("jobs", "cli.jobs:jobs"),
+    ("show", "cli.jobs:show"),
+    ("tasks", "cli.jobs:tasks"),
+    ("explain", "cli.explain:explain"),
+    ("compare", "cli.compare:compare"),
+    ("report", "cli.report:report"),
+    ("watch", "cli.steer:watch"),
+    ("pause", "cli.steer:pause"),
+    ("resume", "cli.tune:resume"),
+    ("cancel", "cli.steer:cancel"),
+    ("archive", "cli.removal:archive"),
+    ("rm", "cli.removal:rm"),
+    ("check", "cli.check:check"),
+    ("models", "cli.models:app"),
+    ("schedules", "cli.data:schedules"),
+    ("records", "cli.data:records"),
+    ("record", "cli.record:record"),
+    ("dataset", "cli.dataset:app"),
+    ("costmodels", "cli.costmodels:app"),
+    ("evaluate", "cli.evaluate:evaluate"),
+    ("pretrain", "cli.pretrain:pretrain"),
+    ("devices", "cli.data:devices"),
+    ("workers", "cli.data:workers"),
+    ("compile", "cli.compile:compile_model"),
+    ("bench", "cli.compile:bench"),
+    ("profile", "cli.profile:profile"),
+    ("up", "cli.up:up"),
+    ("serve", "cli.parts:serve"),
+    ("worker", "cli.parts:worker"),
+    ("control", "cli.parts:control"),
+    ("tracker", "cli.parts:tracker"),
+    ("device", "cli.device:device"),
+    ("migrate", "cli.parts:migrate"),
+]
+
+
+class LazyGroup(TyperGroup):
+    """Loads a command's module on first use, and turns errors into what happened and what to type next."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name, _ in COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        location = dict(COMMANDS).get(cmd_name)
+        return None if location is None else _command(cmd_name, location)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MallornError as error:
+            print_error(error.message, error.hint)
+            raise typer.Exit(1) from None
+        except BrokenPipeError:
+            # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except MISTAKES as error:
+            if (said := explained(error)) is None:
+                raise
+            print_error(said.message, said.hint)
+            raise typer.Exit(1) from None
+
+
+def _command(name: str, location: str) -> Any:
+    module, _, attribute = location.partition(":")
+    function: Callable[..., Any] | typer.Typer = getattr(import_module(module), attribute)
+    if isinstance(function, typer.Typer):
+        return get_command(function)  # a group of its own
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name)(function)
+    return get_command(single)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Make neural networks run faster on the hardware you own.
+
+    On one machine:  mallorn tune model.onnx
+    """

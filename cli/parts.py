@@ -1,0 +1,123 @@
+"""The parts of the service, one command each, all configured by `MALLORN_*`."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from cli.terminal.mistakes import missing_package
+from mallorn.core.addresses import LAST_PORT
+from mallorn.core.errors import InvalidRequest
+
+HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to bind. [MALLORN_HOST]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=LAST_PORT, help="Port to bind. [MALLORN_PORT]")
+    ] = None,
+) -> None:
+    """Run the coordinator: the HTTP API and the page."""
+    from mallorn.core.logs import set_up
+    from mallorn.core.settings import settings
+
+    set_up("coordinator", settings())
+    with installed("server"):
+        from services.coordinator.serving import serve as serve_coordinator
+    wanted = {"host": host, "port": port}
+    serve_coordinator(settings().model_copy(update={k: v for k, v in wanted.items() if v is not None}))
+
+
+def worker(
+    queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
+) -> None:
+    """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
+    from mallorn.core.logs import set_up
+    from mallorn.core.queues import WORKER_QUEUES
+    from mallorn.core.settings import settings
+
+    wanted = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
+    unknown = sorted(set(wanted) - set(WORKER_QUEUES))
+    if unknown:
+        raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
+    set_up("worker", settings())
+    with installed("worker"):
+        from stack.celery_parts import run_worker
+        from workers.app import app
+    run_worker(app, wanted, name or f"worker-{os.getpid()}")
+
+
+def control(
+    beat: Annotated[
+        bool, typer.Option("--beat", help="Run the clock that wakes sweep and reap instead.")
+    ] = False,
+) -> None:
+    """Run planning, sweeping and reaping. With --beat the clock that wakes them."""
+    from mallorn.core.logs import set_up
+    from mallorn.core.queues import CONTROL
+    from mallorn.core.settings import settings
+
+    set_up("beat" if beat else "control", settings())
+    with installed("server"):
+        from services.control.app import app
+        from stack.celery_parts import run_beat, run_worker
+    if beat:
+        run_beat(app)
+    else:
+        run_worker(app, (CONTROL,), f"control-{os.getpid()}")
+
+
+def tracker(
+    host: HostOption = "",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=LAST_PORT, help="Port to bind. [MALLORN_TRACKER]")
+    ] = None,
+) -> None:
+    """Run TVM's RPC tracker, where devices register."""
+    from mallorn.core.logs import set_up
+    from mallorn.core.settings import settings
+
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    with installed("worker"):
+        from workers.device.tracker import serve_tracker
+    known_host, known_port = settings().tracker_address
+    set_up("tracker", settings())
+    end_on_sigterm()
+    serve_tracker(host or known_host, known_port if port is None else port)
+
+
+def migrate() -> None:
+    """Bring the database to this version's tables."""
+    from mallorn.core.settings import settings
+
+    with installed("server"):
+        from db.migrate import upgrade
+    upgrade(settings().database_url)
+    typer.echo("The database is up to date.", err=True)
+
+
+@contextmanager
+def installed(extra: str) -> Iterator[None]:
+    """Turn a missing library into the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (missing := missing_package(error, extra)) is None:
+            raise
+        raise missing from None
+
+
+def end_on_sigterm() -> None:
+    """Leave by the ordinary way out when told to stop, so that clean-up runs."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)

@@ -1,0 +1,115 @@
+"""The command that fits bases: what proposes the first rounds of tasks that nobody has measured yet."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, dataset
+from cli.lessons import SnapshotOption, lessons_in, lowering_in, note_skipped, read_parquet
+from cli.parts import installed
+from cli.terminal.bars import bar
+from cli.terminal.options import known
+from cli.terminal.output import JsonOption, print_note, print_rows
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import check_name
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import parse_target
+
+if TYPE_CHECKING:
+    from research.lessons.lesson import Lessons
+    from research.lessons.pretraining import Base
+
+COLUMNS: Final = {
+    "model": "MODEL",
+    "active": "ACTIVE",
+    "tasks": "TASKS",
+    "rows": "ROWS",
+    "pairwise": "PAIRS IN ORDER",
+    "peak_1": "PEAK AT 1",
+    "split": "JUDGED",
+    "target": "TARGET",
+}
+
+
+def pretrain(
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {known('cost_model')}.")
+    ] = JobOptions().cost_model,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="PATH", help="Learn from a Parquet file or an export's directory instead."
+        ),
+    ] = None,
+    snapshot: SnapshotOption = None,
+    target: TargetOption = None,
+    op: OpOption = None,
+    home: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TARGET", help="Bases for this target, from the rows of all targets."),
+    ] = None,
+    data: DataOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a base per operator and target, which proposes first rounds and is what other models stand on."""
+    check_name("cost_model", model)
+    place = None if home is None else parse_target(home)
+    if source is not None and (snapshot or target or op):
+        raise InvalidRequest(
+            f"{source} is taken whole; --snapshot, --target and --op are about a database",
+            hint="mallorn dataset export DIR --op OP   (then --from DIR)",
+        )
+    with installed("worker"):
+        from research.lessons.pretraining import pretrain as fit_bases
+    with dataset(data, database, create=source is not None) as opened, lowering_in(opened) as lowering:
+        lessons = lessons_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+        note_skipped(lessons)
+        with bar("fitting") as progress:
+            found = list(fit_bases(opened, lessons, model, progress, lowering, place))
+    _print(found, lessons, as_json)
+
+
+def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
+    stored = [_row(base, lessons.snapshot) for base in found if base.name is not None]
+    few = [base for base in found if base.name is None]
+    if few:
+        told = ", ".join(f"{base.op} ({base.rows})" for base in few)
+        print_note(f"too few measurements to learn from: {told}")
+    if not stored:
+        raise InvalidRequest(
+            f"none of {len(found)} operators has measurements enough for a base",
+            hint="mallorn dataset stats   (then tune, or import, some more)",
+        )
+    print_rows(stored if as_json else [_words(row) for row in stored], COLUMNS, as_json, "")
+    for base in found:
+        if base.name is not None and not base.active:
+            print_note(_why_inactive(base))
+    if any(base.active for base in found):
+        print_note(
+            "the active ones propose first rounds of new tasks from now on, whatever the job's cost model"
+        )
+
+
+def _words(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"active": "yes" if row["active"] else "no"}
+
+
+def _why_inactive(base: "Base") -> str:
+    """What a base does not do, in figures, and the way to have it nevertheless."""
+    from research.lessons.pretraining import WORTH_PAIRS
+
+    share, split = base.metrics["pairwise"], base.metrics["split"]
+    judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
+    return (
+        f"{base.name} is stored and not active: it {judged} ({split}), 50% is chance and "
+        f"{WORTH_PAIRS:.0%} are asked for; use it nevertheless with   "
+        f"mallorn costmodels activate {base.name} --target '{base.target}'"
+    )
+
+
+def _row(base: "Base", snapshot: str) -> dict[str, Any]:
+    facts = {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
+    return facts | base.metrics | {"active": base.active, "snapshot": snapshot}

@@ -1,0 +1,131 @@
+"""The command that says where a tuned model's time goes, beside the most that the machine allows."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from cli.compile import (
+    ModelArgument,
+    SchedulesOption,
+    TargetOption,
+    compile_tuned,
+    read_model,
+)
+from cli.engines import EngineRoom, engine_room
+from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
+
+if TYPE_CHECKING:
+    from workers.host.roofline import Roof
+
+COLUMNS: Final = {
+    "kernel": "KERNEL",
+    "calls": "CALLS",
+    "time": "TIME",
+    "share": "SHARE",
+    "gflops": "GFLOP/S",
+    "of_peak": "OF PEAK",
+    "gbytes": "GB/S",
+}
+SECONDS: Final = 2.0
+BYTES: Final = {"8": 1, "16": 2, "32": 4, "64": 8}  # by the bits that end a type's name
+
+
+def profile(
+    model: ModelArgument,
+    schedules: SchedulesOption,
+    target: TargetOption = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
+    from workers.racing.engines import race, race_kernels
+
+    exported = read_model(model, schedules, target)
+    with engine_room(model, exported) as room:
+        compile_tuned(room, exported, room.folder / "tuned.so")
+        engine = room.load(room.folder / "tuned.so")
+        whole_us = race({"tuned": engine})["tuned"]["median"]
+        (times_us,) = race_kernels([engine], seconds)
+        tasks = {task["name"]: task for task in room.tasks()}
+        roof = _roof(room)
+    kernels = describe(times_us, tasks, roof)
+    if as_json:
+        machine = {"gflops": roof.gflops, "gbytes_per_sec": roof.gbytes_per_sec} if roof else None
+        print_json({"latency_us": whole_us, "machine": machine, "kernels": kernels})
+        return
+    stdout().print(table([_row(kernel) for kernel in kernels], COLUMNS))
+    for line in summary(whole_us, kernels, roof):
+        print_note(line)
+
+
+def describe(
+    times_us: Mapping[str, float], tasks: Mapping[str, Mapping[str, Any]], roof: "Roof | None"
+) -> list[dict[str, Any]]:
+    """A kernel an entry, the longest first; what no task tells of it is None."""
+    total_us = sum(times_us.values())
+    found = []
+    for name, time_us in sorted(times_us.items(), key=lambda item: -item[1]):
+        task = tasks.get(name)
+        flops = task["flops"] * task["weight"] if task else None
+        found.append(
+            {
+                "kernel": name,
+                "calls": task["weight"] if task else None,
+                "time_us": time_us,
+                "share": time_us / total_us,
+                "gflops": flops / time_us / 1e3 if flops is not None else None,
+                "floor_us": flops / roof.gflops / 1e3 if flops is not None and roof else None,
+                "gbytes_per_sec": _bytes(task) * task["weight"] / time_us / 1e3 if task else None,
+            }
+        )
+    return found
+
+
+def summary(whole_us: float, kernels: Sequence[Mapping[str, Any]], roof: "Roof | None") -> list[str]:
+    """The sum, what lies between it and the whole model, and how far the arithmetic alone would go."""
+    inside_us = sum(kernel["time_us"] for kernel in kernels)
+    lines = [
+        f"the model takes {latency(whole_us)}, its kernels {latency(inside_us)} of it as they were watched"
+    ]
+    if roof is not None:
+        floor_us = sum(kernel["floor_us"] or 0.0 for kernel in kernels)
+        lines += [
+            f"this machine allows {roof.gflops:.0f} GFLOP/s, and copies at {roof.gbytes_per_sec:.0f} GB/s",
+            f"the model's arithmetic alone would take {latency(floor_us)} at that speed",
+        ]
+    return lines
+
+
+def _roof(room: EngineRoom) -> "Roof | None":
+    """A GPU's peak is not this processor's."""
+    from workers.host.roofline import Roof, memory_gbytes_per_sec
+
+    if not room.target.is_cpu:
+        return None
+    return Roof(room.peak_gflops(), memory_gbytes_per_sec(room.target.num_cores))
+
+
+def _bytes(task: Mapping[str, Any]) -> float:
+    """What every argument of a task holds, each read or written once."""
+    arguments = task["args"]["args"]
+    return float(sum(_width(dtype) * prod(shape) for _, dtype, shape in arguments))
+
+
+def _width(dtype: str) -> int:
+    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return BYTES.get(bits, 1)
+
+
+def _row(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    floor_us, gflops, gbytes = kernel["floor_us"], kernel["gflops"], kernel["gbytes_per_sec"]
+    return {
+        "kernel": kernel["kernel"],
+        "calls": kernel["calls"],
+        "time": latency(kernel["time_us"]),
+        "share": f"{kernel['share']:.0%}",
+        "gflops": f"{gflops:.0f}" if gflops else "",
+        "of_peak": f"{floor_us / kernel['time_us']:.0%}" if floor_us else "",
+        "gbytes": f"{gbytes:.0f}" if gbytes else "",
+    }

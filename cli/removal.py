@@ -1,0 +1,95 @@
+"""Commands that set jobs aside or delete them, and delete models."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.terminal.output import (
+    DataOption,
+    JsonOption,
+    KeyOption,
+    UrlOption,
+    client,
+    print_json,
+    print_note,
+)
+from mallorn.core.errors import InvalidRequest
+
+JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def rm(
+    jobs: JobsArgument,
+    yes: YesOption = False,
+    data: DataOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
+    with client(url, api_key, data) as api:
+        found = [api.job(job) for job in jobs]
+        names = ", ".join(f"{job.id} ({job.body['name']}, {job.body['state']})" for job in found)
+        ask(f"Delete {names}?", f"mallorn rm {' '.join(jobs)} --yes{_at(data)}", yes)
+        for job in found:
+            job.delete()
+            records = f"mallorn records --job {job.id}{_at(data)}"
+            print_note(f"deleted {job.id}; what it measured stays: {records}")
+
+
+def archive(
+    jobs: JobsArgument,
+    undo: Annotated[bool, typer.Option("--undo", help="Put them back into the list.")] = False,
+    as_json: JsonOption = False,
+    data: DataOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Take jobs that have ended out of the list. Everything of them stays."""
+    with client(url, api_key, data) as api:
+        found = [api.job(job) for job in jobs]
+        bodies = [job.unarchive() if undo else job.archive() for job in found]
+    if as_json:
+        print_json(bodies)
+        return
+    for job in found:
+        note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
+        print_note(f"{job.id} {note}{_at(data)}")
+
+
+def rm_models(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
+    yes: YesOption = False,
+    data: DataOption = None,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Delete uploaded models that no job refers to."""
+    with client(url, api_key, data) as api:
+        ask(f"Delete {', '.join(models)}?", f"mallorn models rm {' '.join(models)} --yes{_at(data)}", yes)
+        for model in models:
+            api.delete_model(model)
+            print_note(f"deleted {model}")
+
+
+def _at(data: Path | None) -> str:
+    """What the next command needs to find the same directory."""
+    return f" --data {data}" if data else ""
+
+
+def ask(question: str, without_asking: str, yes: bool) -> None:
+    """Leave with code 1 unless the person there agrees. Raises InvalidRequest where nobody is."""
+    if yes:
+        return
+    if not is_terminal():
+        raise InvalidRequest("there is no terminal to ask at, and nothing was deleted", hint=without_asking)
+    if not typer.confirm(question, err=True):
+        print_note("nothing was deleted")
+        raise typer.Exit(1)
+
+
+def is_terminal() -> bool:
+    """Whether somebody may answer."""
+    return sys.stdin.isatty()

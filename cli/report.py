@@ -1,0 +1,64 @@
+"""The command that writes a job's report."""
+
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.service.reading import find_job, reader
+from cli.terminal.output import (
+    DataOption,
+    JsonOption,
+    KeyOption,
+    NewestJobArgument,
+    UrlOption,
+    print_json,
+    stdout,
+)
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.outcomes import Outcome
+from mallorn.job import Job
+
+if TYPE_CHECKING:
+    from mallorn.report.story import Story
+
+
+def report(
+    job: NewestJobArgument = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; default: mallorn-JOB.html.")
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Write all there is to know of a job into one HTML file that needs no server."""
+    from mallorn.report.page import page
+
+    with reader(url, api_key, data) as api:
+        story = _gather(find_job(api, job))
+    file = out or Path(f"mallorn-{story.job['id']}.html")
+    try:
+        file.write_text(page(story, time.time()), encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {file}: {error.strerror}", hint="choose another --out") from None
+    if as_json:
+        print_json({"file": str(file)})
+    else:
+        stdout().print(str(file))
+
+
+def _gather(job: Job) -> "Story":
+    """Ask the coordinator for everything."""
+    from mallorn.report.story import FAILURES_READ, Story
+
+    rounds, tasks, body = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
+    failed = [
+        record
+        for outcome in body["progress"]["failures"]
+        for record in islice(job.measurements(Outcome(outcome)), FAILURES_READ)
+    ]
+    return Story.of(body, tasks, rounds, failed)

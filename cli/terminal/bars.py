@@ -1,0 +1,43 @@
+"""Bars for a person at a terminal; where standard error is none, they say nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from cli.terminal.output import stderr
+
+#: How far it is, of how much.
+Advance = Callable[[int, int], None]
+
+
+@contextmanager
+def bar(words: str) -> Iterator[Advance]:
+    """A bar that stays until the block ends; it moves to and fro until it is told of how much it is."""
+    with _shown(words, TaskProgressColumn(), TimeRemainingColumn()) as advance:
+        yield advance
+
+
+@contextmanager
+def bytes_bar(words: str) -> Iterator[Advance]:
+    """The same for bytes on their way, with how fast they go."""
+    with _shown(words, DownloadColumn(), TransferSpeedColumn()) as advance:
+        yield advance
+
+
+@contextmanager
+def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
+    console = stderr()
+    parts = TextColumn("{task.description}", markup=False), BarColumn(), *columns
+    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(words, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

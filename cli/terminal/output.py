@@ -1,0 +1,123 @@
+"""What every command prints with: data on stdout, everything else on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mallorn.client import Client
+from mallorn.core.errors import Unavailable
+from mallorn.core.settings import Settings
+from mallorn.wording.units import ago as ago
+from mallorn.wording.units import cell as cell
+from mallorn.wording.units import duration as duration
+from mallorn.wording.units import first_line as first_line
+from mallorn.wording.units import latency as latency
+from stack.datadir import DataDir
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
+]
+PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
+SHORT: Final = 20  # what is no longer is never broken
+CUT: Final = frozenset({"workload", "target"})  # long and of one word: cut, not folded, where room is short
+JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
+NewestJobArgument = Annotated[
+    str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
+]
+
+
+def stdout() -> Console:
+    """A console for data; not kept, so that it follows a redirected sys.stdout."""
+    is_terminal = sys.stdout.isatty()
+    return Console(
+        file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else PIPE_WIDTH
+    )
+
+
+def stderr() -> Console:
+    """A console for progress and errors."""
+    return Console(file=sys.stderr, highlight=False)
+
+
+def client(url: str | None, api_key: str | None, data: Path | None = None) -> Client:
+    """A client of the coordinator that is named, else of the stack that runs on the data directory.
+
+    Raises Unavailable when a directory was given on which no stack runs.
+    """
+    directory = DataDir((data or Settings().data_dir).expanduser().absolute())
+    stack = None if url else directory.running_stack()
+    if url is None and stack is None and data is not None:
+        raise Unavailable(
+            f"no service runs on {directory.path}", hint=f"mallorn up --port 0 --data {directory.path}"
+        )
+    return Client(stack.url if stack else url, api_key)
+
+
+def print_error(message: str, hint: str = "") -> None:
+    """What happened, and the next command to type."""
+    console = stderr()
+    console.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    if hint:
+        print_next(hint)
+
+
+def print_next(command: str) -> None:
+    """The command to type next."""
+    stderr().print(f"[bold]next:[/]  {escape(command)}", soft_wrap=True)
+
+
+def print_note(text: str) -> None:
+    """A line for the person at the terminal, kept out of the data."""
+    stderr().print(escape(text), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def print_json_line(value: Any) -> None:
+    """One JSON document a line, flushed, for a reader that follows along."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def print_rows(rows: Sequence[dict[str, Any]], columns: dict[str, str], as_json: bool, empty: str) -> None:
+    """Rows as JSON or as a table (`columns`: key -> heading); none at all get words and a next step."""
+    if as_json:
+        print_json(list(rows))
+    elif rows:
+        stdout().print(table(rows, columns))
+    else:
+        print_note(empty)
+
+
+def table(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Table:
+    """A plain table; columns of numbers stand to the right, only columns of long texts are broken."""
+    rows = list(rows)
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    for key, heading in columns.items():
+        numeric = any(isinstance(row.get(key), int | float) for row in rows)
+        result.add_column(
+            heading,
+            justify="right" if numeric else "left",
+            overflow="ellipsis" if key in CUT else "fold",
+            no_wrap=all(len(cell(row.get(key))) <= SHORT for row in rows),
+        )
+    for row in rows:
+        result.add_row(*(escape(cell(row.get(key))) for key in columns))
+    return result

@@ -1,0 +1,173 @@
+"""The command that does it all: upload a model, tune it, follow, fetch the schedules, print what was won."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from cli.host_checks import check_host
+from cli.outdir import (
+    ForceOption,
+    check_model,
+    check_target,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
+from cli.service.connect import connected_stack, wait_for_device
+from cli.service.upload import upload_with_bar
+from cli.terminal.interrupts import interruptible
+from cli.terminal.options import (
+    CostModelOption,
+    FamiliesOption,
+    JobOption,
+    MinutesOption,
+    OnlyOption,
+    PolicyOption,
+    PrecisionOption,
+    RecipeOption,
+    RoundSizeOption,
+    SamplerOption,
+    SearchOption,
+    SeedOption,
+    ShapeOption,
+    StoppingOption,
+    TargetOption,
+    TrialsOption,
+    job_options,
+)
+from cli.terminal.output import DataOption, JobArgument, JsonOption, KeyOption, UrlOption, print_note
+from cli.watching.finish import Ending
+from mallorn.core.errors import Conflict
+from mallorn.core.settings import Settings
+from mallorn.core.states import JobState
+from mallorn.core.targets import LOCAL, parse_target
+from mallorn.exporting import as_onnx
+from mallorn.job import Job
+from mallorn.wording.units import budget_words
+
+# A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that
+# was left while it finished may have ended without a reader.
+STANDING: Final = (
+    JobState.QUEUED,
+    JobState.IMPORTING,
+    JobState.TUNING,
+    JobState.FINISHING,
+    JobState.DONE,
+)
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show the curve and MetaSchedule's table of tasks.")
+]
+
+
+def tune(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An ONNX file; TFLite and Keras files are converted.")
+    ],
+    target: TargetOption = LOCAL,
+    trials: TrialsOption = None,
+    minutes: MinutesOption = None,
+    seed: SeedOption = 0,
+    out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    force: ForceOption = False,
+    recipe: RecipeOption = None,
+    precision: PrecisionOption = None,
+    search: SearchOption = None,
+    cost_model: CostModelOption = None,
+    sampler: SamplerOption = None,
+    stopping: StoppingOption = None,
+    policy: PolicyOption = None,
+    families: FamiliesOption = None,
+    round_size: RoundSizeOption = None,
+    only: OnlyOption = None,
+    option: JobOption = None,
+    input_shape: ShapeOption = None,
+    data: DataOption = None,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
+    options = job_options(
+        option,
+        input_shape,
+        recipe=recipe,
+        precision=precision,
+        search=search,
+        cost_model=cost_model,
+        sampler=sampler,
+        stopping=stopping,
+        policy=policy,
+        families=families,
+        round_size=round_size,
+        only=only,
+    )
+    if target != LOCAL:
+        parse_target(target)  # a misspelt one is refused before anything is started
+    directory = out or default_directory(model.stem)
+    if not url:
+        check_host((data or Settings().data_dir).expanduser().absolute())
+    with interruptible(), as_onnx(model) as file:
+        check_model(directory, lambda: model_id_of(file), force)
+        with out_directory(directory), connected_stack(url, api_key, data) as stack:
+            again = _again(out, data, url, force)
+            ending = Ending(directory, str(model), verbose, as_json, again, stack.ends)
+            wait_for_device(stack)
+            model_id = upload_with_bar(stack.api, str(file))
+            job = stack.api.tune(model_id, target, trials, minutes, seed, model.stem, **options)
+            _check_target(job, directory, force)
+            print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {target}")
+            ending.reach(job)
+
+
+def resume(
+    job: JobArgument,
+    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    force: ForceOption = False,
+    data: DataOption = None,
+    verbose: VerboseOption = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    api_key: KeyOption = None,
+) -> None:
+    """Go on where a job stopped. Nothing is measured again. Of a done job the schedules are fetched."""
+    with interruptible(), connected_stack(url, api_key, data) as stack:
+        handle = stack.api.job(job)
+        directory = out or default_directory(_stem(handle))
+        check_model(directory, lambda: str(handle.body["model_id"]), force)
+        check_target(directory, handle.body["target"], force)
+        again = _again(out, data, url, force)
+        ending = Ending(directory, _model_of(handle), verbose, as_json, again, stack.ends)
+        if trials or handle.body["state"] not in STANDING:
+            handle.resume(trials)
+        print_note(f"job {handle.id} {'is done' if handle.body['state'] == JobState.DONE else 'goes on'}")
+        with out_directory(directory):
+            ending.reach(handle)
+
+
+def _check_target(job: Job, directory: Path, force: bool) -> None:
+    """What `local` is, is known once the job is made."""
+    try:
+        check_target(directory, job.body["target"], force)
+    except Conflict:
+        job.cancel()
+        raise
+
+
+def _stem(job: Job) -> str:
+    return Path(str(job.body["name"] or job.id)).stem
+
+
+def _model_of(job: Job) -> str:
+    """The file that was tuned if it lies here; a job knows its bytes, and not where they came from."""
+    file = Path(f"{_stem(job)}.onnx")
+    return str(file) if file.is_file() else "MODEL.onnx"
+
+
+def _again(out: Path | None, data: Path | None, url: str | None, force: bool) -> tuple[str, ...]:
+    """The options that `resume` needs to find the same job and directory again."""
+    known = {"--out": out, "--data": data, "--url": url}
+    words = (str(word) for name, value in known.items() if value is not None for word in (name, value))
+    return (*words, "--force") if force else tuple(words)

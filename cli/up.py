@@ -1,0 +1,56 @@
+"""The command that runs the whole service on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.terminal.output import print_note
+from mallorn.core.addresses import LAST_PORT, host_and_port
+from mallorn.core.binding import check_binding
+from mallorn.core.settings import Settings
+from stack.datadir import DataDir
+from stack.parts import LOOPBACK, Layout
+from stack.ports import claim_port, free_port
+
+
+def up(
+    port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT, help="Port of the API; 0 takes a free one.")
+    ] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address of the API; others than loopback need MALLORN_API_KEYS.")
+    ] = LOOPBACK,
+    data: Annotated[
+        Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker slots that tune; one more imports.")] = 1,
+    tracker: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where devices of other machines register: one private interface of this one. "
+            "Default: a free port on loopback.",
+        ),
+    ] = "",
+    until_unused: Annotated[bool, typer.Option("--until-unused", hidden=True)] = False,
+) -> None:
+    """Run the whole service on this machine, until stopped."""
+    from stack.running import run
+
+    known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
+    check_binding(host, bool(known.api_keys))
+    directory = DataDir(known.data_dir.absolute())
+    directory.prepare()
+    with directory.locked() as announce:
+        api_port = claim_port(host, port)
+        layout = Layout(directory, host, api_port, _tracker(tracker, api_port), workers)
+        announce(layout.url)
+        run(layout, known, until_unused, print_note)
+
+
+def _tracker(wanted: str, api_port: int) -> str:
+    if not wanted:
+        return f"{LOOPBACK}:{free_port(besides=(api_port,))}"
+    host, port = host_and_port(wanted)
+    return f"{host}:{claim_port(host, port)}"

@@ -1,0 +1,57 @@
+"""The end of `tune` and `resume`: follow a job, fetch its schedules, print what was won."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from cli.terminal.output import print_json, print_note, stderr
+from cli.watching.progress import follow
+from cli.watching.winnings import print_winnings
+from mallorn.core.errors import Conflict, MallornError
+from mallorn.job import Job
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What to do with a job that is followed to its end."""
+
+    directory: Path
+    model: str  # as the user would type it
+    verbose: bool = False
+    as_json: bool = False
+    again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
+    service_ends: bool = False  # with this command, and what a worker has begun with it
+
+    def reach(self, job: Job) -> None:
+        """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
+        print_note(f"its page: {job.page}")
+        try:
+            follow(job, stderr(), self.verbose)
+        except KeyboardInterrupt:
+            _pause(job, self.again, self.service_ends)
+            raise typer.Exit(130) from None
+        job.raise_for_state()
+        job.schedules(self.directory)
+        if self.as_json:
+            print_json({**job.body, "directory": str(self.directory)})
+        else:
+            print_winnings(job.body, self.directory, self.model, self.again)
+
+
+def _pause(job: Job, again: Sequence[str], service_ends: bool) -> None:
+    command = shlex.join(["mallorn", "resume", job.id, *again])
+    try:
+        job.pause()
+    except Conflict:
+        what = "is given up, and nothing that was measured is lost" if service_ends else "goes on"
+        print_note(f"\nstopped; a job that finishes cannot be paused: its finish {what}")
+        print_note(f"see it through, and fetch the schedules, with   {command}")
+        return
+    except MallornError as error:
+        print_note(f"\nstopped following; the job could not be paused: {error.message}")
+        print_note(f"look at it with   mallorn show {job.id}")
+        return
+    print_note(f"\nstopped; what was measured is kept. Go on with   {command}")

@@ -1,0 +1,50 @@
+"""A job that is followed into a log or a pipe."""
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import Console
+
+from cli.watching.standing import share, summary, words
+
+NOW_AND_THEN_SEC: Final = 30.0  # how long a log is silent while something changes
+NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+class LineView:
+    """A line where the job's state or what it says changes, at every tenth of the way, and now and then."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._last: Line | None = None
+
+    def show(self, body: dict[str, Any]) -> None:
+        line = Line.of(body, self._clock())
+        if line.is_news_after(self._last):
+            self._console.print(line.text, markup=False, soft_wrap=True)
+            self._last = line
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A job in one line, and what of it is worth another line."""
+
+    text: str
+    kind: tuple[str, str]  # its state, and what it says but for the numbers
+    tenths: int
+    printed_sec: float
+
+    @classmethod
+    def of(cls, body: dict[str, Any], now_sec: float) -> "Line":
+        said = words(body)
+        return cls(summary(body), (body["state"], NUMBER.sub("#", said)), int(10 * share(body)), now_sec)
+
+    def is_news_after(self, last: "Line | None") -> bool:
+        if last is None or self.text == last.text:
+            return last is None
+        changed = self.kind != last.kind or self.tenths != last.tenths
+        return changed or self.printed_sec - last.printed_sec >= NOW_AND_THEN_SEC

@@ -1,0 +1,103 @@
+"""The live view of a job."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from cli.watching.lines import LineView
+from cli.watching.live import View, WholeView
+from cli.watching.pace import Pace
+from cli.watching.standing import advice, best, share, words
+from mallorn.core.errors import Unavailable
+from mallorn.core.states import JobState
+from mallorn.core.waiting import command_for
+from mallorn.job import Job
+from mallorn.wording.units import spent_of
+
+REFRESH_SEC: Final = 0.5
+SILENCE_SEC: Final = 120.0
+Show = Callable[[dict[str, Any]], None]
+# In these states nobody knows how much is left: the bar moves, and says no share.
+UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
+
+
+def follow(job: Job, console: Console, verbose: bool = False) -> dict[str, Any]:
+    """Show a job until it ends and return it as the API gives it.
+
+    On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere lines.
+    """
+    if not console.is_terminal:
+        return _until_final(job, _advised(LineView(console).show, console))
+    bar = BarView(job, console)
+    view: View = WholeView(job, console, bar) if verbose else bar
+    with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
+        return _until_final(job, _advised(view.show, console))
+
+
+def _advised(show: Show, console: Console) -> Show:
+    """Shows, and says once what a small budget comes to, and what to type where no device will come."""
+    said: set[str] = set()
+
+    def both(body: dict[str, Any]) -> None:
+        for told in (advice(body), command_for(body["reason"])):
+            if told and told not in said:
+                console.print(Text(told), soft_wrap=True)
+                said.add(told)
+        show(body)
+
+    return both
+
+
+def _until_final(job: Job, show: Show) -> dict[str, Any]:
+    heard_at = time.monotonic()
+    while True:
+        try:
+            body = job.refresh()
+            heard_at = time.monotonic()
+            show(body)
+        except Unavailable:
+            if time.monotonic() - heard_at > SILENCE_SEC:
+                raise
+        if job.stuck or JobState(job.body["state"]).final:
+            return job.body
+        time.sleep(REFRESH_SEC)
+
+
+class BarView:
+    """A bar with trials, best latency and time left."""
+
+    def __init__(self, job: Job, console: Console) -> None:
+        self._pace = Pace()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[spent]} trials  {task.fields[best]}  {task.fields[left]}"),
+            console=console,
+        )
+        self._bar_id: TaskID = self._bar.add_task(
+            job.body["state"], total=1.0, spent=spent_of(job.body, "/"), best="", left=""
+        )
+        self._words = ""
+
+    def show(self, body: dict[str, Any]) -> None:
+        self._bar.update(
+            self._bar_id,
+            description=body["state"],
+            completed=share(body),
+            total=None if body["state"] in UNCOUNTED else 1.0,
+            spent=spent_of(body, "/"),
+            best=best(body),
+            left=self._pace.left(body),
+        )
+        self._words = words(body)
+
+    def render(self) -> RenderableType:
+        parts: list[RenderableType] = [self._bar]
+        if self._words:
+            parts.append(Text(self._words, style="dim"))
+        return Group(*parts)

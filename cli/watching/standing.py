@@ -1,0 +1,74 @@
+"""How far a job is, in words and as a share of the way."""
+
+import re
+import time
+from typing import Any, Final
+
+from cli.terminal.output import first_line, latency
+from mallorn.core.states import JobState
+from mallorn.core.verdict import DOING
+from mallorn.wording.units import spent_of
+
+COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")
+# A task with fewer trials gets less than one round; with so many it may find what it has to find.
+FEW_A_TASK: Final = 16
+USUAL_A_TASK: Final = 64
+
+
+def share(body: dict[str, Any]) -> float:
+    """How much of the way is gone: of what is counted in words, else of the trials, else of the minutes."""
+    if counted := COUNTED.search(words(body)):
+        done, whole = (int(number) for number in counted.groups())
+        return min(1.0, done / whole) if whole else 0.0
+    if JobState(body["state"]).final:
+        return 1.0
+    if body["trials"] is not None:
+        return float(min(1.0, body["progress"]["trials"] / max(1, body["trials"])))
+    gone = (time.time() - body["created_at"]) / (60 * body["minutes"])
+    return float(min(1.0, max(0.0, gone)))
+
+
+def words(body: dict[str, Any]) -> str:
+    """What a job waits for or is busy with."""
+    return first_line(body["reason"]) or (
+        "" if body["state"] == JobState.TUNING else DOING.get(body["state"], "")
+    )
+
+
+def best(body: dict[str, Any]) -> str:
+    """The sum over tasks where it compares with what is shown later; until then how many have a time."""
+    progress = body["progress"]
+    if body["state"] not in (JobState.TUNING, JobState.PAUSED):
+        return ""
+    timed = f"{progress['tasks_measured']} of {progress['tasks']} tasks timed"
+    missing = progress["tasks_measured"] < progress["tasks"]
+    if progress["estimated_us"] is None:
+        return timed if missing else ""
+    return f"best {latency(progress['estimated_us'])}{f' ({timed})' if missing else ''}"
+
+
+def advice(body: dict[str, Any]) -> str:
+    """What a small budget comes to, once the tasks are known; empty where it is not small."""
+    tasks, budget = body["progress"]["tasks"], body["trials"]
+    if body["state"] != JobState.TUNING or not tasks or not budget or body["progress"]["trials"]:
+        return ""
+    if budget >= tasks * FEW_A_TASK:
+        return ""
+    usual, each = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
+    return (
+        f"{budget} trials for {tasks} tasks: about {each} a task, the heaviest first. A search needs some "
+        f"{USUAL_A_TASK} a task, here --trials {usual}; more can be added when the job is done."
+    )
+
+
+def summary(body: dict[str, Any]) -> str:
+    """A job in one line."""
+    failures = sum(body["progress"]["failures"].values())
+    parts = [
+        body["state"],
+        f"{spent_of(body, '/')} trials",
+        best(body),
+        f"{failures} failed" if failures else "",
+        words(body),
+    ]
+    return "  ".join(part for part in parts if part)

@@ -1,0 +1,57 @@
+"""The table at the end of a job: how fast the model was, is, and would be elsewhere."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.text import Text
+
+from cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.core.verdict import Level, Verdict
+from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows
+from mallorn.wording.units import placed
+
+OF_FILES: Final = ("mallorn bench", "mallorn profile")
+STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
+
+
+def print_winnings(body: dict[str, Any], directory: Path, model: str, again: Sequence[str] = ()) -> None:
+    """Print a finished job's figures, where the files are, and what to type next.
+
+    `again` is what `mallorn resume JOB` needs besides.
+    """
+    print_result(body, "".join(f" {shlex.quote(word)}" for word in again), f"{model} --schedules {directory}")
+    print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
+    print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
+    print_note(f"  python {directory / 'apply.py'} {model} --check")
+
+
+def print_result(body: dict[str, Any], words: str = "", files: str = "") -> None:
+    """Print a finished job's figures, and what they mean; `words` and `files` as for `typed`."""
+    report = body["report"] or {}
+    rows = latency_rows(report.get("latency_us") or {})
+    if rows:
+        stdout().print(table(rows, ENGINE_COLUMNS))
+    for line in facts(body, report):
+        stdout().print(line, markup=False)
+    print_verdict(body, words, files)
+
+
+def print_verdict(body: dict[str, Any], words: str = "", files: str = "") -> None:
+    """Print how good a job's result is, and the next command."""
+    verdict = Verdict.told(body)
+    if verdict is None:
+        return
+    said = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
+    stdout().print(Text(said, style=STYLES[verdict.level]), soft_wrap=True)
+    if verdict.next:
+        print_next(typed(verdict.next, words, files))
+
+
+def typed(command: str, words: str = "", files: str = "") -> str:
+    """A verdict's command as it works here: with what names the place, with the true names of files."""
+    verb = " ".join(command.split()[:2])
+    if verb in OF_FILES:
+        return f"{verb} {files}" if files else command
+    return placed(command, words)

@@ -1,0 +1,74 @@
+"""Draws tasks: a shape of a real network with a few of its numbers changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mallorn.core.errors import InvalidRequest
+from research.generate.grammar import Values
+from research.generate.rules import Kind
+
+MOST_CHANGES: Final = 3  # further from a real network, and nobody will ask for it
+PATIENCE: Final = 200  # draws without anything new, after which there is nothing left
+GENERATED: Final = "generated-"  # how the networks of drawn tasks begin, and no other
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A task to measure."""
+
+    kind: str
+    build: str
+    shape: tuple[tuple[str, int], ...]
+
+    @property
+    def name(self) -> str:
+        """Says it all, for a person and for ONNX."""
+        return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
+
+
+def network_name(seed: int, number: int) -> str:
+    """What the network of a batch of drawn tasks is called."""
+    return f"{GENERATED}{seed}-{number}"
+
+
+def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
+    """Distinct tasks, of every kind in turn; the same seed draws the same ones.
+
+    Raises InvalidRequest where the rules lead to fewer.
+    """
+    rng, left = np.random.default_rng(seed), list(kinds)
+    found: dict[Drawn, None] = {}
+    while len(found) < count and left:
+        kind = left.pop(0)
+        if (new := _new(kind, rng, found)) is not None:
+            found[new] = None
+            left.append(kind)
+    if len(found) < count:
+        raise InvalidRequest(
+            f"the rules lead to {len(found)} tasks, not to {count}",
+            hint=f"mallorn dataset generate --tasks {len(found)}",
+        )
+    return list(found)
+
+
+def _new(kind: Kind, rng: np.random.Generator, known: dict[Drawn, None]) -> Drawn | None:
+    for _ in range(PATIENCE):
+        shape = _changed(kind, rng)
+        drawn = Drawn(kind.name, kind.build, tuple(shape.items()))
+        if kind.allows(shape) and drawn not in known:
+            return drawn
+    return None
+
+
+def _changed(kind: Kind, rng: np.random.Generator) -> Values:
+    """A seed with one to three of its numbers changed, each by one of its rules."""
+    shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
+    names = sorted(kind.changes)
+    some = rng.choice(len(names), size=min(len(names), int(rng.integers(1, MOST_CHANGES + 1))), replace=False)
+    for name in (names[at] for at in some):
+        rules = kind.changes[name]
+        shape[name] = rules[int(rng.integers(len(rules)))].value(shape)
+    return shape

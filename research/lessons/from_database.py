@@ -1,0 +1,78 @@
+"""Lessons out of a database: what a snapshot froze."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
+from db.repositories.frozen import FrozenRow
+from db.repositories.networks import Networks
+from db.repositories.selection import Selection
+from db.repositories.sketches import Sketches
+from db.repositories.snapshots import Snapshots
+from db.repositories.workloads import Workloads
+from db.session import Database
+from db.tables import Snapshot
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+from research.lessons.gathering import MOST_ROWS, NOWHERE, Facts, Gathering, Place
+from research.lessons.lesson import Lessons
+from workers.round.context import descriptors_of
+from workers.round.stored import sketch_of
+from workers.search.space import Sketch
+
+SOME: Final = 500  # names in one query
+
+
+def lessons_of(
+    database: Database,
+    snapshot: str | None,
+    selection: Selection,
+    progress: Progress = silent,
+    limit: int = MOST_ROWS,
+) -> Lessons:
+    """What a snapshot froze; without a name what is selected is frozen now, under a name of its own.
+
+    Raises NotFound for a snapshot, target or operator that is not there.
+    """
+    frozen = _frozen(database, snapshot, selection, progress)
+    gathering, ids = Gathering(frozen.rows, limit), dict[str, int]()
+    for page in Frozen.of(database, frozen).pages(database, progress):
+        for row in page:
+            if MeasurementKind(row.kind).measured is MeasurementKind.TRIAL:
+                ids[row.workload] = row.workload_id
+                _add(gathering, row)
+    with database.session() as session:
+        facts = _facts(session, [ids[key] for key in gathering.workloads])
+        lessons = gathering.lessons(facts, _sketches(session, sorted(gathering.sketches)))
+        return Lessons(lessons, frozen.name, frozen.upto, Networks(session).weights())
+
+
+def _frozen(database: Database, name: str | None, selection: Selection, progress: Progress) -> Snapshot:
+    if name is None:
+        return take_snapshot(database, None, selection, progress)
+    with database.session() as session:
+        return Snapshots(session).get(name)
+
+
+def _add(gathering: Gathering, row: FrozenRow) -> None:
+    context = NOWHERE if row.context_id is None else str(row.context_id)
+    place = Place(row.workload, row.target, context)
+    gathering.add(place, row.sketch, row.decisions, Outcome(row.outcome), row.latency_us)
+
+
+def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, Facts]:
+    return {
+        row.key: Facts(row.op, descriptors_of(row), row.id)
+        for start in range(0, len(workload_ids), SOME)
+        for row in Workloads(session).get_many(workload_ids[start : start + SOME])
+    }
+
+
+def _sketches(session: Session, keys: Sequence[str]) -> Mapping[str, Sketch]:
+    return {
+        row.key: sketch_of(row)
+        for start in range(0, len(keys), SOME)
+        for row in Sketches(session).get_many(keys[start : start + SOME])
+    }

@@ -1,0 +1,105 @@
+"""Lessons out of Parquet: what `mallorn dataset export` or `mallorn record` wrote."""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from db.codec import pack_decisions
+from db.dataset.flaws import CONTEXT, flaw
+from db.dataset.parcel import Parcel, open_parcel
+from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
+from db.dataset.snapshots import Progress, silent
+from mallorn.core.errors import NotFound
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
+from research.lessons.gathering import MOST_ROWS, NOWHERE, Facts, Gathering, Place
+from research.lessons.lesson import Lesson, Lessons
+from research.replay.recording import RecordedTask
+from research.replay.space_file import read_tasks
+from workers.round.context import descriptors
+from workers.round.stored import sketch_from
+from workers.search.space import Sketch
+
+SOME: Final = 100  # programs and traces in memory at a time
+BLOCK_BYTES: Final = 1 << 20
+
+
+def read_lessons(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> Lessons:
+    """What an export's directory, its measurements or a recording holds.
+
+    Raises NotFound or InvalidRequest, with one sentence, for files that cannot be read to their end.
+    """
+    directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
+    if directory.is_dir():
+        return _exported(open_parcel(directory), progress, limit)
+    if not path.exists():
+        raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
+    return _recorded(path)
+
+
+def _exported(parcel: Parcel, progress: Progress, limit: int) -> Lessons:
+    gathering, skipped = Gathering(parcel.rows, limit), Counter[str]()
+    networks = defaultdict[str, dict[str, int]](dict)
+    done = 0
+    for batch in parcel.batches(MEASUREMENT_TABLE):
+        for row in batch:
+            if (wrong := flaw(row, parcel.widths)) is not None:
+                skipped[wrong] += 1
+            elif MeasurementKind(row["kind"]) is MeasurementKind.TRIAL:
+                _add(gathering, networks, row)
+        done += len(batch)
+        progress(done, parcel.rows)
+    lessons = gathering.lessons(_facts(parcel), _sketches(parcel, gathering.sketches))
+    return Lessons(lessons, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
+
+
+def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Mapping[str, Any]) -> None:
+    context = NOWHERE if row["host_class"] is None else json.dumps([row[name] for name in CONTEXT])
+    place = Place(row["workload"], row["target"], context)
+    decisions = pack_decisions(row["decisions"])
+    gathering.add(place, row["sketch"], decisions, Outcome(row["outcome"]), row["latency_us"])
+    if row["model"] is not None:
+        networks[row["model"]][row["workload"]] = 1  # how often it is called is not exported
+
+
+def _facts(parcel: Parcel) -> Mapping[str, Facts]:
+    return {
+        row["key"]: Facts(row["op"], descriptors(row["flops"], json.loads(row["features"])))
+        for batch in parcel.batches(WORKLOAD_TABLE, SOME)
+        for row in batch
+    }
+
+
+def _sketches(parcel: Parcel, wanted: set[str]) -> Mapping[str, Sketch]:
+    return {
+        row["key"]: sketch_from(row["key"], row["trace"], json.loads(row["choices"]), row["ordinal"])
+        for batch in parcel.batches(SKETCH_TABLE, SOME)
+        for row in batch
+        if row["key"] in wanted
+    }
+
+
+def _recorded(path: Path) -> Lessons:
+    """A recording is as large as its tables and figures need, and is taken whole."""
+    return Lessons([_lesson(task) for task in read_tasks(path)], f"file-{_digest(path)[:12]}")
+
+
+def _lesson(task: RecordedTask) -> Lesson:
+    return Lesson(
+        *(task.workload, task.op, task.target, json.dumps(task.context, sort_keys=True), task.descriptors),
+        sketches={sketch.key: sketch for sketch in task.sketches},
+        candidates=[trial.candidate for trial in task.trials],
+        outcomes=[trial.outcome for trial in task.trials],
+        latencies_us=[trial.latency_us for trial in task.trials],
+    )
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,90 @@
+"""Proposals brought to the ground: whatever a searcher likes, only what was recorded is measured."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from costmodels.base import CostModel
+from research.replay.space import RecordedSpace
+from workers.search.base import Proposal, Searcher, Trial
+from workers.search.decisions import DecisionSpace
+from workers.search.origins import RANDOM
+from workers.search.space import Candidate, Space
+
+
+class LooseSpace(RecordedSpace):
+    """Draws and steps lead to recorded candidates; what a searcher makes up by itself is welcome, too."""
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return self.well_formed(candidates)
+
+
+class WideSpace(DecisionSpace):
+    """The whole space that was recorded in: draws and steps are those of the real one."""
+
+    def __init__(self, recorded: RecordedSpace) -> None:
+        super().__init__(recorded.task.sketches, recorded.task.descriptors)
+        self._defaults = recorded.defaults()
+
+    def defaults(self) -> list[Candidate]:
+        return list(self._defaults)
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return self.well_formed(candidates)
+
+
+def propose_recorded(
+    searcher: Searcher,
+    shown: Space,
+    space: RecordedSpace,
+    history: Sequence[Trial],
+    model: CostModel | None,
+    count: int,
+    rng: np.random.Generator,
+) -> list[Proposal]:
+    """What a searcher proposes that is shown a loose or a wide space, each replaced by its nearest neighbour.
+
+    Returns distinct recorded candidates that `history` lacks; fewer than `count` only when no more are left.
+    """
+    ground = Ground(space, history)
+    wanted = min(count, ground.left)
+    landed = ground.land(searcher.propose(shown, history, model, wanted, rng))
+    return landed + ground.fill(wanted - len(landed), rng)
+
+
+class Ground:
+    """What is recorded and not yet measured."""
+
+    def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
+        self._space = space
+        measured = {trial.candidate for trial in history}
+        self._free = dict.fromkeys(each for each in space.candidates if each not in measured)
+
+    @property
+    def left(self) -> int:
+        return len(self._free)
+
+    def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Those that are recorded as they are; each other one where the nearest free candidate is.
+
+        A model's word about a candidate is not one about its neighbour: it is dropped. What finds its sketch
+        measured to the end is left out.
+        """
+        exact = {each.candidate for each in proposals if each.candidate in self._free}
+        for candidate in exact:
+            del self._free[candidate]
+        landed = [each if each.candidate in exact else self._moved(each) for each in proposals]
+        return [each for each in landed if each is not None]
+
+    def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
+        """Free candidates by lot."""
+        free = list(self._free)
+        return [Proposal(free[line], None, RANDOM) for line in rng.permutation(len(free))[:count]]
+
+    def _moved(self, proposal: Proposal) -> Proposal | None:
+        nearest = self._space.nearest_of(self._free, proposal.candidate)
+        if nearest is None:
+            return None
+        del self._free[nearest]
+        return replace(proposal, candidate=nearest, predicted=None)

@@ -1,0 +1,57 @@
+"""One search on one arena, watched: what it found after each trial, and what it cost to think of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from costmodels.base import CostModel
+from research.replay.arenas import Arena
+from workers.search.base import Searcher, Trial
+from workers.search.simulate import trained
+
+MakeModel = Callable[[], CostModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished search."""
+
+    trials: tuple[Trial, ...]
+    optimum_us: float
+    propose_sec: float
+    fit_sec: float
+
+    @property
+    def curve(self) -> list[float]:
+        """After each trial: best so far over the optimum; infinite before the first success."""
+        times = np.array([np.inf if t.latency_us is None else t.latency_us for t in self.trials])
+        curve: list[float] = (np.minimum.accumulate(times) / self.optimum_us).tolist()
+        return curve
+
+
+def play(
+    arena: Arena,
+    searcher: Searcher,
+    make_model: MakeModel | None,
+    *,
+    trials: int,
+    batch: int,
+    seed: int,
+) -> Run:
+    """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
+    history: list[Trial] = []
+    propose_sec = fit_sec = 0.0
+    while len(history) < trials:
+        began = perf_counter()
+        model = trained(arena.space, history, make_model, seed) if make_model and history else None
+        fitted = perf_counter()
+        rng = np.random.default_rng([seed, len(history)])
+        proposals = arena.propose(searcher, history, model, min(batch, trials - len(history)), rng)
+        fit_sec += fitted - began
+        propose_sec += perf_counter() - fitted
+        if not proposals:
+            break
+        history += [replace(arena.measure(each.candidate), origin=each.origin) for each in proposals]
+    return Run(tuple(history), arena.optimum_us, propose_sec, fit_sec)

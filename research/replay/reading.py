@@ -1,0 +1,122 @@
+"""Recorded tasks out of a dataset."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy.orm import Session
+
+from costmodels.training import UNINFORMATIVE
+from db.repositories.recordings import FullTrial, Measured, Recordings
+from db.repositories.sketches import Sketches
+from db.repositories.workloads import Workloads
+from db.session import Database
+from mallorn.core.errors import NotFound
+from research.replay.fitting import fitted
+from research.replay.recording import RecordedTask, RecordedTrial
+from workers.round.context import descriptors_of
+from workers.round.stored import sketch_of
+from workers.search.space import Candidate
+
+HOST_FACTS: Final = ("cpu_model", "cores", "governor", "machine", "gpu")  # never names and addresses
+
+
+def collect(directories: Sequence[Path], candidates: int) -> tuple[list[RecordedTask], list[dict[str, Any]]]:
+    """The tasks of some data directories and the hosts that measured them.
+
+    Where two have measured the same task alike, the first is taken. Raises NotFound where there is nothing.
+    """
+    tasks: dict[tuple[str, str, str], RecordedTask] = {}
+    hosts: list[dict[str, Any]] = []
+    for database in _datasets(directories):
+        for task in recorded_tasks(database, candidates):
+            tasks.setdefault((task.workload, task.target, str(task.context)), task)
+        hosts += [host for host in measuring_hosts(database) if host not in hosts]
+    if not tasks:
+        raise NotFound(
+            f"no task in {', '.join(map(str, directories))} has {candidates} measured candidates",
+            hint="mallorn record MODEL.onnx   (or be content with fewer: --candidates 100)",
+        )
+    return list(tasks.values()), hosts
+
+
+def _datasets(directories: Sequence[Path]) -> Iterator[Database]:
+    for directory in directories:
+        file = directory / "mallorn.db"
+        if not file.is_file():
+            raise NotFound(
+                f"there is no dataset in {directory}", hint=f"mallorn record MODEL.onnx --data {directory}"
+            )
+        database = Database(f"sqlite:///{file.absolute()}")
+        yield database
+        database.dispose()
+
+
+def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
+    """Every workload of the dataset with at least so many distinct candidates, by measuring context."""
+    with database.session() as session:
+        return list(_tasks(session, candidates))
+
+
+def measuring_hosts(database: Database) -> list[dict[str, Any]]:
+    """The hosts that measured, as their devices described them."""
+    with database.session() as session:
+        return [
+            {
+                "host_class": device.host_class,
+                "threads": device.threads,
+                "tvm_version": device.tvm_version,
+                **{name: device.info[name] for name in HOST_FACTS if name in device.info},
+            }
+            for device in Recordings(session).devices()
+        ]
+
+
+def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
+    for measured in Recordings(session).measured():
+        trials = _distinct(Recordings(session).trials(measured))
+        if len(trials) >= candidates:
+            yield _task(session, measured, trials)
+
+
+def _distinct(trials: Sequence[FullTrial]) -> list[RecordedTrial]:
+    """The first measurement of each candidate; what tells of the worker alone is none."""
+    first: dict[Candidate, RecordedTrial] = {}
+    for trial in trials:
+        if trial.outcome not in UNINFORMATIVE:
+            candidate = Candidate(trial.sketch, trial.decisions)
+            first.setdefault(candidate, _recorded(candidate, trial))
+    return list(first.values())
+
+
+def _recorded(candidate: Candidate, trial: FullTrial) -> RecordedTrial:
+    return RecordedTrial(
+        candidate,
+        trial.outcome,
+        trial.latency_us,
+        trial.run_us,
+        trial.build_ms,
+        trial.origin,
+        trial.error,
+    )
+
+
+def _task(session: Session, measured: Measured, trials: Sequence[RecordedTrial]) -> RecordedTask:
+    workload = Workloads(session).get(measured.workload_id)
+    of_sketch: dict[str, list[Candidate]] = {}
+    for trial in trials:
+        of_sketch.setdefault(trial.candidate.sketch, []).append(trial.candidate)
+    stored = [sketch_of(row) for row in Sketches(session).get_many(of_sketch.keys())]
+    return RecordedTask(
+        workload=workload.key,
+        name=workload.name,
+        op=workload.op,
+        structure=workload.structure,
+        flops=workload.flops,
+        args=workload.args,
+        descriptors=descriptors_of(workload),
+        target=Recordings(session).target(measured.target_id),
+        context=Recordings(session).context(measured.context_id),
+        sketches=tuple(fitted(sketch, of_sketch[sketch.key]) for sketch in stored),
+        trials=tuple(trials),
+    )

@@ -1,0 +1,103 @@
+"""A Space of what was recorded and nothing else: every candidate of it has an answer."""
+
+from collections.abc import Container, Sequence
+from typing import Final
+
+import numpy as np
+
+from mallorn.core.errors import NotFound
+from research.replay.neighbours import Neighbours
+from research.replay.recording import RecordedTask, RecordedTrial
+from workers.search.base import Trial
+from workers.search.decisions import DecisionSpace
+from workers.search.features import places_by_sketch
+from workers.search.origins import DEFAULT, means_of
+from workers.search.space import Candidate
+
+MAX_DEFAULTS: Final = 12
+# Drawn evenly from all that is recorded: who is nobody's nearest neighbour is within reach, too.
+EVEN_SHARE: Final = 0.25
+
+
+class RecordedSpace(DecisionSpace):
+    """The candidates of one recorded task.
+
+    What `sample`, `mutate` and `cross` of the real space would return is replaced by the recorded candidate
+    that is nearest to it. So a step is longer here, a draw falls more often on candidates that stand alone,
+    and the recorded ones are mostly good: figures compare searchers here, not with the real space.
+    """
+
+    def __init__(self, task: RecordedTask) -> None:
+        super().__init__(task.sketches, task.descriptors)
+        self.task = task
+        self._trials = {trial.candidate: trial for trial in task.trials}
+        self._candidates = tuple(self._trials)
+        self._neighbours = {
+            name: Neighbours(self.by_key[name], [self._candidates[at] for at in lines])
+            for name, lines in places_by_sketch([each.sketch for each in self._candidates]).items()
+        }
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """All that is recorded, in the order it was measured."""
+        return self._candidates
+
+    @property
+    def optimum_us(self) -> float:
+        """The least latency of all candidates. Raises NotFound where none was ever timed."""
+        if (optimum := self.task.optimum_us) is None:
+            raise NotFound(
+                f"every recorded candidate of {self.task.name} failed", hint="mallorn record MODEL.onnx"
+            )
+        return optimum
+
+    def measure(self, candidate: Candidate) -> Trial:
+        """What became of it when it was recorded. Raises NotFound for one that never was."""
+        if (trial := self._trials.get(candidate)) is None:
+            raise NotFound(
+                f"{candidate} of {self.task.name} is not in the recording", hint="mallorn record MODEL.onnx"
+            )
+        return Trial(candidate, trial.outcome, trial.latency_us, build_ms=trial.build_ms)
+
+    def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        near = self.nearest(super().sample(rng, count))
+        evenly = rng.random(count) < EVEN_SHARE
+        lines = rng.integers(len(self._candidates), size=count)
+        return [
+            self._candidates[line] if even else candidate
+            for candidate, even, line in zip(near, evenly, lines, strict=True)
+        ]
+
+    def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
+        return self.nearest(super().mutate_all(rng, parents), but=parents)
+
+    def cross_all(
+        self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
+    ) -> list[Candidate]:
+        return self.nearest(super().cross_all(rng, mothers, fathers))
+
+    def defaults(self) -> list[Candidate]:
+        """Those that the recording searcher took for defaults; without any, the first that worked."""
+        marked = [t.candidate for t in self.task.trials if means_of(t.origin) == DEFAULT]
+        return (marked or [t.candidate for t in self.task.trials if _worked(t)])[:MAX_DEFAULTS]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return [candidate in self._trials for candidate in candidates]
+
+    def nearest(self, asked: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
+        """For each the nearest recorded candidate of its sketch, not that of `but` if there is another."""
+        found = list(asked)
+        for name, lines in places_by_sketch([candidate.sketch for candidate in asked]).items():
+            others = [but[at] for at in lines] if but else []
+            near = self._neighbours[name].nearest([asked[at] for at in lines], others)
+            for at, candidate in zip(lines, near, strict=True):
+                found[at] = candidate
+        return found
+
+    def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
+        """The nearest candidate of the same sketch that is among those; None where there is none."""
+        return self._neighbours[asked.sketch].nearest_of(free, asked)
+
+
+def _worked(trial: RecordedTrial) -> bool:
+    return trial.latency_us is not None

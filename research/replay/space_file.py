@@ -1,0 +1,169 @@
+"""Recorded tasks in one Parquet file: a row a measurement, the hosts in the metadata.
+
+What is alike on many rows (traces, shapes, targets) is repeated on each of them: dictionaries and zstd make
+that free, and any reader of Parquet can use a file without knowing ours.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.installing import install_line
+from mallorn.core.outcomes import Outcome
+from research.replay.recording import RecordedTask, RecordedTrial
+from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from research.replay.parquet_file import facts_of, write_rows
+except ModuleNotFoundError:
+    raise InvalidRequest(
+        "recordings are Parquet files, and pyarrow is not installed", hint=install_line("bench")
+    ) from None
+
+FACTS: Final = b"mallorn.facts"
+TASK: Final = ("workload", "target", "context")  # what one task's rows have in common
+SCHEMA: Final = pa.schema(
+    [
+        ("workload", pa.string()),
+        ("name", pa.string()),
+        ("op", pa.string()),
+        ("structure", pa.string()),
+        ("flops", pa.float64()),
+        ("args", pa.string()),
+        ("descriptors", pa.list_(pa.float64())),
+        ("target", pa.string()),
+        ("context", pa.string()),
+        ("sketch", pa.string()),
+        ("ordinal", pa.int32()),
+        ("choices", pa.string()),
+        ("trace", pa.string()),
+        ("decisions", pa.list_(pa.int32())),
+        ("outcome", pa.string()),
+        ("latency_us", pa.float64()),
+        ("run_us", pa.list_(pa.float32())),
+        ("build_ms", pa.float32()),
+        ("origin", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+
+def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, Any]) -> None:
+    """Write a file at once: whoever looks sees the old one or the new one."""
+    write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
+
+
+def read_tasks(path: Path) -> list[RecordedTask]:
+    """The tasks of a file, in its order. Raises NotFound without it, InvalidRequest if it is none of ours."""
+    _check(path)
+    try:
+        rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
+        return [
+            _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
+        ]
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        said = str(error).partition("\n")[0]
+        raise InvalidRequest(
+            f"{path} is torn or no recording: {said}", hint=f"mallorn record MODEL.onnx --out {path}"
+        ) from None
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """What the file tells of the hosts it was measured on."""
+    _check(path)
+    return facts_of(path, FACTS)
+
+
+def _check(path: Path) -> None:
+    if not path.is_file():
+        raise NotFound(f"there is no recording at {path}", hint=f"mallorn record MODEL.onnx --out {path}")
+    try:
+        schema = pq.read_schema(path)
+    except pa.ArrowInvalid as error:
+        said = str(error).partition("\n")[0]
+        raise InvalidRequest(f"{path} is not a Parquet file: {said}", hint=f"ls -l {path}") from None
+    if schema.names != SCHEMA.names or FACTS not in (schema.metadata or {}):
+        raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
+
+
+def _rows(task: RecordedTask) -> Iterator[dict[str, Any]]:
+    shared = {
+        "workload": task.workload,
+        "name": task.name,
+        "op": task.op,
+        "structure": task.structure,
+        "flops": task.flops,
+        "args": _json(task.args),
+        "descriptors": task.descriptors,
+        "target": task.target,
+        "context": _json(task.context),
+    }
+    sketches = {sketch.key: _sketch_columns(sketch) for sketch in task.sketches}
+    for trial in task.trials:
+        yield {
+            **shared,
+            **sketches[trial.candidate.sketch],
+            "decisions": trial.candidate.decisions,
+            "outcome": str(trial.outcome),
+            "latency_us": trial.latency_us,
+            "run_us": trial.run_us,
+            "build_ms": trial.build_ms,
+            "origin": trial.origin,
+            "error": trial.error,
+        }
+
+
+def _sketch_columns(sketch: Sketch) -> dict[str, Any]:
+    choices = _json([asdict(choice) for choice in sketch.choices])
+    return {"sketch": sketch.key, "ordinal": sketch.ordinal, "choices": choices, "trace": sketch.trace}
+
+
+def _task(rows: Sequence[Mapping[str, Any]]) -> RecordedTask:
+    first = rows[0]
+    sketches = {row["sketch"]: row for row in rows}
+    return RecordedTask(
+        workload=first["workload"],
+        name=first["name"],
+        op=first["op"],
+        structure=first["structure"],
+        flops=first["flops"],
+        args=json.loads(first["args"]),
+        descriptors=tuple(first["descriptors"]),
+        target=first["target"],
+        context=json.loads(first["context"]),
+        sketches=tuple(_sketch(row) for row in sketches.values()),
+        trials=tuple(_trial(row) for row in rows),
+    )
+
+
+def _sketch(row: Mapping[str, Any]) -> Sketch:
+    choices = tuple(_choice(fields) for fields in json.loads(row["choices"]))
+    return Sketch(row["sketch"], row["trace"], choices, row["ordinal"])
+
+
+def _choice(fields: dict[str, Any]) -> Choice:
+    lists: dict[str, Any] = {name: tuple(fields[name]) for name in ("values", "labels", "weights")}
+    return Choice(ChoiceKind(fields["kind"]), fields["width"], fields["extent"], fields["limit"], **lists)
+
+
+def _trial(row: Mapping[str, Any]) -> RecordedTrial:
+    return RecordedTrial(
+        candidate=Candidate(row["sketch"], tuple(row["decisions"])),
+        outcome=Outcome(row["outcome"]),
+        latency_us=row["latency_us"],
+        run_us=tuple(row["run_us"]),
+        build_ms=row["build_ms"],
+        origin=row["origin"],
+        error=row["error"],
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

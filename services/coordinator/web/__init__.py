@@ -1,0 +1,1 @@
+"""What all routes share: keys, pages, failures, limits, and what they hand on to."""

@@ -1,0 +1,98 @@
+"""Keeps other web pages out, and tells browsers to be strict.
+
+Without API keys whoever reaches loopback is let in, and a browser on this machine reaches it for any page it
+shows. So a request must name a loopback host (against DNS rebinding), and one that changes something must
+not come from another origin.
+"""
+
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mallorn.core.binding import is_loopback
+from mallorn.core.errors import InvalidRequest, MallornError
+from services.coordinator.web.failures import error_body
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class Forbidden(MallornError):
+    """This request comes from another web page and is refused."""
+
+    status_code = 403
+
+
+class Guard:
+    """Middleware in front of all routes."""
+
+    def __init__(self, app: ASGIApp, has_keys: bool) -> None:
+        self._app = app
+        self._has_keys = has_keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope["method"], Headers(scope=scope)) or _unstorable(scope)
+        app = self._app if refusal is None else _answer(refusal)
+        await app(scope, receive, _with_headers(send))
+
+    def _refusal(self, method: str, headers: Headers) -> Forbidden | None:
+        host = headers.get("host", "")
+        if not self._has_keys and not names_loopback(host):
+            return Forbidden(
+                f"this coordinator has no API keys and answers to loopback names only, not to {host!r}",
+                hint="use http://127.0.0.1, or set MALLORN_API_KEYS on the coordinator",
+            )
+        if method not in SAFE_METHODS and is_cross_site(headers, host):
+            return Forbidden(hint="send it from the page of this coordinator, or without a browser")
+        return None
+
+
+def _unstorable(scope: Scope) -> InvalidRequest | None:
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        return InvalidRequest("the address contains the character NUL", hint="see /docs")
+    return None
+
+
+def names_loopback(host: str) -> bool:
+    """Whether a Host header names this machine by a loopback address or as localhost."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return is_loopback(name)
+
+
+def is_cross_site(headers: Headers, host: str) -> bool:
+    """Whether a browser says that the request comes from another origin; other clients say nothing."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != host
+
+
+def _answer(error: MallornError) -> ASGIApp:
+    return cast(ASGIApp, JSONResponse(error_body(error), error.status_code))
+
+
+def _with_headers(send: Send) -> Send:
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return wrapped

@@ -1,0 +1,42 @@
+"""What a request needs: settings, database, artifact store and the waker, built once an app."""
+
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Annotated, Self
+
+from fastapi import Depends, Request
+
+from db.session import Database
+from mallorn.core.settings import Settings
+from services.coordinator.web.store import Store
+from services.coordinator.web.waker import Waker
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts behind the routes. Nothing here connects before it is used."""
+
+    settings: Settings
+    database: Database
+    store: Store
+    waker: Waker
+    stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        return cls(
+            settings, Database(settings.database_url), Store(settings.artifacts), Waker(settings.redis_url)
+        )
+
+    def close(self) -> None:
+        self.waker.close()
+        self.database.dispose()
+
+
+def get_parts(request: Request) -> Parts:
+    """The parts of the app that serves this request."""
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsDep = Annotated[Parts, Depends(get_parts)]

@@ -1,0 +1,134 @@
+"""Devices on demand: one for every target that jobs wait for and that this machine executes."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+from mallorn.core.errors import MallornError
+from mallorn.core.hosts import host_id
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from mallorn.core.waiting import Here, waiting_words
+from stack.child import ChildSpec
+from stack.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from workers.measure.base import Endpoint
+
+log = logging.getLogger(__name__)
+
+LOOK_SEC: Final = 1.0
+FRESH_SEC: Final = 15.0  # a device that answered before the last start is none yet
+UNUSED_SEC: Final = 60.0  # a device outlives its last job for so long: the next one may be on its way
+WhyNot = Callable[[Target], str]
+
+
+class Scout:
+    """A thread that finds out which devices are wanted here, and tells all other jobs why they wait."""
+
+    def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
+        from db.session import Database
+        from workers.device.executable import why_not as ask_this_host
+        from workers.measure.fleet import Fleet
+
+        self.wanted: frozenset[Target] = frozenset()
+        self.has_device = False  # whether a worker has told of one that answers
+        self._settings = settings
+        self._database = Database(settings.database_url)
+        self._fleet = Fleet(settings)
+        self._why_not = why_not or ask_this_host
+        self._refusals: dict[Target, str] = {}
+        self._used_sec: dict[Target, float] = {}
+        self._own: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scout", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; a question to TVM that is on its way is not waited for."""
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Find out once. Raises Unavailable when database or tracker do not answer."""
+        self.has_device = self.has_device or self._is_device_known()
+        devices = self._fleet.devices()
+        # A device of this host's own target may be starting again: it gets no rival.
+        self._own |= {device.target for device in devices if _is_own(device.endpoint)}
+        served = {device.target for device in devices} | self._own
+        now_sec = time.monotonic()
+        for target in self._asked_for():
+            if target in self.wanted:
+                self._used_sec[target] = now_sec
+            elif target.text not in served:
+                self._consider(target, now_sec)
+        self._used_sec = {target: at for target, at in self._used_sec.items() if now_sec - at < UNUSED_SEC}
+        self.wanted = frozenset(self._used_sec)
+
+    def _is_device_known(self) -> bool:
+        from db.repositories.devices import Devices
+
+        with self._database.session() as session:
+            return bool(Devices(session).list(fresh_sec=FRESH_SEC))
+
+    def _asked_for(self) -> list[Target]:
+        from db.repositories.waiting import Waiting
+
+        with self._database.session() as session:
+            return [Target(text) for text in Waiting(session).targets()]
+
+    def _consider(self, target: Target, now_sec: float) -> None:
+        if target not in self._refusals:
+            self._refusals[target] = self._why_not(target)
+        if why := self._refusals[target]:
+            self._tell(target, why)
+        else:
+            self._used_sec[target] = now_sec
+
+    def _tell(self, target: Target, why: str) -> None:
+        from db.repositories.waiting import Waiting
+
+        words = waiting_words(target.text, Here.of(self._settings), why)
+        with self._database.transaction() as session:
+            Waiting(session).tell(target.text, words)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(LOOK_SEC):
+            try:
+                self.look()
+            except MallornError as error:
+                log.warning("devices on demand: %s", error)
+
+
+def _is_own(endpoint: "Endpoint") -> bool:
+    return bool(endpoint.info.get("is_local")) and endpoint.host_id == host_id()
+
+
+class OnDemand:
+    """Has the supervisor start and end devices as the scout wants them."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        spec_of: Callable[[Target], ChildSpec],
+        say: Callable[[str], None],
+    ) -> None:
+        self._supervisor = supervisor
+        self._spec_of = spec_of
+        self._say = say
+        self._running: dict[Target, str] = {}
+
+    def adjust(self, wanted: Collection[Target]) -> None:
+        """Called again and again from the supervisor's own thread."""
+        for target in set(wanted) - self._running.keys():
+            self._say(f"  starting a device for {target}")
+            spec = self._spec_of(target)
+            self._running[target] = spec.name
+            self._supervisor.add(spec)
+        for target in self._running.keys() - set(wanted):
+            self._say(f"  the device for {target} is not needed any more")
+            self._supervisor.remove(self._running.pop(target))

@@ -1,0 +1,137 @@
+"""Which parts the embedded stack has, where each lies and listens, and what each is started with."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mallorn.core.addresses import host_and_port
+from mallorn.core.queues import IMPORT, TUNING_QUEUES
+from mallorn.core.settings import Settings
+from mallorn.core.targets import LOCAL, Target
+from stack.child import ChildSpec
+from stack.datadir import DataDir
+from stack.environ import python_path, search_path
+from stack.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
+
+LOOPBACK = "127.0.0.1"
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of one embedded stack lies and listens."""
+
+    data: DataDir
+    host: str
+    port: int
+    tracker: str  # HOST:PORT
+    workers: int
+
+    @property
+    def url(self) -> str:
+        # What binds every interface is reached through loopback.
+        host = LOOPBACK if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def socket(self) -> Path:
+        return self.data.runtime / "broker.sock"
+
+    @property
+    def tracker_address(self) -> tuple[str, int]:
+        return host_and_port(self.tracker)
+
+
+def environment(layout: Layout, known: Settings) -> dict[str, str]:
+    """What the parts read; a child of `mallorn up` sees the same settings as one started by hand would."""
+    from stack.valkey import socket_url
+
+    return {
+        "MALLORN_DATA_DIR": str(layout.data.path),
+        "MALLORN_DATABASE_URL": known.database_url,
+        "MALLORN_ARTIFACTS": known.artifacts,
+        "MALLORN_REDIS_URL": socket_url(layout.socket),
+        "MALLORN_TRACKER": layout.tracker,
+        "MALLORN_HOST": layout.host,
+        "MALLORN_PORT": str(layout.port),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": python_path(),
+        "PATH": search_path(),
+    }
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The children of an embedded stack."""
+
+    layout: Layout
+    env: Mapping[str, str]
+
+    def all(self) -> list[ChildSpec]:
+        """Every part, in the order in which they are named to the user."""
+        # A finish takes minutes: models are imported beside it, by a slot of their own.
+        importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
+        tuning = ("--queues", ",".join(TUNING_QUEUES))
+        slots = [
+            self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
+            for i in range(self.layout.workers)
+        ]
+        return [
+            self._broker(),
+            self._tracker(),
+            self._coordinator(),
+            self._celery("control", "control"),
+            self._celery("beat", "control", "--beat"),
+            self._device(),
+            importer,
+            *slots,
+        ]
+
+    def _broker(self) -> ChildSpec:
+        from stack.valkey import valkey_command
+
+        return ChildSpec("broker", valkey_command(self.layout.socket), redis_answers(self.layout.socket))
+
+    def _tracker(self) -> ChildSpec:
+        probe = tracker_answers(*self.layout.tracker_address)
+        return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
+
+    def _coordinator(self) -> ChildSpec:
+        return ChildSpec(
+            COORDINATOR,
+            mallorn("serve"),
+            http_ok(f"{self.layout.url}/healthz"),
+            needs=("broker",),
+            env=self.env,
+        )
+
+    def _device(self) -> ChildSpec:
+        probe = device_registered(*self.layout.tracker_address)
+        return ChildSpec("device", self._device_command(LOCAL), probe, needs=("tracker",), env=self.env)
+
+    def device_for(self, target: Target) -> ChildSpec:
+        """One more device, for a target that jobs ask for."""
+        return ChildSpec(
+            f"device-{target.key}",
+            self._device_command(target.text),
+            device_registered(*self.layout.tracker_address, target),
+            needs=("tracker",),
+            env=self.env,
+            essential=False,
+        )
+
+    def _device_command(self, target: str) -> tuple[str, ...]:
+        log = str(self.layout.data.logs / "executions.log")
+        return mallorn("device", "--target", target, "--log", log)
+
+    def _celery(self, name: str, *words: str) -> ChildSpec:
+        ready = self.layout.data.runtime / f"{name}.ready"
+        return ChildSpec(
+            name, mallorn(*words), file_exists(ready), needs=("broker",), env=self.env, ready_file=ready
+        )
+
+
+def mallorn(*words: str) -> tuple[str, ...]:
+    """The command line of one of our own commands; -P keeps the user's directory off the module path."""
+    return (sys.executable, "-P", "-m", "mallorn", *words)

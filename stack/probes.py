@@ -1,0 +1,71 @@
+"""Readiness probes: cheap questions that a part answers once it can work."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.targets import Target
+
+Probe = Callable[[], bool]
+
+TIMEOUT_SEC = 2.0
+
+
+def file_exists(path: Path) -> Probe:
+    """Ready once the part has written its ready file."""
+    return path.exists
+
+
+def http_ok(url: str) -> Probe:
+    """Ready once a GET answers with 200."""
+
+    def probe() -> bool:
+        try:
+            return httpx.get(url, timeout=TIMEOUT_SEC, trust_env=False).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    return probe
+
+
+def redis_answers(socket_path: Path) -> Probe:
+    """Ready once the broker on a unix socket answers a ping."""
+
+    def probe() -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(TIMEOUT_SEC)
+                connection.connect(str(socket_path))
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    return probe
+
+
+def device_registered(host: str, port: int, target: Target | None = None) -> Probe:
+    """Ready once some device, or one of a target, has registered with the tracker."""
+    from workers.device.tracker_client import device_key
+
+    wanted = f"server:{device_key(target)}" if target else None
+    return lambda: any(wanted in (None, key) for key in _registered(host, port) or ())
+
+
+def tracker_answers(host: str, port: int) -> Probe:
+    """Ready once the tracker answers a summary."""
+    return lambda: _registered(host, port) is not None
+
+
+def _registered(host: str, port: int) -> list[str] | None:
+    """The keys that devices are filed under; None: the tracker does not answer."""
+    from workers.device.tracker_client import TrackerClient
+
+    try:
+        with TrackerClient((host, port), TIMEOUT_SEC) as tracker:
+            return [str(server["key"]) for server in tracker.summary()["server_info"]]
+    except Unavailable:
+        return None

@@ -1,0 +1,79 @@
+"""Runs the embedded stack until it is stopped, and says how that goes."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mallorn.core.settings import Settings
+from stack.datadir import StackInfo
+from stack.on_demand import OnDemand, Scout
+from stack.parts import COORDINATOR, Layout, Parts, environment
+from stack.supervisor import Supervisor
+
+Say = Callable[[str], None]
+
+
+def run(layout: Layout, known: Settings, until_unused: bool, say: Say) -> None:
+    """Start every part, keep them running, and end them all when asked to, or when nobody uses them."""
+    from db.migrate import upgrade
+    from stack.valkey import socket_url
+
+    say(f"data in {layout.data.path}, logs in {layout.data.logs}")
+    parts = Parts(layout, environment(layout, known))
+    told = Told(layout, say)
+    supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
+    with supervisor.running():
+        upgrade(known.database_url)
+        if not supervisor.start():
+            say("stopped before everything was ready")
+            return
+        info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
+        with layout.data.published(info), _scout(layout, known) as scout:
+            devices = OnDemand(supervisor, parts.device_for, say)
+
+            def is_over() -> bool:
+                told.everything(scout.has_device)
+                devices.adjust(scout.wanted)
+                return until_unused and not layout.data.has_users()
+
+            supervisor.watch(is_over)
+        say("stopping")
+
+
+@contextmanager
+def _scout(layout: Layout, known: Settings) -> Iterator[Scout]:
+    scout = Scout(known.model_copy(update={"tracker": layout.tracker}))
+    scout.start()
+    try:
+        yield scout
+    finally:
+        scout.stop()
+
+
+@dataclass
+class Told:
+    """What the user is told of the parts."""
+
+    layout: Layout
+    say: Say
+    _is_all_told: bool = False
+
+    def ready(self, name: str) -> None:
+        """The page is there long before the slowest part, which is a device."""
+        if name == COORDINATOR:
+            self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
+        self.say(f"  {name} is ready")
+
+    def everything(self, has_device: bool) -> None:
+        """Said once, when a worker has told of the device, for only then `local` is known."""
+        if has_device and not self._is_all_told:
+            prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
+            self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")
+            self._is_all_told = True
+
+    def restart(self, name: str, how: str) -> None:
+        self.say(f"  {name} {how}; starting it again")
+
+    def given_up(self, name: str, how: str) -> None:
+        self.say(f"  {name} {how}; it is given up")

@@ -1,0 +1,200 @@
+"""Starts named processes, keeps them running, and stops them together."""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from mallorn.core.errors import Unavailable
+from stack.child import Child, ChildSpec, trim_log
+
+POLL_SEC = 0.05
+TRIM_EVERY_SEC = 10.0
+KILLED_SEC = 30.0  # a killed process ends as soon as the kernel gets to it
+
+
+class PartFailed(Unavailable):
+    """A part of the stack does not stay up."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for what."""
+
+    first_delay_sec: float = 0.5
+    longest_delay_sec: float = 30.0
+    failures_in_a_row: int = 4
+    stable_sec: float = 20.0  # a process that lived so long after it was ready has not failed "in a row"
+    grace_sec: float = 6.0  # between SIGTERM and SIGKILL
+
+
+class Supervisor:
+    """Runs children in the order of their needs until told to stop.
+
+    A child that dies is restarted, later each time; one that fails `failures_in_a_row` times without
+    ever having been stable ends everything with PartFailed, which names it and quotes its log. One that
+    is not essential is given up alone.
+    Must be used from the main thread: it owns SIGINT and SIGTERM, and the kernel ties a child's
+    death signal to the thread that started it.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[ChildSpec],
+        logs: Path,
+        on_ready: Callable[[str], None] = lambda _: None,
+        on_restart: Callable[[str, str], None] = lambda _name, _reason: None,
+        on_give_up: Callable[[str, str], None] = lambda _name, _reason: None,
+        patience: Patience = Patience(),
+    ) -> None:
+        self._logs = logs
+        self._children: list[Child] = []
+        self._failures: dict[str, int] = {}
+        self._start_at: dict[str, float] = {}
+        for spec in children:
+            self.add(spec)
+        self._on_ready = on_ready
+        self._on_restart = on_restart
+        self._on_give_up = on_give_up
+        self._patience = patience
+        self._seen_ready: set[str] = set()
+        self._trim_at = 0.0
+        self.stopping = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hold the signals, and stop every child on the way out, whatever happens inside."""
+        handlers = {
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            self._stop_all()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def add(self, spec: ChildSpec) -> None:
+        """One more child; it starts once what it needs is ready."""
+        self._children.append(Child(spec, self._logs / f"{spec.name}.log"))
+        self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
+
+    def remove(self, name: str) -> None:
+        """End a child and forget it."""
+        leaving = [child for child in self._children if child.spec.name == name]
+        self._children = [child for child in self._children if child.spec.name != name]
+        self._seen_ready.discard(name)
+        self._end(leaving)
+
+    def start(self) -> bool:
+        """Wait until every child is ready; False when asked to stop before."""
+        return self._until(lambda: all(child.ready for child in self._children))
+
+    def watch(self, enough: Callable[[], bool] = lambda: False) -> None:
+        """Keep the children running until a signal comes or `enough` says so."""
+        self._until(enough)
+
+    def _until(self, done: Callable[[], bool]) -> bool:
+        while not self.stopping:
+            self._step()
+            if done():
+                return True
+            time.sleep(POLL_SEC)
+        return False
+
+    def _step(self) -> None:
+        for child in self._children:
+            if child.running:
+                self._look_at(child)
+            elif child.pid is not None and child.started_at:
+                self._note_death(child)
+            elif self._may_start(child):
+                child.start()
+        self._trim_logs()
+
+    def _look_at(self, child: Child) -> None:
+        name, age = child.spec.name, time.monotonic() - child.started_at
+        if child.ready:
+            if age > self._patience.stable_sec:
+                self._failures[name] = 0
+        elif child.probe():
+            if name not in self._seen_ready:
+                self._seen_ready.add(name)
+                self._on_ready(name)
+        elif age > child.spec.start_timeout_sec:
+            self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
+
+    def _note_death(self, child: Child) -> None:
+        name, how = child.spec.name, _how_it_ended(child.exit_code)
+        child.signal_group(signal.SIGKILL)  # what it left behind in its group
+        child.started_at, child.ready = 0.0, False
+        self._failures[name] += 1
+        if self._failures[name] >= self._patience.failures_in_a_row:
+            self._give_up(child, f"{how} {self._failures[name]} times in a row")
+            return
+        delay_sec = self._patience.first_delay_sec * 2 ** (self._failures[name] - 1)
+        self._start_at[name] = time.monotonic() + min(delay_sec, self._patience.longest_delay_sec)
+        self._on_restart(name, how)
+
+    def _give_up(self, child: Child, what: str) -> None:
+        failed = _failed(child, what)
+        if child.spec.essential:
+            raise failed
+        self._start_at[child.spec.name] = math.inf
+        self._end([child])
+        child.started_at = 0.0
+        self._on_give_up(child.spec.name, f"{what}; see {child.log}")
+
+    def _may_start(self, child: Child) -> bool:
+        ready = {other.spec.name for other in self._children if other.ready}
+        return time.monotonic() >= self._start_at[child.spec.name] and ready.issuperset(child.spec.needs)
+
+    def _trim_logs(self) -> None:
+        if time.monotonic() > self._trim_at:
+            self._trim_at = time.monotonic() + TRIM_EVERY_SEC
+            # Also those that the parts write themselves, as a device its executions.
+            for log in self._logs.glob("*.log"):
+                trim_log(log)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.stopping:  # asked twice: no more grace
+            self._signal_all(self._children, signal.SIGKILL)
+        self.stopping = True
+
+    def _stop_all(self) -> None:
+        self.stopping = True
+        # The others stand on the children that need nothing: those go last.
+        standing = [child for child in self._children if child.spec.needs]
+        for group in (standing, [child for child in self._children if not child.spec.needs]):
+            self._end(group)
+
+    def _end(self, group: Sequence[Child]) -> None:
+        self._signal_all(group, signal.SIGTERM)
+        deadline = time.monotonic() + self._patience.grace_sec
+        for child in group:
+            child.reap(max(0.0, deadline - time.monotonic()))
+        self._signal_all(group, signal.SIGKILL)
+        for child in group:
+            child.reap(KILLED_SEC)
+
+    @staticmethod
+    def _signal_all(children: Sequence[Child], number: signal.Signals) -> None:
+        for child in children:
+            child.signal_group(number)
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    return f"ended with exit code {exit_code}"
+
+
+def _failed(child: Child, what: str) -> PartFailed:
+    lines = "\n".join(f"  {line}" for line in child.last_lines())
+    return PartFailed(
+        f"the part `{child.spec.name}` {what}; its log ends with\n{lines}", hint=f"less {child.log}"
+    )

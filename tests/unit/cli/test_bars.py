@@ -1,0 +1,68 @@
+"""Bars: for a person at a terminal, and for nobody else."""
+
+import io
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cli import bars, tuned
+from cli.terminal.bars import Advance, bar, bytes_bar
+from mallorn.core.states import JobState
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, made: AbstractContextManager[Advance], terminal: bool) -> str:
+    """What a bar that is at 3 of 4 leaves on its way."""
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    monkeypatch.setattr(bars, "stderr", lambda: console)
+    with made as advance:
+        advance(3, 4)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, bar("reading [a] file"), terminal=True)
+    assert "reading [a] file" in text
+    assert "75%" in text
+
+
+def test_bytes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "3/4 bytes" in shown(monkeypatch, bytes_bar("uploading"), terminal=True)
+
+
+@pytest.mark.parametrize("make", [bar, bytes_bar])
+def test_a_pipe_sees_nothing(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+    assert shown(monkeypatch, make("reading"), terminal=False) == ""
+
+
+class Measured:
+    """A job of two tasks that is measured at its second look."""
+
+    id = "j1"
+
+    def __init__(self, **options: Any) -> None:
+        self._states = [JobState.IMPORTING, JobState.TUNING, JobState.DONE]
+        self._options = options
+        self.body: dict[str, Any] = {}
+
+    @property
+    def state(self) -> JobState:
+        state = self._states.pop(0)
+        tasks = 0 if state is JobState.IMPORTING else 2
+        progress = {"trials": 8, "tasks": tasks}
+        self.body = {"state": state, "trials": 1000, "progress": progress, "options": self._options}
+        return state
+
+
+@pytest.mark.parametrize(("options", "share"), [({"task_trials": 8}, "50%"), ({}, "1%")])
+def test_a_job_that_is_waited_for_shows_how_much_of_its_budget_is_spent(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], share: str
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(bars, "stderr", lambda: console)
+    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
+    tuned.wait_until_tuned(Measured(**options), "")  # type: ignore[arg-type]
+    assert isinstance(console.file, io.StringIO)
+    assert share in console.file.getvalue()

@@ -1,0 +1,121 @@
+"""What a tuning needs is looked at before anything is started, a line and a next step each."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli import check, host_checks, tune
+from cli.main import app
+from mallorn.core.errors import HostFault, InvalidModel
+from workers.tvm.linker import link_command
+
+LOOKED = {"inputs": [{"name": "x", "shape": [1, 3]}], "outputs": [], "operators": {"Relu": 2}}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the process that loads TVM answers, by method; an error is raised."""
+    answers: dict[str, Any] = {"recipe": {}, "look": LOOKED}
+
+    def ask(method: str, _timeout_sec: float, **_given: Any) -> Any:
+        if isinstance(answers[method], Exception):
+            raise answers[method]
+        return answers[method]
+
+    @contextmanager
+    def process() -> Iterator[Any]:
+        yield ask
+
+    monkeypatch.setattr(check, "_process", process)
+    return answers
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(b"a network")
+    return file
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, words)])
+
+
+def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(host_checks, "search_path", lambda: str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    link_command.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _forget_the_linker() -> Iterator[None]:
+    yield
+    link_command.cache_clear()
+
+
+def test_where_all_is_there_every_check_has_its_line(
+    asked: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    result = run(model, "--data", tmp_path)
+    assert result.exit_code == 0, result.output
+    names = [line.split()[1] for line in result.stdout.splitlines()]
+    assert names == ["compiler", "disk", "target", "tvm", "model", "onnxruntime"]
+    assert f"mallorn tune {model}" in result.stderr
+    assert "2 operators; x [1, 3]" in result.stdout
+
+
+def test_no_compiler_fails_the_check_with_what_to_install(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hide_compilers(monkeypatch, tmp_path)
+    result = run("--data", tmp_path, "--json")
+    assert result.exit_code == 1
+    (finding,) = [each for each in json.loads(result.stdout) if not each["ok"]]
+    assert (finding["name"], finding["hint"]) == ("compiler", "apt-get install gcc")
+
+
+def test_a_model_that_cannot_be_read_fails_the_check(
+    asked: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    asked["look"] = InvalidModel("these inputs have free dimensions", hint="--input-shape x:1,3")
+    result = run(model, "--data", tmp_path)
+    assert result.exit_code == 1
+    assert "failed   model" in result.stdout
+    assert "next: --input-shape x:1,3" in result.stdout
+
+
+def test_what_is_only_useful_may_be_missing(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = host_checks.find_spec
+    monkeypatch.setattr(host_checks, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
+    result = run("--data", tmp_path)
+    assert result.exit_code == 0
+    assert "missing  onnxruntime" in result.stdout
+
+
+def test_a_full_disk_fails_the_check(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(host_checks.shutil, "disk_usage", lambda _place: SimpleNamespace(free=1000))
+    result = run("--data", tmp_path / "not" / "there" / "yet")
+    assert result.exit_code == 1
+    assert "failed   disk" in result.stdout
+
+
+def test_tune_starts_nothing_on_a_machine_that_cannot_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+) -> None:
+    hide_compilers(monkeypatch, tmp_path)
+    monkeypatch.setattr(tune, "connected_stack", lambda *_: pytest.fail("a service was started"))
+    with pytest.raises(HostFault):
+        host_checks.check_host(tmp_path)
+    result = CliRunner().invoke(app, ["tune", str(model), "--data", str(tmp_path / "data")])
+    assert result.exit_code == 1
+    assert "apt-get install gcc" in result.stderr

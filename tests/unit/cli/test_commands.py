@@ -1,0 +1,274 @@
+"""The commands that talk to a coordinator: data on stdout, words on stderr, exit codes for scripts."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.workers import Workers
+from mallorn.core.settings import settings
+from mallorn.core.states import JobState
+from stack.datadir import DataDir, StackInfo
+from tests.fixtures.answers import data
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.models import onnx_bytes
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+TARGET = '{"kind":"llvm","num-cores":2}'
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def mallorn(coordinator: Coordinator) -> Type:
+    """Types a command as a user would whose MALLORN_URL is set."""
+    runner = CliRunner(env={"MALLORN_URL": coordinator.url, "COLUMNS": "200"})
+    return lambda *words: runner.invoke(app, list(words))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+    return str(tmp_path / "net.onnx")
+
+
+def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) -> None:
+    with owned.database.transaction() as session:
+        Jobs(session).move(owned.job_id, [JobState.TUNING], state, reason)
+        Jobs(session).record(owned.job_id, report={}, **recorded)
+        Events(session).append(owned.job_id, "state", {"state": str(state)})
+
+
+def measure(owned: OwnedRows) -> None:
+    round_id, attempt = owned.claimed_round("w0")
+    batch = [owned.ok(0, 5.0), owned.failed(1)]
+    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+
+
+EMPTY = {
+    "jobs": "mallorn tune",
+    "models": "mallorn models --upload",
+    "records": "no measurements",
+    "schedules": "no schedules yet",
+    "devices": "mallorn device",
+    "workers": "mallorn worker",
+}
+
+
+def test_nothing_there_gets_words_on_stderr_and_an_empty_list_as_json(mallorn: Type) -> None:
+    for command, said in EMPTY.items():
+        result = mallorn(command)
+        assert (result.exit_code, result.stdout) == (0, ""), command
+        assert said in result.stderr, command
+        assert data(mallorn(command, "--json")) == [], command
+
+
+def test_without_a_url_the_stack_on_the_data_directory_answers(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mallorn.client.DEFAULT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("MALLORN_URL", raising=False)
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "home"))
+    settings.cache_clear()
+    stack = DataDir(tmp_path / "home")
+    stack.prepare()
+    info = StackInfo(coordinator.url, 1, "redis+socket:///x", "127.0.0.1:1", until_unused=False)
+    with stack.locked(), stack.published(info):
+        assert data(CliRunner().invoke(app, ["models", "--json"])) == []
+    stack.stack_file.write_text(json.dumps(asdict(info)))  # as a killed stack leaves it
+    nobody = CliRunner().invoke(app, ["devices"])
+    assert (nobody.exit_code, nobody.stdout) == (1, "")
+    assert "no coordinator answers at http://127.0.0.1:9" in nobody.stderr
+    assert "next:  mallorn up" in nobody.stderr
+
+
+def test_submit_prints_the_id_alone_on_stdout(mallorn: Type, model: str) -> None:
+    result = mallorn("submit", model, "--target", TARGET, "--trials", "5")
+    job_id = result.stdout.strip()
+    assert f"mallorn watch {job_id}" in result.stderr
+    shown = data(mallorn("show", job_id, "--json"))
+    assert (shown["name"], shown["trials"], shown["state"]) == ("net", 5, "queued")
+
+
+def test_submit_takes_options_and_shapes(mallorn: Type, model: str) -> None:
+    named = ("--sampler", "diverse", "--stopping", "adaptive", "--only", "conv*", "--search", "ga")
+    words = ("-o", "search=random", "-o", "evaluator.repeat=3", "--input-shape", "x:1,3,8,8")
+    options = data(mallorn("submit", model, "--target", TARGET, *named, *words, "--json"))["options"]
+    assert (options["sampler"], options["stopping"], options["only"]) == ("diverse", "adaptive", ["conv*"])
+    assert (options["search"], options["evaluator"]["repeat"]) == ("random", 3)
+    assert options["input_shapes"] == {"x": [1, 3, 8, 8]}
+
+
+REFUSED = [
+    (("submit", "missing.onnx"), "missing.onnx"),
+    (("submit", "MODEL", "--target", "local"), "next:  mallorn device"),
+    (("submit", "MODEL", "--target", "llvm"), "num-cores"),
+    (("submit", "MODEL", "--target", TARGET, "-o", "search=astrology"), "next:  known: "),
+    (("submit", "MODEL", "--input-shape", "x:1,many"), "--input-shape x:1,3,224,224"),
+    (("submit", "MODEL", "-o", "search"), "--option search=random"),
+    (("show", "nope"), "next:  mallorn jobs"),
+    (("watch", "nope"), "there is no job nope"),
+    (("tasks", "nope"), "there is no job nope"),
+    (("cancel", "nope"), "there is no job nope"),
+    (("schedules", "nope"), "there is no job nope"),
+    (("records", "--job", "nope"), "there is no job nope"),
+    (("schedules", "--target", "{"), "not valid JSON"),
+]
+
+
+def test_an_error_says_what_happened_and_what_to_type_next(mallorn: Type, model: str) -> None:
+    for words, said in REFUSED:
+        result = mallorn(*(model if word == "MODEL" else word for word in words))
+        assert (result.exit_code, result.stdout) == (1, ""), words
+        assert result.stderr.startswith("error:"), words
+        assert said in result.stderr, words
+
+
+def test_what_cannot_be_parsed_is_a_usage_error(mallorn: Type) -> None:
+    for words in (("submit",), ("submit", "m", "--trials", "-1"), ("jobs", "--state", "lost"), ("fly",)):
+        assert mallorn(*words).exit_code == 2, words
+
+
+def test_jobs_and_show_tell_how_far_a_job_is(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    line = next(line for line in mallorn("jobs").stdout.splitlines() if owned.job_id in line)
+    assert "2/64" in line
+    assert "tuning" in line
+    shown = mallorn("show", owned.job_id).stdout
+    assert "1 build_error" in shown
+    assert "1 of 2 measured" in shown
+    assert data(mallorn("jobs", "--state", "queued", "--json")) == []
+
+
+def lose(owned: OwnedRows, **recorded: Any) -> None:
+    """The job ends four times slower than onnxruntime."""
+    end(owned, JobState.DONE, **recorded)
+    timing = {"median": 2000.0, "low": 1900.0, "high": 2100.0}
+    other = {"median": 500.0, "low": 490.0, "high": 510.0}
+    report = {
+        "latency_us": {"untuned": {**timing, "median": 50_000.0}, "tuned": timing, "onnxruntime": other}
+    }
+    owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
+
+
+SLOWER = "verdict: 4.0 times slower than onnxruntime after 2 of about 130 useful trials"
+
+
+def test_show_prints_the_figures_of_a_done_job_and_judges_them(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    lose(owned)
+    shown = mallorn("show", owned.job_id)
+    assert "2.000 ms" in shown.stdout
+    assert "25.0" in shown.stdout
+    assert SLOWER in shown.stdout
+    assert f"next:  mallorn resume {owned.job_id} --trials +200" in shown.stderr
+
+
+def test_a_list_of_jobs_sets_each_beside_onnxruntime(mallorn: Type, owned: OwnedRows) -> None:
+    lose(owned)
+    heading, line = mallorn("jobs").stdout.splitlines()
+    assert "VS ONNXRUNTIME" in heading
+    assert "4.0x slower" in line
+
+
+def test_a_job_on_a_full_disk_says_so(
+    mallorn: Type, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "disk" not in mallorn("show", owned.job_id).stdout
+    monkeypatch.setattr("services.coordinator.web.disk.LEAST_BYTES", 2**62)
+    assert "is full; free some room" in mallorn("show", owned.job_id).stdout
+    end(owned, JobState.DONE)
+    assert "disk" not in mallorn("show", owned.job_id).stdout
+
+
+def test_tasks_are_a_table(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    table = mallorn("tasks", owned.job_id).stdout
+    assert "Weighted" in table
+    assert table.splitlines()[-1].split() == ["matmul", "0,", "1"], "both tasks are in one family"
+    assert [task["latency_us"] for task in data(mallorn("tasks", owned.job_id, "--json"))] == [5.0, None]
+
+
+def test_records_are_limited_and_filtered(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    assert len(data(mallorn("records", "--limit", "1", "--json"))) == 1
+    (failed,) = data(mallorn("records", "--outcome", "build_error", "--json"))
+    assert failed["error"] == "no"
+    assert "build_error" in mallorn("records").stdout
+
+
+def test_a_job_is_paused_and_cancelled(mallorn: Type, owned: OwnedRows) -> None:
+    assert f"mallorn resume {owned.job_id}" in mallorn("pause", owned.job_id).stderr
+    assert data(mallorn("cancel", owned.job_id, "--json"))["state"] == "cancelled"
+    again = mallorn("cancel", owned.job_id)
+    assert again.exit_code == 1
+    assert "is cancelled" in again.stderr
+
+
+def test_watch_ends_with_the_result_of_a_done_job(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    lose(owned, export_uri="somewhere")
+    result = mallorn("watch", owned.job_id)
+    assert result.exit_code == 0
+    assert "done  2/64 trials  1 failed" in result.stderr
+    assert "onnxruntime" in result.stdout.splitlines()[3]
+    assert result.stdout.splitlines()[-1] == SLOWER
+    assert f"mallorn schedules {owned.job_id}" in result.stderr
+
+
+def test_watch_fails_with_a_failed_job(mallorn: Type, owned: OwnedRows) -> None:
+    end(owned, JobState.FAILED, "no operator Foo")
+    result = mallorn("watch", owned.job_id)
+    assert result.exit_code == 1
+    assert "no operator Foo" in result.stderr
+    assert f"mallorn show {owned.job_id}" in result.stderr
+
+
+def test_watch_as_json_prints_one_event_a_line(mallorn: Type, owned: OwnedRows) -> None:
+    end(owned, JobState.CANCELLED)
+    result = mallorn("watch", owned.job_id, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {"id": 1, "kind": "state", "payload": {"state": "cancelled"}}
+
+
+def test_schedules_of_a_job_are_unpacked(
+    mallorn: Type, owned: OwnedRows, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    refused = mallorn("schedules", owned.job_id)
+    assert f"mallorn watch {owned.job_id}" in refused.stderr
+    directory = coordinator.artifacts / "exports" / "x"
+    directory.mkdir(parents=True)
+    (directory / "manifest.json").write_text(
+        json.dumps({"model": "of another", "target": json.loads(TARGET)})
+    )
+    end(owned, JobState.DONE, export_uri=str(directory))
+    out = tmp_path / "out"
+    answer = data(mallorn("schedules", owned.job_id, "--out", str(out), "--json"))
+    assert answer == {"directory": str(out), "files": [str(out / "manifest.json")]}
+    again = mallorn("schedules", owned.job_id, "--out", str(out))
+    assert "schedules of another model" in again.stderr
+    assert mallorn("schedules", owned.job_id, "--out", str(out), "--force").exit_code == 0
+
+
+def test_models_are_uploaded_and_listed(mallorn: Type, model: str) -> None:
+    model_id = mallorn("models", "--upload", model).stdout.strip()
+    (listed,) = data(mallorn("models", "--json"))
+    assert (listed["id"], listed["name"]) == (model_id, "net.onnx")
+    assert data(mallorn("submit", model_id, "--target", TARGET, "--json"))["model_id"] == model_id
+
+
+def test_the_fleet_is_listed(mallorn: Type, owned: OwnedRows) -> None:
+    with owned.database.transaction() as session:
+        Devices(session).seen(SeenDevice("rack-7", owned.target_id, "h", "class", 2, "0.27.0"))
+        Workers(session).seen("host:1:2", "h", {})
+    assert "rack-7" in mallorn("devices").stdout
+    (worker,) = data(mallorn("workers", "--json"))
+    assert worker["id"] == "host:1:2"

@@ -1,0 +1,85 @@
+"""`mallorn dataset generate`: what it would measure, and the jobs that it leaves to a service."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from tests.fixtures.answers import data
+from tests.fixtures.coordinator import Coordinator
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+TARGET = '{"kind":"llvm","num-cores":2}'
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def generate(coordinator: Coordinator) -> Type:
+    runner = CliRunner(env={"MALLORN_URL": coordinator.url, "COLUMNS": "200"})
+    return lambda *words: runner.invoke(app, ["dataset", "generate", *map(str, words)])
+
+
+def jobs(coordinator: Coordinator) -> list[dict[str, Any]]:
+    return list(coordinator.http.get("/jobs").json()["items"])[::-1]
+
+
+def test_a_dry_run_lists_the_tasks_and_submits_nothing(generate: Type, coordinator: Coordinator) -> None:
+    rows = data(generate("--dry-run", "--tasks", 12, "--per-job", 5, "--json"))
+    assert [row["job"] for row in rows] == [0] * 5 + [1] * 5 + [2] * 2
+    assert rows[0]["shape"].startswith("batch=")
+    assert "conv2d-depthwise" in generate("--dry-run").stdout
+    assert jobs(coordinator) == []
+
+
+def test_every_batch_is_a_job_at_random_and_a_job_by_search(generate: Type, coordinator: Coordinator) -> None:
+    told = data(
+        generate(
+            "--tasks", 3, "--per-job", 2, "--candidates", 9, "--target", TARGET, "--kind", "dense", "--json"
+        )
+    )
+    found = jobs(coordinator)
+    assert [row["id"] for row in told] == [job["id"] for job in found]
+    options = [job["options"] for job in found]
+    assert [option["search"] for option in options] == ["random", "portfolio"] * 2
+    assert [option["task_trials"] for option in options] == [4, 5, 4, 5]
+    assert [job["trials"] for job in found] == [8, 10, 4, 5]
+    assert {job["priority"] for job in found} == {-1000}
+    assert all(option["only"] == ["*matmul*"] for option in options)
+    assert len({job["model_id"] for job in found}) == 2
+
+
+def test_a_service_that_goes_on_is_not_waited_for(generate: Type) -> None:
+    result = generate("--tasks", 1, "--kind", "softmax", "--target", TARGET)
+    assert result.exit_code == 0, result.stderr
+    assert "when nobody else needs the devices" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--kind", "magic"), "there is no kind 'magic'"),
+        (("--rules", "gone.toml"), "gone.toml"),
+        (("--kind", "softmax", "--tasks", 9000), "not to 9000"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_before_anything_is_submitted(
+    generate: Type, coordinator: Coordinator, words: tuple[Any, ...], said: str
+) -> None:
+    result = generate(*words)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "next:" in result.stderr
+    assert jobs(coordinator) == []
+
+
+def test_rules_of_ones_own_are_used(generate: Type, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'version = 1\n[[kind]]\nname = "mine"\nbuild = "softmax"\nseeds = [{ rows = 8, columns = 8 }]\n'
+        '[kind.changes]\nrows = ["rows + 1"]\n'
+    )
+    [row] = data(generate("--rules", file, "--tasks", 1, "--dry-run", "--json"))
+    assert (row["kind"], row["shape"]) == ("mine", "rows=9 columns=8")

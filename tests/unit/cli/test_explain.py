@@ -1,0 +1,205 @@
+"""`mallorn explain`: the decision log in words."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from cli.terminal.output import table
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import Tasks
+from mallorn import Client
+from mallorn.core.states import JobState, RoundState
+from mallorn.wording.rounds import ROUND_COLUMNS, log_lines, log_rows
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+Explain = Callable[..., Result]
+
+
+@pytest.fixture
+def explain(coordinator: Coordinator, owned: OwnedRows) -> Explain:
+    """Types `mallorn explain` for the job."""
+    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
+    return lambda *words: runner.invoke(app, ["explain", owned.job_id, *words])
+
+
+@pytest.fixture
+def tuned(owned: OwnedRows) -> OwnedRows:
+    """Two rounds of the first pass, then three that looked ahead."""
+    run_round(owned, "w0", [30.0, 40.0], FIRST_PASS)
+    run_round(owned, "w1", [1200.0, None], FIRST_PASS)
+    run_round(owned, "w1", [1100.0, None], looked_ahead(1080.0, 1210.0))
+    run_round(owned, "w0", [28.0, 50.0], looked_ahead(29.0, 33.0, "its sibling gained"))
+    run_round(owned, "w0", [35.0, 50.0], looked_ahead(27.0, 36.0))
+    return owned
+
+
+def lines(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def without_seconds(line: str) -> str:
+    return line.rpartition(" in ")[0]
+
+
+def test_every_round_is_a_line_and_the_first_pass_stands_together(explain: Explain, tuned: OwnedRows) -> None:
+    shown = lines(explain())
+    assert shown[0] == "first pass: first visit; 2 tasks, 4 trials"
+    assert [without_seconds(line) for line in shown[1:6]] == [
+        "  round 0  w0 x1  2 trials: found 30.0 us",
+        "  round 1  w1 x2  2 trials: found 1.200 ms; total 2.430 ms",
+        "round 2  w1 x2  2 trials: worth most; expected 1.080 to 1.210 ms, found 1.100 ms (in); "
+        "total 2.430 -> 2.230 ms",
+        "round 3  w0 x1  2 trials: its sibling gained; expected 29.0 to 33.0 us, found 28.0 us (out); "
+        "total 2.230 -> 2.228 ms",
+        "round 4  w0 x1  2 trials: worth most; expected 27.0 to 36.0 us, found 35.0 us (in); total 2.228 ms",
+    ]
+
+
+def test_a_round_that_a_base_proposed_says_so(explain: Explain, owned: OwnedRows) -> None:
+    for family in ("base:matmul", "operator:matmul"):
+        new = NewCostModel(family, owned.target_id, "xgboost", 0, 8, {}, b"model")
+        model_id = owned.write(lambda session, new=new: CostModels(session).add(new).id)
+        run_round(owned, "w0", [30.0, 40.0], FIRST_PASS, cost_model_id=model_id)
+    first, second = lines(explain())[1:3]
+    assert "2 trials: first round proposed by base:matmul/xgboost@1; found 30.0 us" in first
+    assert "proposed by" not in second
+
+
+def test_the_summary_shares_the_budget_and_judges_the_forecasts(explain: Explain, tuned: OwnedRows) -> None:
+    rest = "its space has nothing left to try"
+    task_id = tuned.read(lambda session: Tasks(session).list(tuned.job_id)[1].id)
+    tuned.write(lambda session: Tasks(session).retire({task_id: rest}))
+    why = "the budget of 64 trials is spent"
+    tuned.write(lambda session: Jobs(session).move(tuned.job_id, [JobState.TUNING], JobState.DONE, why))
+    shown = lines(explain())
+    heads = [line.split() for line in shown[shown.index("") + 2 :]]
+    w0, w1 = heads[:2]
+    assert w0 == ["0", "w0", "x1", "3", "6", "60%", "2.0", "us", "1%"]
+    assert w1 == ["1", "w1", "x2", "2", "4", "40%", "200.0", "us", "99%"]
+    ending = shown[-5:]
+    assert ending[0].startswith("budget:    10 of 64 trials in 5 rounds; total 2.228 ms, 202.0 us won")
+    assert ending[1] == "policy:    -; rounds: 2 by first-pass, 3 by dynatune"
+    assert ending[2].startswith("forecasts: 2 of 3 held what was found (67%")
+    assert ending[3:] == [f"at rest:   task 1 w1: {rest}", f"job:       done: {why}"]
+
+
+def test_rounds_that_are_not_done_say_how_they_stand(explain: Explain, owned: OwnedRows) -> None:
+    reason = looked_ahead(1.0, 2.0)
+    run_round(owned, "w0", [None, None], reason)
+    run_round(owned, "w0", [], reason)
+    run_round(owned, "w0", [5.0], reason, RoundState.POISON)
+    run_round(owned, "w0", [5.0], reason, RoundState.CANCELLED)
+    leased = open_round(owned, "w0", reason)
+    owned.write(lambda session: Rounds(session).claim(leased, "host:1", 60))
+    open_round(owned, "w1", reason)
+    shown = "\n".join(lines(explain())[:6])
+    for said in (
+        "nothing valid, 2 failed in ",
+        "nothing left to try",
+        "1 of 2 trials: worth most; expected 1.0 to 2.0 us, given up: worker died; total 5.0 us in ",
+        "1 of 2 trials: worth most; expected 1.0 to 2.0 us, cancelled; total 5.0 us in ",
+        "0 of 2 measured by host:1",
+        "waits for a worker",
+    ):
+        assert said in shown
+    assert "long story" not in shown
+
+
+def test_a_log_is_cut_to_a_task_or_to_the_newest_rounds(explain: Explain, tuned: OwnedRows) -> None:
+    def indices(*words: str) -> list[int]:
+        return [row["index"] for row in json.loads(explain(*words, "--json").stdout)["rounds"]]
+
+    assert indices("--task", "1") == [1, 2]
+    assert indices("--last", "2") == [3, 4]
+    assert indices("--task", "0", "--last", "2") == [3, 4]
+    missing = explain("--task", "7")
+    assert missing.exit_code == 1
+    assert f"next:  mallorn tasks {tuned.job_id}" in missing.stderr
+
+
+def test_json_holds_all_and_python_gets_the_same_rows(
+    explain: Explain, tuned: OwnedRows, coordinator: Coordinator
+) -> None:
+    data = json.loads(explain("--json").stdout)
+    with Client(coordinator.url) as client:
+        assert client.job(tuned.job_id).explain() == data["rounds"]
+        assert [row["index"] for row in client.job(tuned.job_id).rounds(task=1)] == [2, 1]
+    assert data["summary"]["forecasts"] == {"judged": 3, "held": 2, "share": 2 / 3}
+    assert data["rounds"][2]["forecast"]["promise"] == 0.4
+
+
+WAITING = [
+    (JobState.QUEUED, "", "waits for a worker"),
+    (JobState.TUNING, "waits for a device for llvm\nmallorn device", "waits for a device for llvm"),
+    (JobState.TUNING, "", "waits for the planner"),
+    (JobState.FAILED, "no operator Foo", "no operator Foo"),
+    (JobState.PAUSED, "", "mallorn resume"),
+    (JobState.CANCELLED, "", "mallorn show"),
+]
+
+
+@pytest.mark.parametrize(("state", "reason", "said"), WAITING)
+def test_a_job_without_rounds_says_what_it_waits_for(
+    explain: Explain, owned: OwnedRows, state: JobState, reason: str, said: str
+) -> None:
+    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], state, reason))
+    result = explain()
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"no rounds yet: the job is {state}; " in result.stderr
+    assert said in result.stderr
+    assert json.loads(explain("--json").stdout)["rounds"] == []
+
+
+def test_an_unknown_job_is_explained(coordinator: Coordinator) -> None:
+    result = CliRunner(env={"MALLORN_URL": coordinator.url}).invoke(app, ["explain", "nope"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no job nope" in result.stderr
+    assert "next:  mallorn jobs" in result.stderr
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "index": 7,
+        "task_index": 0,
+        "task_name": "conv[2d]",
+        "weight": 3,
+        "size": 16,
+        "trials": 16,
+        "failures": 0,
+        "policy": "round-robin",
+        "proposal": None,
+        "why": "its turn",
+        "forecast": None,
+        "found_us": 9.5,
+        "in_interval": None,
+        "state": "done",
+        "seconds": 3.94,
+        "total_before_us": None,
+        "total_after_us": None,
+    }
+    return row | changes
+
+
+def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
+    console = Console(record=True, width=120)
+    first_pass = [told(index=at, policy="first-pass", why="first visit") for at in (5, 6)]
+    console.print(table(log_rows([*first_pass, told()]), ROUND_COLUMNS))
+    heading, fifth, _, seventh = [line.split() for line in console.export_text().splitlines()[1:]]
+    assert heading == ["5", "to", "6", "1", "tasks", "32", "first", "visit"]
+    assert fifth == ["5", "conv[2d]", "x3", "16", "found", "9.5", "us", "3.9"]
+    assert seventh == ["7", "conv[2d]", "x3", "16", "its", "turn", "found", "9.5", "us", "3.9"]
+
+
+def test_a_single_first_visit_needs_no_heading(database_url: str) -> None:
+    (line,) = log_lines([told(policy="first-pass", why="first visit")])
+    assert line == "round 7  conv[2d] x3  16 trials: first visit; found 9.5 us in 3.9 s"

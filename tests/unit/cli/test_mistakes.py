@@ -1,0 +1,110 @@
+"""What goes wrong outside of Mallorn ends a command with a sentence and a next step, not with a traceback."""
+
+import errno
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from cli.terminal.mistakes import explained
+from mallorn.core import installing
+from mallorn.core.installing import install_line
+from mallorn.core.settings import settings
+
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def mallorn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Type]:
+    """A command that reads its settings anew."""
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "data"))
+    settings.cache_clear()
+    yield lambda *words: CliRunner().invoke(app, words)
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize("command", ["up", "serve", "tracker", "device"])
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_that_cannot_be_is_refused_before_anything_starts(
+    mallorn: Type, command: str, port: str
+) -> None:
+    result = mallorn(command, "--port", port)
+    assert result.exit_code == 2
+    assert "'--port': Input should be" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("MALLORN_PORT", "abc", "should be a valid integer"),
+        ("MALLORN_PORT", "99999", "less than or equal to 65535"),
+        ("MALLORN_BUILDERS", "-1", "greater than or equal to 0"),
+        ("MALLORN_TRACKER", "nonsense", "write HOST:PORT"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(
+    mallorn: Type, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    result = mallorn("serve")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: the setting {name} cannot be {value!r}: ")
+    assert words in result.stderr
+    assert f"unset {name}" in result.stderr
+
+
+def test_a_database_that_is_no_url_is_named(mallorn: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLORN_DATABASE_URL", "nonsense")
+    result = mallorn("migrate")
+    assert result.exit_code == 1
+    assert "'nonsense' is not the URL of a database" in result.stderr
+
+
+def test_a_full_disk_is_a_sentence() -> None:
+    error = explained(OSError(errno.ENOSPC, "No space left on device", "tuned/report.json"))
+    assert error is not None
+    assert (error.message, error.hint) == ("cannot use tuned/report.json: No space left on device", "df -h")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("of our own"), ModuleNotFoundError(name="workers.gone"), KeyError()]
+)
+def test_a_fault_of_ours_keeps_its_traceback(error: Exception) -> None:
+    assert explained(error) is None
+
+
+def test_in_a_checkout_its_own_path_is_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = Path(installing.__file__).parents[2]
+    assert install_line("worker") == f"pip install '{root}[worker]'"
+    monkeypatch.chdir(root)
+    assert install_line("worker") == "pip install '.[worker]'"
+
+
+@pytest.mark.parametrize(
+    ("origin", "line"),
+    [
+        ({"url": "https://host/m.whl"}, "pip install 'mallorn[worker] @ https://host/m.whl'"),
+        (
+            {"url": "https://host/m", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "pip install 'mallorn[worker] @ git+https://host/m@abc'",
+        ),
+        ({"url": "file:///is/gone", "dir_info": {}}, "pip install '.[worker]'   (in a checkout of Mallorn)"),
+        (None, "pip install '.[worker]'   (in a checkout of Mallorn)"),
+    ],
+)
+def test_elsewhere_it_is_where_pip_found_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, origin: dict[str, object] | None, line: str
+) -> None:
+    class Installed:
+        def read_text(self, _name: str) -> str | None:
+            return json.dumps(origin) if origin else None
+
+    monkeypatch.setattr(installing, "_ROOT", tmp_path)
+    monkeypatch.setattr(installing.Distribution, "from_name", lambda _name: Installed())
+    assert install_line("worker") == line

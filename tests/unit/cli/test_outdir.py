@@ -1,0 +1,144 @@
+"""Where schedules are written to: not over another model's, not among other files; nothing empty stays."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from cli.outdir import check_model, check_target, default_directory, model_id_of, out_directory
+from cli.watching import finish
+from cli.watching.finish import Ending
+from mallorn.client import Client
+from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.job import Job
+from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.models import onnx_bytes
+
+TARGET = {"kind": "llvm", "num-cores": 2}
+OTHER_TARGET = '{"kind": "llvm", "num-cores": 4}'
+MODEL_ID = "a" * 64
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Path:
+    """A directory with one model's schedules."""
+    directory = tmp_path / "tuned"
+    directory.mkdir()
+    (directory / "manifest.json").write_text(json.dumps({"model": MODEL_ID, "target": TARGET}))
+    return directory
+
+
+def test_the_same_model_and_target_write_over_their_own(held: Path) -> None:
+    (held / "notes.txt").touch()
+    check_model(held, lambda: MODEL_ID, force=False)
+    check_target(held, json.dumps(TARGET), force=False)
+
+
+def test_another_models_and_another_targets_schedules_are_kept(held: Path) -> None:
+    with pytest.raises(Conflict, match="schedules of another model") as caught:
+        check_model(held, lambda: "b" * 64, force=False)
+    assert "--force" in caught.value.hint
+    with pytest.raises(Conflict, match="schedules for another target"):
+        check_target(held, OTHER_TARGET, force=False)
+    check_model(held, lambda: "b" * 64, force=True)
+    check_target(held, OTHER_TARGET, force=True)
+
+
+@pytest.mark.parametrize("manifest", [None, "", "[]", "{}", '{"model": "m", "target": 1}'])
+def test_other_files_are_not_written_among(tmp_path: Path, manifest: str | None) -> None:
+    (tmp_path / "thesis.tex").touch()
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(Conflict, match="no schedules of Mallorn"):
+        check_model(tmp_path, lambda: MODEL_ID, force=False)
+
+
+def test_what_is_empty_or_not_there_is_free(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "new"):
+        check_model(directory, lambda: MODEL_ID, force=False)
+        check_target(directory, OTHER_TARGET, force=False)
+
+
+def test_a_directory_that_stays_empty_is_removed_with_its_parents(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), out_directory(tmp_path / "a" / "b"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_with_something_in_it_or_made_by_others_stays(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    with out_directory(tmp_path / "theirs"):
+        pass
+    with out_directory(tmp_path / "ours" / "inner") as inner:
+        (inner / "manifest.json").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours", "theirs"]
+    assert (tmp_path / "ours" / "inner" / "manifest.json").exists()
+
+
+def test_what_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidRequest, match="cannot create"), out_directory(tmp_path / "file" / "inner"):
+        pass
+
+
+def test_tune_refuses_before_anything_starts(held: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+    words = ["tune", str(tmp_path / "net.onnx"), "--out", str(held), "--data", str(tmp_path / "data")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "schedules of another model" in result.stderr
+    assert "next:  --out OTHER_DIR, or --force" in result.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_the_id_of_a_file_is_the_uploaded_models(coordinator: Coordinator, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+    with Client(coordinator.url) as client:
+        assert client.upload(tmp_path / "net.onnx")["id"] == model_id_of(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator, tmp_path: Path) -> None:
+    stem = "resnet-" + "x" * 233 + "-int8"
+    (tmp_path / f"{stem}.onnx").write_bytes(onnx_bytes())
+    with Client(coordinator.url) as client:
+        job = client.tune(tmp_path / f"{stem}.onnx", TARGET, name=stem)
+        (model,) = client.models()
+    for name, ending in ((job.body["name"], "-int8"), (model["name"], "-int8.onnx")):
+        assert len(name) <= 200
+        assert name.startswith("resnet-xxx")
+        assert name.endswith(ending)
+    assert len(str(default_directory(stem))) < 255
+
+
+class Interrupted(Job):
+    """A job that was left while it was finishing."""
+
+    def __init__(self) -> None:
+        self.body = {"id": "j1"}
+
+    def pause(self) -> dict[str, object]:
+        raise Conflict("job j1 is finishing")
+
+
+@pytest.mark.parametrize(("service_ends", "said"), [(True, "is given up"), (False, "goes on")])
+def test_leaving_a_finish_says_what_becomes_of_it(
+    service_ends: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(finish, "follow", interrupt)
+    monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
+    ending = Ending(Path("won"), "m.onnx", again=("--out", "won"), service_ends=service_ends)
+    with pytest.raises(typer.Exit):
+        ending.reach(Interrupted())
+    told = capsys.readouterr().err
+    assert f"a job that finishes cannot be paused: its finish {said}" in told
+    assert "mallorn resume j1 --out won" in told

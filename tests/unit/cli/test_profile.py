@@ -1,0 +1,61 @@
+"""Where a model's time goes, in figures and in words."""
+
+from typing import Any
+
+import pytest
+
+from cli.profile import describe, summary
+from workers.host.roofline import Roof
+
+ROOF = Roof(gflops=500.0, gbytes_per_sec=40.0)
+# 2 * 64 * 512 * 512 floating-point operations; 64 x 512 in and out and 512 x 512 weights, of four bytes.
+DENSE = {
+    "name": "dense",
+    "weight": 3,
+    "flops": 33_554_432.0,
+    "args": {
+        "args": [
+            ["TENSOR", "float32", [64, 512]],
+            ["TENSOR", "float32", [512, 512]],
+            ["TENSOR", "float32", [64, 512]],
+        ]
+    },
+}
+
+
+def kernels(**times_us: float) -> list[dict[str, Any]]:
+    return describe(times_us, {"dense": DENSE}, ROOF)
+
+
+def test_the_longest_kernel_comes_first_with_its_share() -> None:
+    first, second = kernels(softmax=25.0, dense=75.0)
+    assert (first["kernel"], first["share"]) == ("dense", 0.75)
+    assert (second["kernel"], second["share"]) == ("softmax", 0.25)
+
+
+def test_rates_count_every_call_of_a_kernel() -> None:
+    (dense,) = kernels(dense=300.0)
+    assert dense["gflops"] == pytest.approx(3 * 33_554_432 / 300e-6 / 1e9)
+    assert dense["floor_us"] == pytest.approx(3 * 33_554_432 / 500e9 * 1e6)
+    assert dense["gbytes_per_sec"] == pytest.approx(3 * 4 * (2 * 64 * 512 + 512 * 512) / 300e-6 / 1e9)
+
+
+def test_a_kernel_that_no_task_describes_has_a_time_alone() -> None:
+    (softmax,) = kernels(softmax=25.0)
+    assert softmax["time_us"] == 25.0
+    assert softmax["gflops"] is softmax["floor_us"] is softmax["calls"] is None
+
+
+def test_without_a_peak_no_floor_is_claimed() -> None:
+    (dense,) = describe({"dense": 300.0}, {"dense": DENSE}, None)
+    assert dense["floor_us"] is None
+    assert len(summary(310.0, [dense], None)) == 1
+
+
+def test_the_summary_says_how_far_the_arithmetic_alone_would_go() -> None:
+    lines = summary(330.0, kernels(dense=300.0), ROOF)
+    assert lines == [
+        "the model takes 330.0 us, its kernels 300.0 us of it as they were watched",
+        "this machine allows 500 GFLOP/s, and copies at 40 GB/s",
+        "the model's arithmetic alone would take 201.3 us at that speed",
+    ]

@@ -1,0 +1,283 @@
+"""The live view and the small readers of the command line."""
+
+import io
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cli.terminal.options import parse_input_shape, parse_options
+from cli.terminal.output import ago, cell, duration, latency, print_error, stdout, table
+from cli.watching import progress
+from cli.watching.lines import LineView
+from cli.watching.pace import Pace, about
+from cli.watching.progress import follow
+from cli.watching.standing import advice, best, summary
+from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.waiting import Here, waiting_words
+from mallorn.job import Job
+from mallorn.wording.units import budget_words, spent_of
+from tests.fixtures.told import told_round, told_task
+
+
+def body(state: str, trials: int = 0, best_us: float | None = None, reason: str = "") -> dict[str, Any]:
+    known = {"tasks": 2, "tasks_measured": 2, "estimated_us": best_us}
+    done = {"trials": trials, "failures": {"run_error": 2} if trials else {}, **known}
+    fields = {
+        "id": "j",
+        "state": state,
+        "trials": 64,
+        "minutes": None,
+        "reason": reason,
+        "created_at": 1000.0,
+    }
+    return {**fields, "report": None, "exported": False, "progress": done}
+
+
+def partly(measured: int, tasks: int, best_us: float | None, state: str = "tuning") -> dict[str, Any]:
+    """A job some of whose tasks were timed."""
+    told = body(state, 16)
+    known = {"tasks": tasks, "tasks_measured": measured, "estimated_us": best_us}
+    return {**told, "progress": {**told["progress"], **known}}
+
+
+class Scripted(Job):
+    """A job whose coordinator answers from a list; None is a connection that breaks."""
+
+    def __init__(self, *answers: dict[str, Any] | None) -> None:
+        self.body = body("queued")
+        self._answers = list(answers)
+
+    def refresh(self) -> dict[str, Any]:
+        answer = self._answers.pop(0)
+        if answer is None:
+            raise Unavailable()
+        self.body = answer
+        return answer
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return [told_task(0)]
+
+    def rounds(
+        self, task: int | None = None, order: str = "newest", page_size: int = 500
+    ) -> Iterator[dict[str, Any]]:
+        yield told_round(0, 0, 8.0)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "REFRESH_SEC", 0.0)
+
+
+def watched(job: Job, terminal: bool, verbose: bool = False) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=160)
+    final = follow(job, console, verbose)
+    assert final["state"] == "done"
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_log_gets_a_line_where_something_happens() -> None:
+    waiting = body("tuning", reason="waits for a [device]")
+    job = Scripted(waiting, waiting, body("tuning", 16, 1234.5), body("done", 64, 900.0))
+    assert watched(job, terminal=False).splitlines() == [
+        "tuning  0/64 trials  waits for a [device]",
+        "tuning  16/64 trials  best 1.234 ms  2 failed",
+        "done  64/64 trials  2 failed",
+    ]
+
+
+def test_a_log_gets_a_line_for_every_tenth_of_the_way_and_not_for_every_step() -> None:
+    tuned = [{**body("tuning", spent, 900.0), "trials": 400} for spent in range(0, 400, 4)]
+    checks = [body("finishing", 64, reason=f"spent; {n} of 28 tasks are checked") for n in range(1, 29)]
+    lines = watched(Scripted(*tuned, *checks, body("done", 64)), terminal=False).splitlines()
+    assert len([line for line in lines if line.startswith("tuning")]) == 10
+    assert len([line for line in lines if line.startswith("finishing")]) == 11
+    assert "28 of 28 tasks are checked" in lines[-2]
+
+
+def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
+    now = iter([0.0, 10.0, 20.0, 35.0, 70.0])
+    console = Console(file=io.StringIO(), width=160)
+    view = LineView(console, clock=lambda: next(now))
+    for spent in (1, 2, 3, 4, 4):
+        view.show(body("tuning", spent, 900.0))
+    assert isinstance(console.file, io.StringIO)
+    assert [line.split()[1] for line in console.file.getvalue().splitlines()] == ["1/64", "4/64"]
+
+
+def test_a_log_never_says_the_same_twice() -> None:
+    console = Console(file=io.StringIO(), width=160)
+    view = LineView(console)
+    for created_at in (0.0, time.time() - 60.0):  # a tenth of the minutes goes by, and nothing else
+        view.show(body("tuning", 3, 900.0) | {"trials": None, "minutes": 2.0, "created_at": created_at})
+    assert isinstance(console.file, io.StringIO)
+    assert len(console.file.getvalue().splitlines()) == 1
+
+
+def test_a_sum_that_leaves_tasks_out_says_so() -> None:
+    assert best(partly(3, 28, None)) == "3 of 28 tasks timed"
+    assert best(partly(27, 28, 900.0)) == "best 900.0 us (27 of 28 tasks timed)"
+    assert best(partly(28, 28, 900.0)) == "best 900.0 us"
+    assert best(partly(28, 28, 950.0, "finishing")) == "", "what is found wrong there is taken out of the sum"
+
+
+def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
+    few = {**partly(0, 28, None), "trials": 60}
+    few["progress"]["trials"] = 0
+    told = watched(Scripted(few, few, body("done", 60)), terminal=False)
+    assert told.count("60 trials for 28 tasks: about 2 a task") == 1
+    assert "--trials 1792" in told
+    assert advice({**few, "trials": 28 * 16}) == ""
+    assert advice(partly(3, 28, None)) == "", "it goes on: nothing new"
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    shown = watched(Scripted(body("tuning", 16, 900.0, "waits [x]"), body("done", 64)), terminal=True)
+    assert "64/64" in shown
+    assert "fused_dense" not in shown
+
+
+def test_verbose_adds_the_table_of_tasks() -> None:
+    assert "fused_dense" in watched(Scripted(body("tuning"), body("done", 64)), terminal=True, verbose=True)
+
+
+def test_a_coordinator_that_comes_back_is_followed_on() -> None:
+    assert "done" in watched(Scripted(body("tuning"), None, None, body("done")), terminal=False)
+
+
+def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE_SEC", -1.0)
+    with pytest.raises(Unavailable):
+        watched(Scripted(None), terminal=False)
+
+
+def lefts(*looks: tuple[float, dict[str, Any]]) -> list[str]:
+    now = iter([now_sec for now_sec, _ in looks])
+    pace = Pace(clock=lambda: next(now))
+    return [pace.left(told) for _, told in looks]
+
+
+def test_time_left_follows_from_the_trials_seen_and_holds_the_finish() -> None:
+    # Ten seconds a trial and 28 to go, and 20 s for the finish of two tasks.
+    seen = lefts((0.0, body("tuning", 32)), (40.0, body("tuning", 36)), (100.0, body("finishing", 64)))
+    assert seen == ["", "about 5 min left", "less than a minute left"]
+
+
+def test_time_left_only_falls_between_two_looks_at_the_same_trials() -> None:
+    still = body("tuning", 36)
+    seen = lefts((0.0, body("tuning", 32)), (40.0, still), (100.0, still), (220.0, still), (900.0, still))
+    assert seen[1:] == [f"about {minutes} min left" for minutes in (5, 4, 2)] + ["less than a minute left"]
+
+
+def test_one_slow_round_moves_the_time_left_a_little_only() -> None:
+    looks = [(10.0 * n, body("tuning", 4 * n)) for n in range(9)]  # 2.5 s a trial, 32 left: 80 s
+    slow = (170.0, body("tuning", 36))  # the ninth took 90 s
+    *_, before, after = lefts(*looks, slow)
+    assert (before, after) == ("about 2 min left", "about 1 min left")
+
+
+def test_minutes_hold_the_finish_and_a_finish_lasts_as_long_as_the_one_before() -> None:
+    known = {"minutes": 10.0, "trials": None}
+    assert lefts((1000.0 + 120.0, body("tuning", 8) | known)) == ["about 8 min left"]
+    again = body("finishing", 64) | {"report": {"finish_sec": 300.0}}
+    assert lefts((0.0, again), (60.0, again), (400.0, again)) == ["about 5 min left", "about 4 min left", ""]
+    assert about(7200.0) == "about 2.0 h left"
+
+
+def test_a_summary_leaves_out_what_is_not_known() -> None:
+    assert summary(body("tuning")) == "tuning  0/64 trials"
+
+
+def test_a_state_without_a_reason_says_what_it_is_busy_with() -> None:
+    assert summary(body("queued")) == "queued  0/64 trials  waits for a worker"
+    assert "times the whole model" in summary(body("finishing"))
+
+
+def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"job": "0123456789abcdef", "reason": "long words " * 12, "workload": "f" * 64}
+    columns = {"job": "JOB", "reason": "REASON", "workload": "WORKLOAD"}
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    stdout().print(table([row], columns))
+    assert len(sys.stdout.getvalue().splitlines()) == 2  # type: ignore[attr-defined]
+    narrow = Console(file=io.StringIO(), width=60)
+    narrow.print(table([row], columns))
+    assert "0123456789abcdef" in narrow.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" in narrow.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.3, "now"), (75.2, "1:15 ago")])
+def test_how_long_ago(seconds: float, text: str) -> None:
+    assert ago(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (75.9, "1:15"), (3600, "1:00:00"), (3661, "1:01:01")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value_us", "text"), [(None, "-"), (0.5, "0.5 us"), (999.94, "999.9 us"), (1000.0, "1.000 ms")]
+)
+def test_latencies(value_us: float | None, text: str) -> None:
+    assert latency(value_us) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, "-"), (1234.5, "1,234"), (0.125, "0.125"), (7, "7")])
+def test_cells(value: object, text: str) -> None:
+    assert cell(value) == text
+
+
+def test_an_error_is_printed_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error("cannot read [bold]", "type [this]")
+    assert capsys.readouterr().err == "error: cannot read [bold]\nnext:  type [this]\n"
+
+
+def test_options_are_nested_and_read_as_json_where_they_can_be() -> None:
+    typed = ["search=random", "round_size=8", "evaluator.repeat=3", "evaluator.number=1", "warm_start=false"]
+    assert parse_options(typed, ["x:1,3", "a:b:2"]) == {
+        "search": "random",
+        "round_size": 8,
+        "evaluator": {"repeat": 3, "number": 1},
+        "warm_start": False,
+        "input_shapes": {"x": [1, 3], "a:b": [2]},
+    }
+
+
+@pytest.mark.parametrize("typed", ["x", "x:", ":1", "x:1,,2", "x:-1", "x:1.5"])
+def test_a_shape_that_is_none_is_refused(typed: str) -> None:
+    with pytest.raises(InvalidRequest, match="input shape"):
+        parse_input_shape(typed)
+
+
+@pytest.mark.parametrize("typed", [["=1"], ["a"], ["evaluator=1", "evaluator.repeat=2"]])
+def test_an_option_that_is_none_is_refused(typed: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match="option"):
+        parse_options(typed)
+
+
+def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
+    job = body("tuning", 16) | {"minutes": 60.0}
+    assert (budget_words(job), spent_of(job)) == ("64 trials or 60 minutes", "16 of 64")
+    free = job | {"trials": None}
+    assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")
+
+
+def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
+    waits = body("tuning", reason=waiting_words("t", Here("10.0.0.2:9190"), "it has no cuda device"))
+    console = Console(file=io.StringIO(), width=300)
+    follow(Scripted(waits, waits, body("cancelled")), console)
+    assert isinstance(console.file, io.StringIO)
+    told = console.file.getvalue()
+    assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
+
+
+def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
+    paused = body("paused", reason="waited 10 minutes for a device\nmallorn device")
+    console = Console(file=io.StringIO(), width=300)
+    assert follow(Scripted(paused), console)["state"] == "paused"

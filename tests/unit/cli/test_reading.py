@@ -1,0 +1,208 @@
+"""Looking at jobs where no service runs: the commands read the data directory themselves."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from db.migrate import upgrade
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.session import Database
+from mallorn.core.settings import settings
+from mallorn.core.states import JobState
+from mallorn.wording.units import TAKE_DATA, placed
+from stack.datadir import DataDir
+from tests.fixtures.answers import data
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.rows import new_job
+
+Type = Callable[..., Result]
+NOBODY = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in [name for name in os.environ if name.startswith("MALLORN_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("cli.service.reading.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def database(place: Path) -> Iterator[Database]:
+    """What a service left in the data directory."""
+    url = f"sqlite:///{place / 'mallorn.db'}"
+    upgrade(url)
+    database = Database(url)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+def left(database: Database) -> OwnedRows:
+    """A tuning job with one round of trials."""
+    rows = OwnedRows(database)
+    round_id, attempt = rows.claimed_round("w0")
+    batch = [rows.ok(0, 5.0), rows.failed(1)]
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    return rows
+
+
+@pytest.fixture
+def mallorn(place: Path) -> Type:
+    """Types a command about the data directory."""
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return lambda *words: runner.invoke(app, [*words, "--data", str(place)])
+
+
+def finish(left: OwnedRows) -> None:
+    with left.database.transaction() as session:
+        Jobs(session).move(left.job_id, [JobState.TUNING], JobState.DONE, "")
+        Events(session).append(left.job_id, "state", {"state": "done"})
+
+
+def test_what_looks_needs_no_service(mallorn: Type, left: OwnedRows, tmp_path: Path) -> None:
+    assert left.job_id in mallorn("jobs").stdout
+    assert "1 build_error" in mallorn("show", left.job_id).stdout
+    assert "Weighted" in mallorn("tasks", left.job_id).stdout
+    assert "round 0" in mallorn("explain", left.job_id).stdout
+    assert "build_error" in mallorn("records", "--job", left.job_id).stdout
+    assert left.job_id in mallorn("compare", left.job_id, left.job_id).stdout
+    assert len(data(mallorn("models", "--json"))) == 1
+    assert data(mallorn("schedules", "--json")) == []
+    assert data(mallorn("costmodels", "list", "--json")) == []
+    out = tmp_path / "report.html"
+    assert mallorn("report", left.job_id, "--out", str(out)).exit_code == 0
+    assert left.job_id in out.read_text()
+
+
+def test_looking_starts_nothing_and_leaves_nothing(mallorn: Type, left: OwnedRows, place: Path) -> None:
+    left.database.dispose()
+    before = sorted(path.name for path in place.iterdir())
+    assert mallorn("jobs").exit_code == 0
+    assert sorted(path.name for path in place.iterdir()) == before
+
+
+def test_a_job_that_has_ended_is_watched_to_its_end(mallorn: Type, left: OwnedRows) -> None:
+    finish(left)
+    assert "done  2/64 trials" in mallorn("watch", left.job_id).stderr
+    events = mallorn("watch", left.job_id, "--json")
+    assert json.loads(events.stdout)["payload"] == {"state": "done"}
+
+
+@pytest.mark.parametrize("command", ["watch", "pause"])
+def test_a_job_that_stands_still_is_said_to_and_how_it_goes_on(
+    mallorn: Type, left: OwnedRows, place: Path, command: str
+) -> None:
+    result = mallorn(command, left.job_id)
+    assert result.exit_code == 1
+    assert f"stands still at 2 of 64 trials (tuning): no service runs on {place}" in result.stderr
+    assert f"next:  mallorn resume {left.job_id} --data {place}" in result.stderr
+
+
+def test_what_changes_something_needs_a_service(mallorn: Type, left: OwnedRows, place: Path) -> None:
+    result = mallorn("cancel", left.job_id)
+    assert result.exit_code == 1
+    assert f"no service runs on {place}" in result.stderr
+    assert f"next:  mallorn up --data {place}" in result.stderr
+    assert data(mallorn("show", left.job_id, "--json"))["state"] == "tuning"
+
+
+@pytest.mark.parametrize("command", ["pause", "cancel"])
+def test_a_job_that_has_ended_is_not_steered(
+    mallorn: Type, left: OwnedRows, place: Path, command: str
+) -> None:
+    finish(left)
+    result = mallorn(command, left.job_id)
+    assert f"error: job {left.job_id} has ended: done" in result.stderr
+    assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["jobs", "models", "records", "schedules"])
+def test_before_the_first_job_there_is_nothing_to_list(mallorn: Type, place: Path, command: str) -> None:
+    result = mallorn(command)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert data(mallorn(command, "--json")) == []
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("command", ["show", "tasks", "explain", "report", "watch"])
+def test_before_the_first_job_the_next_step_is_to_tune(mallorn: Type, place: Path, command: str) -> None:
+    result = mallorn(command)
+    assert result.exit_code == 1
+    assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx --data {place}\n"
+    usual = CliRunner().invoke(app, [command])
+    assert usual.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
+
+
+def test_without_an_id_the_newest_job_is_meant(mallorn: Type, left: OwnedRows) -> None:
+    with left.database.transaction() as session:
+        newer, _ = Jobs(session).create(new_job("local", target_id=left.target_id, name="newer"))
+        session.execute(text("UPDATE jobs SET created_at = created_at + 60 WHERE id = :id"), {"id": newer.id})
+    result = mallorn("show", "--json")
+    assert data(result)["id"] == newer.id
+    assert result.stderr == f"job {newer.id} (newer), the newest\n"
+
+
+@pytest.mark.parametrize("name", sorted(TAKE_DATA))
+def test_a_hint_is_told_where_the_data_are_only_where_its_command_can_be(name: str) -> None:
+    assert placed(f"mallorn {name} x   (or not)", " --data d") == f"mallorn {name} x --data d   (or not)"
+    assert placed("mallorn bench m.onnx", " --data d") == "mallorn bench m.onnx"
+    assert placed("less up.log", " --data d") == "less up.log"
+    assert "--data" in CliRunner().invoke(app, [name, "--help"]).stdout
+
+
+def test_a_directory_of_older_tables_is_left_as_it_is(mallorn: Type, place: Path) -> None:
+    url = f"sqlite:///{place / 'mallorn.db'}"
+    upgrade(url, "0001")
+    result = mallorn("jobs")
+    assert result.exit_code == 1
+    assert "an older Mallorn" in result.stderr
+    assert f"next:  MALLORN_DATA_DIR={place} mallorn migrate" in result.stderr
+    with sqlite3.connect(place / "mallorn.db") as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+
+
+def test_a_file_that_is_no_database_is_named(mallorn: Type, place: Path) -> None:
+    place.mkdir()
+    (place / "mallorn.db").write_text("this is no database, and must not be taken for one")
+    result = mallorn("jobs")
+    assert result.exit_code == 1
+    assert "the database file cannot be read" in result.stderr
+    assert "next:" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_stack_that_starts_beside_it_is_not_in_the_way(mallorn: Type, left: OwnedRows, place: Path) -> None:
+    directory = DataDir(place)
+    directory.prepare()
+    with directory.locked():  # it is not ready yet
+        assert left.job_id in mallorn("jobs").stdout
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.upload()
+    monkeypatch.setattr("cli.service.reading.DEFAULT_URL", coordinator.url)
+    assert len(data(CliRunner().invoke(app, ["models", "--json"]))) == 1
+    monkeypatch.setattr("cli.service.reading.DEFAULT_URL", NOBODY)
+    assert data(CliRunner().invoke(app, ["models", "--json"])) == []

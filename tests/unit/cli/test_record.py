@@ -1,0 +1,153 @@
+"""`mallorn record` writes what data directories have, and measures models one searcher after the other."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli import record, tuned
+from cli.main import app
+from db.migrate import upgrade
+from db.repositories.measurements import Measurements
+from db.repositories.workloads import Workloads
+from db.session import Database
+from mallorn.core.installing import install_line
+from mallorn.core.states import JobState
+from research.replay.space_file import read_facts, read_tasks
+from tests.fixtures.models import onnx_bytes
+from tests.fixtures.rows import Rows, new_workload
+
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def mallorn(tmp_path: Path) -> Type:
+    runner = CliRunner(env={"COLUMNS": "200", "MALLORN_DATA_DIR": str(tmp_path / "default")})
+    return lambda *words: runner.invoke(app, ["record", *map(str, words)])
+
+
+def dataset(directory: Path, workload: str, candidates: int) -> Path:
+    """A data directory with one measured task."""
+    directory.mkdir()
+    database = Database(f"sqlite:///{directory / 'mallorn.db'}")
+    upgrade(database.url)
+    rows = Rows(database)
+    new = dataclasses.replace(new_workload(workload), features={"extents": [8]})
+    rows.workloads |= rows.write(lambda session: Workloads(session).ensure_many([new]))
+    rows.job_id = rows.write(lambda session: rows.add_job(session, "ada", (workload,)))
+    round_id, attempt = rows.claimed_round(workload)
+    batch = [*(rows.ok(slot, 10.0 - slot) for slot in range(candidates - 1)), rows.failed(candidates)]
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    database.dispose()
+    return directory
+
+
+def test_what_two_directories_have_becomes_one_file(mallorn: Type, tmp_path: Path) -> None:
+    first, second = dataset(tmp_path / "a", "one", 4), dataset(tmp_path / "b", "two", 5)
+    out = tmp_path / "new" / "s.parquet"
+    result = mallorn("--data", first, "--data", second, "--candidates", 4, "--out", out, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert [(row["name"], row["candidates"], row["failures"]) for row in told] == [
+        ("fused_one", 4, 1),
+        ("fused_two", 5, 1),
+    ]
+    assert [task.optimum_us for task in read_tasks(out)] == [8.0, 7.0]
+    assert read_facts(out)["hosts"] == []
+
+
+def test_only_as_many_tasks_are_kept_as_were_asked_for(mallorn: Type, tmp_path: Path) -> None:
+    first, second = dataset(tmp_path / "a", "one", 4), dataset(tmp_path / "b", "two", 5)
+    out = tmp_path / "s.parquet"
+    mallorn("--data", first, "--data", second, "--candidates", 4, "--tasks", 1, "--out", out)
+    assert len(read_tasks(out)) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "there is no dataset in"),
+        (("--data", "a", "--candidates", "6"), "has 6 measured candidates"),
+        (("missing.onnx",), "there is no file 'missing.onnx'"),
+        (("net.onnx", "--data", "a", "--data", "b"), "measured in one data directory"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_with_the_next_step(
+    mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+    dataset(tmp_path / "a", "one", 4)
+    result = mallorn(*words)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "next:" in result.stderr
+    assert not (tmp_path / "recording.parquet").exists()
+
+
+def test_a_missing_library_is_named_before_anything_is_measured(
+    mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "research.replay.space_file")
+    monkeypatch.delattr("research.replay.space_file")
+    monkeypatch.setattr(record, "connected_stack", lambda *_: pytest.fail("a service was started"))
+    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+    result = mallorn(tmp_path / "net.onnx")
+    assert result.exit_code == 1
+    assert install_line("bench") in result.stderr
+
+
+class FakeJob:
+    """Tunes for one look, then is in its last state."""
+
+    def __init__(self, last: JobState) -> None:
+        self.id, self.cancelled, self.last, self.looks = "j1", False, last, 0
+        progress = {"trials": 0, "tasks": 0}
+        self.body = {"state": str(last), "reason": "why", "progress": progress, "options": {}}
+
+    @property
+    def state(self) -> JobState:
+        self.looks += 1
+        return JobState.TUNING if self.looks == 1 else self.last
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    jobs = [FakeJob(JobState.FINISHING), FakeJob(JobState.DONE)]
+    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
+
+    def tune(*_words: Any, **options: Any) -> FakeJob:
+        asked.append(options)
+        return jobs[len(asked) - 1]
+
+    api = SimpleNamespace(upload=lambda *_: {"id": "m"}, tune=tune)
+    stack: Any = SimpleNamespace(api=api)
+    record._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
+    assert all(options["only"] == ["conv2d*"] for options in asked)
+    assert [options["search"] for options in asked] == list(record.SEARCHERS)
+    assert asked[0]["search"] == "random" != asked[1]["search"]
+    assert {options["stopping"] for options in asked} == {"fixed"}
+    assert sum(options["task_trials"] for options in asked) == 101 + record.ROUND_SIZE
+    assert [job.cancelled for job in jobs] == [True, False]
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.PAUSED])
+def test_a_job_that_did_not_get_through_its_budget_is_no_recording(
+    state: JobState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
+    with pytest.raises(tuned.NotTuned, match="why") as refused:
+        tuned.wait_until_tuned(FakeJob(state), "mallorn show j1")  # type: ignore[arg-type]
+    assert refused.value.hint == "mallorn show j1"

@@ -1,0 +1,39 @@
+"""Lessons whose latencies follow from the decisions, so that a model can learn them."""
+
+import numpy as np
+
+from mallorn.core.outcomes import Outcome
+from research.lessons.lesson import Lesson, Lessons
+from workers.search.synthetic import SyntheticSpace
+
+
+def lesson(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Lesson:
+    """What the formula of a made-up product answers."""
+    space = SyntheticSpace(*shape)
+    candidates = space.sample(np.random.default_rng(shape[0]), rows)
+    trials = [space.measure(candidate) for candidate in candidates]
+    names = {
+        "workload": "x".join(map(str, shape)),
+        "op": "matmul",
+        "target": "cpu",
+        "context": "here",
+    } | changes
+    return Lesson(
+        **names,
+        descriptors=tuple(np.log2(shape).tolist()),
+        sketches=space.by_key,
+        candidates=candidates,
+        outcomes=[trial.outcome for trial in trials],
+        latencies_us=[trial.latency_us if trial.outcome is Outcome.OK else None for trial in trials],
+    )
+
+
+SHAPES = ((256, 256, 256), (128, 512, 64), (64, 64, 1024), (512, 256, 128))
+
+
+def lessons(rows: int = 60) -> Lessons:
+    """Four tasks of two networks."""
+    tasks = [lesson(shape, rows) for shape in SHAPES]
+    keys = [task.workload for task in tasks]
+    networks = {"one": {keys[0]: 2, keys[1]: 1}, "two": {keys[1]: 1, keys[2]: 3, keys[3]: 1}}
+    return Lessons(tasks, "made-up", networks=networks)

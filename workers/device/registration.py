@@ -1,0 +1,85 @@
+"""A device's side of the tracker: it says who it is and offers itself, again and again."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mallorn.core.errors import Unavailable
+from workers.device.tracker_client import Address, TrackerClient
+
+log = logging.getLogger(__name__)
+
+# A client that was given our key and has not connected after this long never will.
+UNCLAIMED_SEC = 2.0
+
+
+class Registration:
+    """Keeps one device known to a tracker that may go and come back; no method raises for that."""
+
+    def __init__(self, tracker: Address, key: str, listening: Address, identity: dict[str, Any]) -> None:
+        self.key = key
+        self.match_key = ""  # what a client must show; opens one session
+        self._address = tracker
+        self._listening = listening
+        self._identity = identity
+        self._tracker: TrackerClient | None = None
+        self._busy = False
+        self._offered_sec = 0.0
+        self._complained = False
+
+    def fileno(self) -> int | None:
+        """Readable when the tracker is gone: it never speaks unasked."""
+        return self._tracker.fileno() if self._tracker is not None else None
+
+    def keep(self) -> None:
+        """Register where we are not, and see to it that our offer still stands."""
+        if self._tracker is None:
+            self._tell(self._register)
+        elif not self._busy:
+            self._tell(self._offer_again)
+
+    def set_busy(self, busy: bool) -> None:
+        """Say that a session began, or that it ended and we are to be had again."""
+        self._busy, self.match_key = busy, ""
+        self._tell(self._announce)
+
+    def drop(self) -> None:
+        """Forget the connection; `keep` makes another."""
+        if self._tracker is not None:
+            self._tracker.close()
+            self._tracker = None
+
+    def _tell(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+            self._complained = False
+        except Unavailable as error:
+            if not self._complained:
+                log.warning("%s; trying again every second", error.message)
+            self._complained = True
+            self.drop()
+
+    def _register(self) -> None:
+        self._tracker = TrackerClient(self._address)
+        log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
+        self._announce()
+
+    def _announce(self) -> None:
+        if self._tracker is None:
+            return
+        host, port = self._listening
+        about = {"busy": self._busy, "mallorn": self._identity}
+        self._tracker.update({"key": f"server:{self.key}", "addr": [host, port], **about})
+        if not self._busy:
+            self.match_key = f"{self.key}:{secrets.token_hex(8)}"
+            self._tracker.put(self.key, host, port, self.match_key)
+            self._offered_sec = time.monotonic()
+
+    def _offer_again(self) -> None:
+        if self._tracker is None or self.match_key in self._tracker.pending():
+            self._offered_sec = time.monotonic()
+        elif time.monotonic() - self._offered_sec > UNCLAIMED_SEC:
+            log.info("the client that was given our key never came")
+            self._announce()

@@ -1,0 +1,123 @@
+"""The loop of a device: offer itself to the tracker, serve one session, offer itself again."""
+
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm.rpc import _ffi_api as rpc_api
+
+from workers.device.forks import fork, how_it_ended
+from workers.device.handshake import DEATH_NOTICE, welcome
+from workers.device.registration import Registration
+from workers.device.session import Session
+
+log = logging.getLogger(__name__)
+
+PING_SEC = 1.0
+
+
+@dataclass
+class Running:
+    """The session in progress."""
+
+    pid: int
+    pid_fd: int
+    connection: socket.socket
+    folder: Path
+    abandoned: bool = False  # its client hung up
+
+
+class DeviceServer:
+    """Serves one session at a time. A session that dies takes its process along and nothing else."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        listener: socket.socket,
+        identity: dict[str, Any],
+        folder: Path,
+        log_path: Path | None,
+    ) -> None:
+        self._registration = registration
+        self._listener = listener
+        self._identity = identity
+        self._folder = folder
+        self._log_path = log_path.absolute() if log_path else None
+        self._running: Running | None = None
+
+    def serve_forever(self) -> None:
+        """Wait for clients, ends of sessions and a lost tracker, in turn."""
+        while True:
+            self._registration.keep()
+            for ready_fd in self._wait():
+                if ready_fd == self._listener.fileno():
+                    self._accept()
+                elif self._running is not None and ready_fd == self._running.pid_fd:
+                    self._end_session(self._running)
+                elif self._running is not None and ready_fd == self._running.connection.fileno():
+                    self._abandon(self._running)
+                elif ready_fd == self._registration.fileno():
+                    self._registration.drop()
+
+    def _wait(self) -> list[int]:
+        poller = select.poll()
+        if self._running is None:
+            poller.register(self._listener, select.POLLIN)
+        else:
+            poller.register(self._running.pid_fd, select.POLLIN)
+            if not self._running.abandoned:
+                poller.register(self._running.connection, select.POLLRDHUP)
+        if (tracker_fd := self._registration.fileno()) is not None:
+            poller.register(tracker_fd, select.POLLIN)
+        return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        if welcome(connection, self._registration.key, self._registration.match_key):
+            self._start_session(connection)
+        else:
+            connection.close()
+
+    def _start_session(self, connection: socket.socket) -> None:
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        session = Session(self._identity, folder, self._log_path)
+        # Said before the client is answered: from then on nobody may take us to be free.
+        self._registration.set_busy(True)
+        pid = fork(lambda: self._become(session, connection))
+        self._running = Running(pid, os.pidfd_open(pid), connection, folder)
+
+    def _become(self, session: Session, connection: socket.socket) -> None:
+        self._listener.close()
+        self._registration.drop()
+        session.serve(connection.fileno())
+
+    def _abandon(self, running: Running) -> None:
+        """The client is gone: nobody waits for the candidate that may still run."""
+        running.abandoned = True
+        os.kill(running.pid, signal.SIGKILL)
+
+    def _end_session(self, running: Running) -> None:
+        status = os.waitpid(running.pid, 0)[1]
+        if status != 0 and not running.abandoned:
+            log.warning("a session ended badly: %s", how_it_ended(status))
+            _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}")
+        os.close(running.pid_fd)
+        running.connection.close()
+        shutil.rmtree(running.folder, ignore_errors=True)
+        self._running = None
+        self._registration.set_busy(False)
+
+
+def _say_last_words(connection: socket.socket, text: str) -> None:
+    """Answer the call that the session died in, so that its client learns how."""
+    try:
+        rpc_api.ReturnException(connection.fileno(), text)
+    except (OSError, RuntimeError) as error:
+        log.info("the client is gone too: %s", error)

@@ -1,0 +1,86 @@
+"""A measuring endpoint for one target: what it needs from this host, and what it says of itself."""
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mallorn.core.errors import InvalidTarget, MallornError
+from mallorn.core.targets import Target
+from workers.device.addresses import listen
+from workers.device.detect import available_cores, host_fingerprint
+from workers.device.forks import ask_in_fork
+from workers.device.registration import Registration
+from workers.device.tracker import OnReady, log_ready
+from workers.device.tracker_client import Address, device_key
+
+PORTS = range(9091, 9200)
+
+
+def serve_device(
+    tracker: Address,
+    target: Target,
+    host: str = "127.0.0.1",
+    ports: range = PORTS,
+    *,
+    name: str,
+    is_local: bool = False,
+    log_path: Path | None = None,
+    on_ready: OnReady = log_ready,
+) -> None:
+    """Measure for `target` until the process ends; needs TVM's runtime library alone.
+
+    `is_local` says that the target is what this host was found to be. `log_path` gets one line an execution,
+    before it begins: time, candidate key, pid of the session.
+    Raises InvalidRequest for a public address, InvalidTarget when this host has not what the target asks for.
+    """
+    prepare_runtime(target)
+    listener = listen(host, ports)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # Imported late: it loads TVM, which reads its settings only then.
+    from workers.device.server import DeviceServer
+
+    with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
+        identity = describe(name, target, listener) | {"is_local": is_local}
+        listening: Address = listener.getsockname()[:2]
+        registration = Registration(tracker, device_key(target), listening, identity)
+        on_ready(*listening)
+        DeviceServer(registration, listener, identity, Path(folder), log_path).serve_forever()
+
+
+def prepare_runtime(target: Target) -> None:
+    """Set what TVM reads once, when it is imported: its threads, and to load the runtime library alone."""
+    cores = available_cores()
+    if target.is_cpu and target.num_cores > cores:
+        raise InvalidTarget(
+            f"the target has {target.num_cores} cores, this process may use {cores}",
+            hint="mallorn device --target local",
+        )
+    if "tvm" in sys.modules:
+        raise MallornError(
+            "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
+        )
+    os.environ["TVM_NUM_THREADS"] = str(target.num_cores if target.is_cpu else cores)
+    os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
+    # This process forks for every session, so it must stay single-threaded.
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def describe(name: str, target: Target, listener: socket.socket) -> dict[str, Any]:
+    """What clients and the tracker are told of this device."""
+    from workers.device.session import runtime_facts
+
+    # In a fork: asking starts threads, and a context on a GPU, which no session forked later would survive.
+    facts = ask_in_fork(lambda: runtime_facts(target))
+    fingerprint = host_fingerprint()
+    if not target.is_cpu:
+        if not facts["accelerator"]:
+            raise InvalidTarget(
+                f"this host has no {target.kind} device", hint="mallorn device --target local"
+            )
+        fingerprint["host_class"] += "+" + facts["accelerator"].replace(" ", "-")
+    host, port = listener.getsockname()[:2]
+    return {"name": name, "target": target.text, "address": f"{host}:{port}", **fingerprint, **facts}

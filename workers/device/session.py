@@ -1,0 +1,103 @@
+"""The process that serves one RPC session on a device: what a client may call, and the deadline."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.rpc import _ffi_api as rpc_api
+from tvm.runtime import Device, Module, Tensor, load_module, num_threads
+
+from mallorn.core.targets import Target
+from workers.device.poison import poison_fresh_memory
+from workers.device.values import random_values
+from workers.host.cores import Cores
+
+
+class Session:
+    """Holds what one client uploads, and writes down every candidate before it runs."""
+
+    def __init__(self, identity: dict[str, Any], folder: Path, log_path: Path | None) -> None:
+        self._identity = identity
+        self._folder = folder
+        self._log_path = log_path
+        self._cores = Cores()
+        self._on_cores = Target(identity["target"]).is_cpu
+
+    def serve(self, connection_fd: int) -> None:
+        """Answer the client until it closes the connection."""
+        os.chdir(self._folder)
+        poison_fresh_memory()
+        for name, function in self._functions().items():
+            tvm_ffi.register_global_func(name, function, override=True)
+        rpc_api.ServerLoop(connection_fd)
+
+    def _functions(self) -> dict[str, Any]:
+        return {
+            "tvm.rpc.server.workpath": self.work_path,
+            "tvm.rpc.server.load_module": self.load_module,
+            "mallorn.identity": self.identity,
+            "mallorn.hold": self.hold,
+            "mallorn.begin": self.begin,
+            "mallorn.end": self.end,
+            "mallorn.random_fill": random_fill,
+        }
+
+    def work_path(self, name: str) -> str:
+        return str(self._folder / name)
+
+    def load_module(self, name: str) -> Module:
+        return load_module(self.work_path(name))
+
+    def identity(self) -> str:
+        return json.dumps(self._identity)
+
+    def hold(self, wait_sec: float) -> int:
+        """Have the cores of this host alone until the next candidate is over; 0 when they stay in use."""
+        return int(not self._on_cores or self._cores.take(wait_sec))
+
+    def begin(self, candidate_key: str, deadline_sec: float) -> None:
+        """Log one execution, then have the kernel end this process when it is not over in time.
+
+        SIGALRM keeps its default action: a Python handler would never run inside an endless native loop.
+        """
+        if self._log_path is not None:
+            append_line(self._log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
+        signal.setitimer(signal.ITIMER_REAL, deadline_sec)
+
+    def end(self) -> None:
+        """The candidate came back: no deadline any more, and others may time."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._cores.give_back()
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a whole line at once, so that sessions may share the file."""
+    log_fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(log_fd, line.encode())
+    finally:
+        os.close(log_fd)
+
+
+def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
+    """Fill a tensor with values of [low, high): indices stay in range, floats are not denormal."""
+    tensor.copyfrom(random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed))
+
+
+def runtime_facts(target: Target) -> dict[str, Any]:
+    """What TVM's runtime really is and does in this process; starts its thread pool."""
+    facts: dict[str, Any] = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
+    if not target.is_cpu:
+        device = tvm.device(target.kind, 0)
+        facts["accelerator"] = _accelerator(device)
+    return facts
+
+
+def _accelerator(device: Device) -> str:
+    """The name of the GPU; empty where there is none."""
+    return str(device.device_name) if device.exist else ""

@@ -1,0 +1,121 @@
+"""Finishing a job: every step in order."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.progress import progress
+from mallorn.core.states import JobState, StageKind
+from workers.finish.contenders import Contest, contests, second_chance
+from workers.finish.export import complete_export, upload
+from workers.finish.handout import choose
+from workers.finish.limits import limits
+from workers.finish.scripts import keep_scripts
+from workers.finish.stand import Stand
+from workers.finish.undone import Undone
+from workers.finish.verify import Verifier, verifier
+from workers.finish.whole_model import judge
+from workers.finish.winners import Winner, decide
+from workers.measure.tvm import TvmMeasurer
+from workers.slot.runtime import Runtime
+from workers.slot.stage import Stage, stage
+
+
+def finish(runtime: Runtime, job_id: str) -> None:
+    """Take a job from its last round to verified schedules and a report."""
+    with stage(runtime, job_id, JobState.FINISHING) as claimed:
+        if claimed is not None:
+            with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
+                _finish(claimed)
+
+
+def _finish(claimed: Stage) -> None:
+    started = time.monotonic()
+    why = _why_tuning_ended(claimed)
+    with (
+        TemporaryDirectory(prefix="mallorn-finish-") as scratch,
+        claimed.runtime.graphs(claimed.target.num_cores) as graphs,
+    ):
+        folder = Path(scratch)
+        stand = Stand(claimed, graphs, claimed.model_file(folder), folder)
+        undone = Undone(claimed)
+        with verifier(claimed.runtime, claimed.target, graphs) as check:
+            winners, losers = _decide_all(claimed, why, check)
+            handout = choose(stand, winners, check, undone)
+        complete_export(claimed, handout.winners, handout.directory)
+        keep_scripts(claimed, handout.winners, graphs)
+        report = _tasks(handout.winners, losers) | handout.report
+        if handout.built is not None:
+            report |= judge(stand, handout.built, undone)
+            tasks = [*(winner.contest for winner in winners), *losers]
+            report |= limits(stand, tasks, report, undone)
+        claimed.lease.check()
+        report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
+        report["not_done"] = undone.entries
+        (handout.directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+        _store(claimed, why, report, upload(claimed, handout.directory))
+
+
+def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner], list[Contest]]:
+    measurer = TvmMeasurer.from_tools(claimed.runtime.tools)
+    winners: list[Winner] = []
+    losers: list[Contest] = []
+    held = contests(claimed)
+    for number, contest in enumerate(held, 1):
+        winner = _decide(claimed, contest, measurer, check)
+        if winner is None:
+            losers.append(contest)
+        else:
+            winners.append(winner)
+        _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
+    return winners, losers
+
+
+def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Verifier) -> Winner | None:
+    if (winner := decide(claimed, contest, measurer, check)) is not None:
+        return winner
+    again = second_chance(claimed, contest)
+    return decide(claimed, again, measurer, check) if again is not None else None
+
+
+def _why_tuning_ended(claimed: Stage) -> str:
+    with claimed.runtime.database.session() as session:
+        news = Events(session).newest(claimed.job.id, "finishing")
+    return str(news.payload["why"]) if news is not None else ""
+
+
+def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -> None:
+    latency_us = winner.latency_us if winner else None
+    payload = {"task": contest.task.index, "name": contest.task.name, "latency_us": latency_us}
+    with claimed.runtime.database.transaction() as session:
+        Events(session).append(claimed.job.id, "checked", payload)
+        Jobs(session).say(claimed.job.id, words)
+
+
+def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> dict[str, Any]:
+    """Found and of are those of the winners where no compiled model tells otherwise."""
+    missing = [contest.task.name for contest in losers]
+    return {
+        "found": len(winners),
+        "of": len(winners) + len(missing),
+        "missing": missing,
+        "tasks_us": {winner.contest.task.name: winner.latency_us for winner in winners},
+        "without_schedule": missing,
+    }
+
+
+def _trials(claimed: Stage) -> dict[str, Any]:
+    with claimed.runtime.database.session() as session:
+        how_far = progress(session, Jobs(session).get(claimed.job.id, None))
+    return {"trials": how_far.spent, "outcomes": how_far.outcomes}
+
+
+def _store(claimed: Stage, why: str, report: dict[str, Any], url: str) -> None:
+    with claimed.runtime.database.transaction() as session:
+        Jobs(session).record(claimed.job.id, report=report, export_uri=url)
+        claimed.end(session, JobState.DONE, why, "done", {"report": report})

@@ -1,0 +1,1 @@
+"""What the processes of one host share: its cores, who may use them when, and how loaded they are."""

@@ -1,0 +1,1 @@
+"""A model file becomes tasks; `run.py` reads top to bottom."""

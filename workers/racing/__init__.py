@@ -1,0 +1,1 @@
+"""Whole models timed in turn, each engine in a process of its own."""

@@ -1,0 +1,65 @@
+"""Bases at work: what proposes for tasks of which nothing is known, and what a family's models stand on."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel
+from costmodels.based import Based
+from db.repositories.cost_models import BaseHead, CostModels
+from db.repositories.workloads import Workloads
+from db.tables import Round
+from mallorn.core.errors import MallornError
+from mallorn.core.names import resolve
+from mallorn.core.plugins import blaming
+from mallorn.core.versions import VersionName
+from workers.round.stored import model_of
+
+
+class Beginning(NamedTuple):
+    """A model that has learned nothing of a family yet, and the name of the base that it stands on."""
+
+    model: CostModel
+    base: VersionName | None
+
+
+def beginning(session: Session, name: str, op: str, target_id: int) -> Beginning:
+    """What a refit begins with. Residuals and momentum stand on the newest active base that they can."""
+    kind: type[CostModel] = resolve("cost_model", name)
+    if issubclass(kind, Based):
+        for head in _usable(CostModels(session).bases(op, target_id)):
+            if kind.stands_on(resolve("cost_model", head.name.name)):
+                return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)
+    return Beginning(kind(), None)
+
+
+def proposer(session: Session, row: Round, family: str, name: str) -> int | None:
+    """The model that proposes a round: the family's own, or a base of the operator, of whatever cost model.
+
+    The base steps in until the family has a model, and for tasks of which nothing was measured unless the
+    family's model has learned from more. One that stands on a base speaks for both.
+    """
+    own = CostModels(session).head(family, row.target_id, name)
+    if own is not None and (row.seen_upto or own.base):
+        return own.id
+    op = Workloads(session).get(row.workload_id).op
+    known = _usable(CostModels(session).bases(op, row.target_id))
+    base = min(known, key=lambda head: head.name.name != name, default=None)
+    if base is None or (own is not None and own.rows > base.rows):
+        return own.id if own else None
+    return base.id
+
+
+def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:
+    """Those for which this worker has what they need: a library, or a registration."""
+    return [head for head in known if _is_installed(head.name.name)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        with blaming(("cost_model", name)):
+            resolve("cost_model", name)()
+    except MallornError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""Commits the results of a round in small batches, behind the fence of its attempt."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.session import Database
+from workers.measure.base import Result, Slot
+from workers.round.context import RoundContext
+from workers.round.storing import Place, store_sketches
+from workers.search.base import Proposal
+
+# A kill costs at most what was not committed: these, and the one on the device.
+BATCH: Final = 4
+ERROR_CHARS: Final = 600
+
+
+class Commits:
+    """Gathers results; raises LeaseLost from `add` or `flush` when another attempt has the round."""
+
+    def __init__(
+        self,
+        database: Database,
+        context: RoundContext,
+        attempt: int,
+        slots: Sequence[Slot],
+        proposals: Sequence[Proposal],
+    ) -> None:
+        self._database = database
+        self._context = context
+        self._attempt = attempt
+        self._slots = {slot.slot: slot for slot in slots}
+        self._proposals = proposals
+        self._pending: list[Result] = []
+
+    def add(self, result: Result) -> None:
+        """Remember a result; commit when enough are pending."""
+        self._pending.append(result)
+        if len(self._pending) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what is pending, and tell the job, in one transaction."""
+        if not self._pending:
+            return
+        results, self._pending = self._pending, []
+        with self._database.transaction() as session:
+            sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
+            rows = [self._row(session, result, sketches) for result in results]
+            Measurements(session).add_batch(self._context.row.id, self._attempt, rows)
+            Events(session).append(self._context.row.job_id, "measured", self._news(results))
+            Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
+
+    def _row(self, session: Session, result: Result, sketches: dict[str, int]) -> NewMeasurement:
+        candidate = self._slots[result.slot].candidate
+        proposal = self._proposals[result.slot]
+        place = Place.of(session, self._context.row.target_id, self._context.options, result.endpoint)
+        return NewMeasurement(
+            slot=result.slot,
+            sketch_id=sketches[candidate.sketch],
+            decisions=candidate.decisions,
+            outcome=result.outcome,
+            origin=proposal.origin,
+            run_us=result.run_us,
+            error=result.error[-ERROR_CHARS:],
+            context_id=place.context_id,
+            device_id=place.device_id,
+            build_ms=result.build_ms,
+            run_ms=result.run_ms,
+            predicted=proposal.predicted,
+        )
+
+    def _news(self, results: Sequence[Result]) -> dict[str, Any]:
+        times = [latency_us for result in results if (latency_us := result.latency_us) is not None]
+        return {
+            "round": self._context.row.index,
+            "task": self._context.task_index,
+            "name": self._context.task_name,
+            "trials": len(results),
+            "failed": sum(result.outcome.failed for result in results),
+            "best_us": min(times, default=None),
+        }

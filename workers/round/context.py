@@ -1,0 +1,124 @@
+"""Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel
+from db.repositories.cost_models import CostModels
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.repositories.trials import StoredTrial, Trials
+from db.repositories.workloads import Workloads, tir_of
+from db.tables import CostModel as CostModelRow
+from db.tables import Round, Workload
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from mallorn.core.versions import VersionName
+from workers.measure.base import Program
+from workers.round.stored import model_of
+from workers.round.viewing import Work
+from workers.search.base import Trial
+from workers.search.space import Candidate, Sketch
+
+
+@dataclass(frozen=True, slots=True)
+class RoundContext:
+    """A round and what it may look at."""
+
+    row: Round
+    task_index: int
+    task_name: str
+    options: JobOptions
+    target: Target
+    program: Program
+    descriptors: tuple[float, ...]
+    history: tuple[Trial, ...]
+    model: CostModel | None  # the version that was frozen: the family's own, or a base
+    model_name: str | None  # its family, name and version
+    model_kind: str | None  # the name that it is registered under
+    on_base: bool  # whether it is a base or stands on one: it has seen more than this job
+    done_slots: frozenset[int]
+
+    def work(self, sketches: Mapping[str, Sketch]) -> Work:
+        """What the round's candidates are candidates of."""
+        facts = self.row.workload_id, self.row.target_id, self.program.tir, self.target.text
+        return Work(*facts, self.descriptors, sketches)
+
+    @property
+    def best_us(self) -> float | None:
+        """The fastest that the round may look at."""
+        times = (trial.latency_us for trial in self.history if trial.outcome is Outcome.OK)
+        return min((time for time in times if time is not None), default=None)
+
+
+def load_round(session: Session, round_id: int) -> RoundContext:
+    """Read a claimed round."""
+    row = Rounds(session).get(round_id)
+    job = Jobs(session).get(row.job_id, None)
+    task = Tasks(session).get(row.task_id)
+    options = JobOptions.model_validate(job.options)
+    workload = Workloads(session).get(row.workload_id)
+    proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
+    stored = Trials(session).history(row.workload_id, row.target_id, row.seen_upto)
+    return RoundContext(
+        row=row,
+        task_index=task.index,
+        task_name=task.name,
+        options=options,
+        target=Target(Targets(session).get(row.target_id).text),
+        program=program_of(workload),
+        descriptors=descriptors_of(workload),
+        history=comparable(stored, job.context_id),
+        model=None if proposer is None else model_of(proposer),
+        model_name=None if proposer is None else str(_name_of(proposer)),
+        model_kind=None if proposer is None else proposer.name,
+        on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
+        done_slots=frozenset(Rounds(session).done_slots(round_id)),
+    )
+
+
+def program_of(workload: Workload) -> Program:
+    """A workload as builders need it."""
+    return Program(workload.key, tir_of(workload), workload.args, workload.flops)
+
+
+def descriptors_of(workload: Workload) -> tuple[float, ...]:
+    """What a family's model may know of a workload: the sizes of the work and of its loops, in log2."""
+    return descriptors(workload.flops, workload.features)
+
+
+def descriptors(flops: float, features: Mapping[str, Any]) -> tuple[float, ...]:
+    """The same of a workload that is not in the database."""
+    return (log2(1 + flops), *(log2(1 + extent) for extent in features["extents"]))
+
+
+def work_of(workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]) -> Work:
+    """A workload as whoever looks at its candidates needs it."""
+    facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
+    return Work(*facts, sketches)
+
+
+def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[Trial, ...]:
+    """Rows of the job's measuring context; what never reached a device belongs to every context."""
+    return tuple(
+        Trial(
+            Candidate(row.sketch, row.decisions),
+            row.outcome,
+            row.latency_us,
+            origin=row.origin,
+            build_ms=row.build_ms,
+        )
+        for row in stored
+        if row.context_id in (None, context_id)
+    )
+
+
+def _name_of(row: CostModelRow) -> VersionName:
+    return VersionName(row.family, row.name, row.version)

@@ -1,0 +1,77 @@
+"""A round whose searcher or cost model does not work goes on without it, and its job says so."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from db.repositories.rounds import Rounds
+from db.repositories.warnings import Warn, Warnings
+from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
+from mallorn.core.names import WORDS
+from mallorn.core.plugins import blaming
+from workers.measure.base import Slot
+from workers.round.context import RoundContext, load_round
+from workers.round.proposing import SAFE_SEARCHER, propose
+from workers.round.ranking import rank
+from workers.round.viewing import Viewer
+from workers.search.base import Proposal
+from workers.slot.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+Prepared = tuple[RoundContext, Sequence[Slot], Sequence[Proposal]]
+
+
+def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
+    """What a round measures. What it cannot be proposed with is left out, and stays so for every attempt.
+
+    Raises PluginFailed where candidates of this round were measured already, or nothing is left to leave out.
+    """
+    while True:
+        try:
+            with runtime.database.session() as session:
+                context = load_round(session, round_id)
+            return context, *propose(Viewer(runtime.database, runtime.compiler), context)
+        except PluginFailed as error:
+            _leave_out(runtime, round_id, attempt, error)
+
+
+def ranked(runtime: Runtime, context: RoundContext) -> dict[str, Any]:
+    """How well models ordered the round; nothing where one of them does not work."""
+    try:
+        with blaming(("cost_model", context.options.cost_model)):
+            return rank(Viewer(runtime.database, runtime.compiler), context)
+    except PluginFailed as error:
+        warn(runtime, context.row.job_id, error, "families are judged without it")
+        return {}
+
+
+def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
+    """Keep what went wrong, and what is done instead, with the job."""
+    log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
+    with runtime.database.transaction() as session:
+        Warnings(session).add(job_id, _warning(error, instead))
+
+
+def _leave_out(runtime: Runtime, round_id: int, attempt: int, error: PluginFailed) -> None:
+    log.warning("round %s: %s", round_id, error.message, exc_info=error)
+    with runtime.database.transaction() as session:
+        rounds = Rounds(session)
+        row = rounds.get(round_id)
+        unguided = error.seam == "cost_model"
+        settled = row.cost_model_id is None if unguided else row.searcher == SAFE_SEARCHER
+        if settled or rounds.done_slots(round_id):
+            raise error
+        instead = "candidates are proposed unguided" if unguided else f"{SAFE_SEARCHER} proposes instead"
+        without = {"cost_model_id": None} if unguided else {"searcher": SAFE_SEARCHER}
+        noted = [*row.reason.get("without", ()), {"name": error.name, "why": error.message}]
+        if not rounds.revise(round_id, attempt, reason=row.reason | {"without": noted}, **without):
+            raise LeaseLost
+        Warnings(session).add(row.job_id, _warning(error, instead))
+
+
+def _warning(error: MallornError, instead: str) -> Warn:
+    seam, name = getattr(error, "seam", ""), getattr(error, "name", "")
+    source = f"{WORDS.get(seam, seam)} {name}".strip() or error.code
+    what = error.message.removeprefix(f"the {source} ")  # who it is stands beside it
+    return Warn(source, f"{what}; {instead}", error.hint)

@@ -1,0 +1,107 @@
+"""Candidates in the view that a cost model reads: at once, or from the cache, or from a compiler."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Matrix
+from costmodels.views import CODE, STATEMENTS, VIEWS, View
+from db.repositories.features import Features, ViewOf
+from db.session import Database
+from mallorn.core.names import resolve
+from workers.children.child import Child
+from workers.children.errors import ChildError
+from workers.round.storing import TVM_VERSION
+from workers.search.space import Candidate, Sketch
+
+FIRST_SEC: Final = 30.0  # for the program and its context, whatever is asked of it
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How much of a lowered view is asked for in one call, and how long a candidate of it may take."""
+
+    batch: int
+    timeout_sec: float
+
+
+LOWERED: Final = {STATEMENTS.name: Lowering(32, 3.0), CODE.name: Lowering(4, 30.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A workload on a target: what candidates are candidates of."""
+
+    workload_id: int
+    target_id: int
+    tir: str
+    target: str
+    descriptors: tuple[float, ...]
+    sketches: Mapping[str, Sketch]
+
+
+class Seen(NamedTuple):
+    """One row a candidate; `known` says which could be had, the others are zero."""
+
+    rows: Matrix
+    known: NDArray[np.bool_]
+
+
+class Viewer:
+    """Fills any view. What a compiler had to answer is stored at once, so that it is asked only once."""
+
+    def __init__(self, database: Database, compiler: Child) -> None:
+        self.database = database
+        self.compiler = compiler
+
+    def see(
+        self, view: str, work: Work, candidates: Sequence[Candidate], most_new: int | None = None
+    ) -> Seen:
+        """The candidates in this view; of a lowered one, at most `most_new` that nobody has seen before."""
+        if view in LOWERED:
+            return self._lowered(VIEWS[view], work, candidates, most_new)
+        rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
+        return Seen(rows, np.ones(len(candidates), dtype=np.bool_))
+
+    def _lowered(self, view: View, work: Work, candidates: Sequence[Candidate], most_new: int | None) -> Seen:
+        by_key = {candidate.key: candidate for candidate in candidates}
+        of = ViewOf(work.workload_id, work.target_id, view.name, view.version, TVM_VERSION)
+        with self.database.session() as session:
+            found = Features(session).known(of, list(by_key))
+        missing = [candidate for key, candidate in by_key.items() if key not in found][:most_new]
+        batch = LOWERED[view.name].batch
+        for start in range(0, len(missing), batch):
+            fresh = self._ask(view.name, work, missing[start : start + batch])
+            with self.database.transaction() as session:
+                Features(session).keep(of, fresh)
+            found |= fresh
+        return _seen(view, [found.get(candidate.key) for candidate in candidates])
+
+    def _ask(self, view: str, work: Work, candidates: Sequence[Candidate]) -> dict[str, bytes | None]:
+        """Ask the compiler for all at once, and for each alone where one of them kills it."""
+        try:
+            answers = self.compiler.call(
+                view,
+                FIRST_SEC + LOWERED[view].timeout_sec * len(candidates),
+                tir=work.tir,
+                target=work.target,
+                candidates=[[work.sketches[each.sketch].trace, each.decisions] for each in candidates],
+            )
+        except ChildError:
+            if len(candidates) == 1:
+                return {candidates[0].key: None}
+            return {key: row for each in candidates for key, row in self._ask(view, work, [each]).items()}
+        packed = (None if answer is None else base64.b64decode(answer) for answer in answers)
+        return {each.key: row for each, row in zip(candidates, packed, strict=True)}
+
+
+def _seen(view: View, packed: Sequence[bytes | None]) -> Seen:
+    rows = np.zeros((len(packed), view.width), dtype=np.float32)
+    for at, row in enumerate(packed):
+        if row is not None:
+            rows[at] = np.frombuffer(row, dtype="<f4")
+    return Seen(rows, np.array([row is not None for row in packed], dtype=np.bool_))

@@ -1,0 +1,1 @@
+"""The searchers: one file each, and beside it what only it needs."""

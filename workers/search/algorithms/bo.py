@@ -1,0 +1,156 @@
+"""Bayesian optimisation: a Gaussian process of this task's own times, and three ways to ask it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel
+from workers.search.algorithms.acquisition import ACQUISITIONS
+from workers.search.algorithms.credit import credit
+from workers.search.algorithms.gp import Beliefs, GaussianProcess
+from workers.search.base import Proposal, Trial
+from workers.search.batch import BatchSearcher
+from workers.search.fill import Filter
+from workers.search.measured import fastest
+from workers.search.origins import means_of
+from workers.search.pooled import score
+from workers.search.prudence import prudent
+from workers.search.sampler import ScoredPool
+from workers.search.scaling import scaled
+from workers.search.space import Candidate, Space
+
+Column = NDArray[np.float64]
+
+ROWS: Final = 192  # what the process is fitted to, whatever the history's length
+FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit
+
+
+@dataclass(eq=False, kw_only=True)
+class BayesianOptimisation(BatchSearcher):
+    """Expected improvement, its probability and the confidence bound share a batch by the credit they earned.
+
+    The pool is mutations of the best and random candidates; a cost model, where there is one, only sorts out
+    half of it. Each choice is believed before the next is made, so that a batch does not crowd one place;
+    there is no sampler in it.
+    """
+
+    considered: int = 4096
+    kept: int = 2048
+    elite: int = 48
+
+    def choose(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        sieve: Filter,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        timed = [trial for trial in history if trial.time_us is not None]
+        if len(timed) < FEWEST:
+            return []
+        pool = self._pool(space, history, model, sieve, rng)
+        return self._by_acquisition(space, history, timed, pool, sieve, count, rng)
+
+    def _pool(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        sieve: Filter,
+        rng: np.random.Generator,
+    ) -> ScoredPool:
+        elite = fastest(history, self.elite).candidates
+        half = self.considered // 2
+        parents = [elite[at] for at in rng.integers(len(elite), size=half)]
+        near = space.mutate_all(rng, parents)
+        far = space.mutate_all(rng, near[: half // 2])
+        strangers = space.sample(rng, half - len(far))
+        pool = score(space, model, sieve.fresh([*near, *far, *strangers]))
+        pool = prudent(space, history, pool, rng)
+        order = rng.permutation(len(pool))
+        ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
+        return pool.without(ranked[self.kept :])
+
+    def _by_acquisition(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        timed: Sequence[Trial],
+        pool: ScoredPool,
+        sieve: Filter,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        if not len(pool):
+            return []
+        rows = spread(timed, ROWS)
+        seen = space.features([trial.candidate for trial in rows])
+        points = scaled(np.vstack([seen, pool.features]))
+        targets = np.log([_time_us(trial) for trial in rows])
+        process = GaussianProcess.fit(points[: len(rows)], targets)
+        beliefs = process.beliefs(points[len(rows) :])
+        shares = credit(history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
+        asked = rng.choice(tuple(ACQUISITIONS), size=4 * count, p=shares / shares.sum())
+        return _batch(beliefs, targets, pool.candidates, asked.tolist(), sieve, count)
+
+
+def _batch(
+    beliefs: Beliefs,
+    targets: Column,
+    candidates: Sequence[Candidate],
+    asked: Sequence[str],
+    sieve: Filter,
+    count: int,
+) -> list[Proposal]:
+    """As many as are missing are picked and checked at once, until the batch is full."""
+    picks = _picks(beliefs, targets, asked)
+    batch: list[Proposal] = []
+    while picked := list(islice(picks, count - len(batch))):
+        valid = set(sieve.valid(candidates[at] for at, _ in picked))
+        gain = targets.min() - beliefs.mean
+        batch += [
+            Proposal(candidates[at], float(gain[at]), name) for at, name in picked if candidates[at] in valid
+        ]
+    return batch
+
+
+def _picks(beliefs: Beliefs, targets: Column, asked: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """One line after the other, each the best by the measure whose turn it is, the earlier ones believed."""
+    best = float(targets.min())
+    exploration = contextual_variance(beliefs.std, targets)
+    open_ones = np.ones(len(beliefs.mean), dtype=np.bool_)
+    for name in asked[: len(open_ones)]:
+        worth = ACQUISITIONS[name](beliefs.mean, beliefs.std, best, exploration)
+        at = int(np.where(open_ones, worth, -np.inf).argmax())
+        open_ones[at] = False
+        beliefs.believe(at)
+        yield at, name
+
+
+def contextual_variance(std: Column, targets: Column) -> float:
+    """Kernel Tuner's: less exploration where the process is sure, and where the best is far ahead already."""
+    sure = float(std.mean()) / max(1e-9, float(targets.std()))
+    ahead = float(np.exp(targets.min() - targets.mean()))
+    return min(1.0, sure * ahead)
+
+
+def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
+    """At most `count`: the fastest, the newest, and some from all over the history, oldest first."""
+    if len(timed) <= count:
+        return list(timed)
+    third = count // 3
+    order = sorted(range(len(timed)), key=lambda at: _time_us(timed[at]))
+    kept = set(order[:third]) | set(range(len(timed) - third, len(timed)))
+    others = [at for at in range(len(timed)) if at not in kept]
+    picked = np.linspace(0, len(others) - 1, count - len(kept)).round().astype(int)
+    return [timed[at] for at in sorted(kept | {others[at] for at in picked})]
+
+
+def _time_us(trial: Trial) -> float:
+    return float(trial.time_us or np.inf)

@@ -1,0 +1,64 @@
+"""An evolution strategy as in Tuna: a distribution over decisions that moves to the winners."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import CostModel
+from workers.search.algorithms.strategy import Strategy, by_rank
+from workers.search.base import Trial
+from workers.search.measured import fastest
+from workers.search.origins import RANDOM
+from workers.search.pooled import PooledSearcher, score
+from workers.search.space import Candidate, Space
+
+STRATEGY = "strategy"
+
+
+@dataclass(eq=False, kw_only=True)
+class EvolutionStrategy(PooledSearcher):
+    """Fits its distribution to the fastest of the history, then lets it climb what the cost model promises.
+
+    Every round begins with the whole space and learns anew, so nothing has to be kept between rounds. Without
+    a model the distribution that fits the fastest is drawn from as it is.
+    """
+
+    offspring: int = 512
+    generations: int = 8
+    parents: int = 64
+    remembered: int = 24
+    trusted: int = 4
+    rate: float = 0.4
+    optimism: float = 0.5
+
+    def pool(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> dict[Candidate, str]:
+        strategy = self._fitted(space, history, rng)
+        if model is None:
+            drawn = strategy.draw(rng, 2 * count)
+            pool = dict.fromkeys((drawn[at] for at in rng.permutation(len(drawn))), STRATEGY)
+            return pool | dict.fromkeys(space.sample(rng, count), RANDOM)
+        pool = dict.fromkeys(space.defaults(), STRATEGY)
+        for _ in range(self.generations):
+            drawn = list(dict.fromkeys(strategy.draw(rng, self.offspring)))
+            pool.update(dict.fromkeys(drawn, STRATEGY))
+            promise = score(space, model, drawn).promise(self.optimism)
+            winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[: self.parents]]
+            strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
+        return pool
+
+    def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> Strategy:
+        """The space's own distribution, moved to the fastest measured, the further the more there are."""
+        strategy = Strategy.over(space, rng)
+        known = fastest(history, max(1, min(self.remembered, len(history) // 2)))
+        if not known:
+            return strategy
+        rate = len(known) / (len(known) + self.trusted)
+        return strategy.toward(known.candidates, by_rank(len(known)), rate)

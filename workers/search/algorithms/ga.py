@@ -1,0 +1,98 @@
+"""A genetic algorithm on decision vectors: tournaments, crossover choice by choice, islands by sketch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import CostModel
+from workers.search.algorithms.islands import Lines, Scores, elite, islands, shares, tournament
+from workers.search.base import Trial
+from workers.search.measured import Measured, fastest
+from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
+from workers.search.pooled import PooledSearcher, score
+from workers.search.space import Candidate, Space
+
+
+@dataclass(eq=False, kw_only=True)
+class Genetic(PooledSearcher):
+    """Breeds generations on one island a sketch; the fitness is what the cost model promises.
+
+    Without a model the measured ones are the population, their latencies the fitness, and one generation
+    of their children is proposed.
+    """
+
+    population: int = 768
+    generations: int = 5
+    remembered: int = 128
+    champions: int = 16
+    contestants: int = 4
+    crossover: float = 0.6
+    mutation: float = 0.4
+    optimism: float = 0.5
+
+    def pool(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> dict[Candidate, str]:
+        known = fastest(history, self.remembered)
+        if model is None:
+            return self._children_of_measured(space, known, count, rng)
+        pool = self._founders(space, known, rng)
+        alive = list(pool)
+        for _ in range(self.generations):
+            fitness = score(space, model, alive).promise(self.optimism)
+            champions = [
+                alive[at] for lines in islands(alive) for at in elite(fitness, lines, self.champions)
+            ]
+            children = self._breed(space, alive, fitness, max(1, self.population - len(champions)), rng)
+            alive = list(dict.fromkeys([*champions, *children]))
+            pool = children | pool
+        return pool
+
+    def _children_of_measured(
+        self, space: Space, known: Measured, count: int, rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        strangers = dict.fromkeys(space.sample(rng, count), RANDOM)
+        if not known:
+            return strangers
+        fitness = -known.slowdown.astype(np.float32)
+        children = self._breed(space, known.candidates, fitness, 2 * count, rng)
+        return children | strangers
+
+    def _founders(self, space: Space, known: Measured, rng: np.random.Generator) -> dict[Candidate, str]:
+        founders = dict.fromkeys(known.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
+        strangers = space.sample(rng, max(1, self.population - len(founders)))
+        return dict.fromkeys(strangers, RANDOM) | founders
+
+    def _breed(
+        self, space: Space, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        """Children in random order, some with a mutation; those who are not crossed always have one."""
+        mothers, fathers = self._couples(alive, fitness, count, rng)
+        crossed = rng.random(count) < self.crossover
+        partners = np.where(crossed, fathers, mothers)
+        born = space.cross_all(rng, [alive[at] for at in mothers], [alive[at] for at in partners])
+        changed = np.flatnonzero(~crossed | (rng.random(count) < self.mutation))
+        children = dict.fromkeys(born, CROSSOVER)
+        mutants = space.mutate_all(rng, [born[at] for at in changed])
+        for at, mutant in zip(changed, mutants, strict=True):
+            born[at] = mutant
+        children = dict.fromkeys(mutants, MUTATION) | children
+        return {child: children[child] for child in born}
+
+    def _couples(
+        self, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
+    ) -> Lines:
+        """Mothers in the first row and fathers in the second: winners of tournaments on the same island."""
+        members = islands(alive)
+        sizes = rng.multinomial(count, shares(fitness, members, self.champions))
+        chosen = [
+            tournament(rng, fitness, lines, 2 * size, self.contestants).reshape(2, size)
+            for lines, size in zip(members, sizes, strict=True)
+        ]
+        return rng.permutation(np.hstack(chosen), axis=1)

@@ -1,0 +1,81 @@
+"""A guided walk around the best measured: on in the directions that were worth it so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel
+from workers.search.algorithms.directions import Directions
+from workers.search.algorithms.priorities import priorities
+from workers.search.base import Trial
+from workers.search.measured import Measured, Values, fastest
+from workers.search.origins import WALK
+from workers.search.pooled import PooledSearcher, score
+from workers.search.space import Candidate, Space
+
+
+@dataclass(eq=False, kw_only=True)
+class Guided(PooledSearcher):
+    """Walkers start at the best measured, look at a few neighbours and go to the most promising one.
+
+    What a step promises follows from the steps that were measured and from what any CPU likes of a tiling.
+    Where there is a cost model, it decides, and these two only tip the scale.
+    """
+
+    walkers: int = 32
+    neighbours: int = 8
+    steps: int = 14
+    blind_steps: int = 2
+    remembered: int = 128
+    hint: float = 0.25
+    noise: float = 0.05
+    optimism: float = 0.5
+
+    def pool(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> dict[Candidate, str]:
+        """What the walkers saw, the most promising first."""
+        known = fastest(history, self.remembered)
+        directions = Directions(space, known)
+        at, worth = self._starts(space, known, rng)
+        seen: dict[Candidate, float] = {}
+        for _ in range(self.steps if model else self.blind_steps):
+            origin = [each for each in at for _ in range(self.neighbours)]
+            ahead = space.mutate_all(rng, origin)
+            hints = directions.expected(origin, ahead) + priorities(space, ahead) - priorities(space, origin)
+            value = self._value(space, model, ahead, np.repeat(worth, self.neighbours), hints)
+            seen.update(zip(ahead, value.tolist(), strict=True))
+            chosen = self._ahead(value, rng)
+            at, worth = [ahead[line] for line in chosen], value[chosen]
+        best_first = sorted(seen, key=lambda candidate: -seen[candidate])
+        return dict.fromkeys(best_first if model else best_first[: 2 * count], WALK)
+
+    def _value(
+        self, space: Space, model: CostModel | None, ahead: list[Candidate], worth: Values, hints: Values
+    ) -> Values:
+        """The log speed to expect of each neighbour, compared with the best measured."""
+        if model is None:
+            return worth + hints
+        return score(space, model, ahead).promise(self.optimism) + self.hint * hints
+
+    def _ahead(self, value: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+        """For each walker the best of its neighbours, nearly: equals should not all go one way."""
+        noisy = value + self.noise * rng.gumbel(size=len(value))
+        best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
+        return np.asarray(np.arange(len(best)) * self.neighbours + best)
+
+    def _starts(
+        self, space: Space, known: Measured, rng: np.random.Generator
+    ) -> tuple[list[Candidate], Values]:
+        """The best measured; the defaults and a few from afar where too little was measured."""
+        best = known.candidates[: self.walkers * 3 // 4]
+        others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
+        afar = priorities(space, others) - float(known.slowdown.mean() if known else 0.0)
+        return [*best, *others], np.concatenate([-known.slowdown[: len(best)], afar])

@@ -1,0 +1,79 @@
+"""Several searchers share every round, by the credit that their candidates earned so far."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel
+from mallorn.core.names import resolve
+from workers.search.algorithms.credit import credit
+from workers.search.base import Proposal, Searcher, Trial
+from workers.search.fill import Filter, defaults_first, pending, random_fill
+from workers.search.origins import named, searcher_of
+from workers.search.sampler import BatchSampler
+from workers.search.space import Space
+
+ARMS: Final = ("evolutionary", "ga", "sa", "random")
+NAME: Final = "portfolio"
+
+
+@dataclass(eq=False)
+class Portfolio(Searcher):
+    """A bandit over searchers. It remembers nothing: credit is read from the origins in the history.
+
+    A trial earns its rank among its neighbours, and more when it was a new best; older trials count less.
+    Shares are a softmax of upper bounds, with a floor, so that an arm whose time comes later is heard of.
+    """
+
+    sampler: BatchSampler | None = None
+    _: KW_ONLY
+    arms: Sequence[str] = ARMS
+    exploration: float = 0.15
+    temperature: float = 0.15
+    floor: float = 0.05
+
+    def propose(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        sieve = Filter(space, history)
+        batch = defaults_first(space, history, sieve, count)
+        sizes = self.sizes(history, count - len(batch), rng)
+        for arm in np.argsort(-sizes, kind="stable"):
+            batch += self._ask(self.arms[arm], space, [*history, *pending(batch)], model, sizes[arm], rng)
+        sieve.pass_over(proposal.candidate for proposal in batch)
+        batch += random_fill(space, sieve, count - len(batch), rng)
+        return [named(proposal, NAME) for proposal in batch]
+
+    def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """How many candidates each arm proposes: its share in whole numbers, the remainders by lot."""
+        earned = credit(history, self.arms, searcher_of)
+        wanted = count * earned.shares(self.exploration, self.temperature, self.floor)
+        sizes = np.floor(wanted).astype(np.int64)
+        rest = wanted - sizes
+        left = count - int(sizes.sum())
+        if left:
+            sizes += rng.multinomial(left, rest / rest.sum())
+        return sizes
+
+    def _ask(
+        self,
+        name: str,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        if not count:
+            return []
+        searcher: Searcher = resolve("search", name)(self.sampler)
+        proposals = searcher.propose(space, history, model, int(count), rng)
+        return [named(proposal, name) for proposal in proposals]

@@ -1,0 +1,78 @@
+"""What an evolution strategy evolves: a share for each sketch and a distribution over its decisions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from workers.search.algorithms.gaussian import Gaussian
+from workers.search.features import decision_rows, places_by_sketch
+from workers.search.genes import Genes, Points, genes_of
+from workers.search.measured import Values
+from workers.search.space import Candidate, Space
+
+FOUNDERS = 512  # random candidates that the first distribution is fitted to
+LEAST_SHARE = 0.1  # spread evenly over the sketches, whatever was learned
+TRUSTED = 2.0  # winners of a sketch that weigh as much as what was believed of it
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Immutable: learning gives another one."""
+
+    genes: tuple[Genes, ...]
+    shares: Values
+    gaussians: tuple[Gaussian, ...]
+
+    @classmethod
+    def over(cls, space: Space, rng: np.random.Generator) -> "Strategy":
+        """All sketches alike, each as wide as the space itself."""
+        genes = tuple(genes_of(sketch) for sketch in space.sketches)
+        founders = _points(genes, space.sample(rng, FOUNDERS * len(genes)))
+        shares = np.full(len(genes), 1 / len(genes))
+        return cls(genes, shares, tuple(Gaussian.of(points) for points, _ in founders))
+
+    def draw(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        """Well-formed candidates."""
+        even = LEAST_SHARE / len(self.shares)
+        sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
+        drawn: list[Candidate] = []
+        for genes, gaussian, size in zip(self.genes, self.gaussians, sizes, strict=True):
+            rows = genes.decode(gaussian.draw(rng, size)).tolist()
+            drawn += [Candidate(genes.sketch.key, tuple(decisions)) for decisions in rows]
+        return drawn
+
+    def toward(self, winners: Sequence[Candidate], weights: Values, rate: float) -> "Strategy":
+        """Follow the winners; `weights` add up to one."""
+        parts = _points(self.genes, winners)
+        won = np.array([weights[lines].sum() for _, lines in parts])
+        moved = [
+            _moved(gaussian, points, weights[lines], rate)
+            for gaussian, (points, lines) in zip(self.gaussians, parts, strict=True)
+        ]
+        return replace(self, shares=(1 - rate) * self.shares + rate * won, gaussians=tuple(moved))
+
+
+def by_rank(count: int) -> Values:
+    """The weights of winners, best first: falling with the logarithm of the rank, one in all."""
+    weights = np.log(count + 0.5) - np.log(np.arange(1, count + 1))
+    return np.asarray(weights / weights.sum())
+
+
+def _moved(gaussian: Gaussian, points: Points, weights: Values, rate: float) -> Gaussian:
+    """Few winners of a sketch move its distribution little."""
+    if not len(points):
+        return gaussian
+    total = weights.sum()
+    effective = total**2 / (weights**2).sum()
+    return gaussian.toward(points, weights / total, float(rate * effective / (effective + TRUSTED)))
+
+
+def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
+    """The points of each sketch's candidates, and which lines they are."""
+    places = places_by_sketch([candidate.sketch for candidate in candidates])
+    lines = [places.get(each.sketch.key, []) for each in genes]
+    return [
+        (each.encode(decision_rows(each.sketch, candidates, at)), at)
+        for each, at in zip(genes, lines, strict=True)
+    ]

@@ -1,0 +1,125 @@
+"""What a worker process keeps between tasks: its database, its warm children and its place in the fleet."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property, lru_cache
+
+from db.repositories.stage_runs import StageRuns
+from db.session import Database
+from mallorn.core.settings import Settings, settings
+from mallorn.core.states import StageKind
+from workers.children.child import Child
+from workers.children.pool import ChildPool
+from workers.host.alone import Host
+from workers.measure.base import Tools
+from workers.measure.fleet import Fleet
+from workers.slot.attendance import RollCall
+
+COMPILER = "workers.tvm.compiler"
+RELEASE_SEC = 60.0
+MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
+
+
+class Runtime:
+    """Everything is opened on first use, after the process has started. This process never imports TVM."""
+
+    def __init__(self, config: Settings) -> None:
+        self.settings = config
+        self.database = Database(config.database_url)
+        self.fleet = Fleet(config)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+        self.tunes = True  # rounds are run here; else this slot only imports
+        self.roll_call = RollCall(self.database, self.fleet, self.name)
+
+    @cached_property
+    def builders(self) -> ChildPool:
+        """Processes that compile candidates, one a core unless told otherwise."""
+        size = self.settings.builders or len(os.sched_getaffinity(0))
+        memory = self.settings.child_memory_bytes
+        return ChildPool(COMPILER, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder")
+
+    @cached_property
+    def compiler(self) -> Child:
+        """The process that knows spaces: sketches, validity, full traces."""
+        memory = self.settings.child_memory_bytes
+        return Child(COMPILER, memory_bytes=memory, max_calls=MAX_CALLS, name="compiler")
+
+    @cached_property
+    def runner(self) -> Child:
+        """The process that holds the RPC session with a device."""
+        return Child("workers.tvm.runner", name="runner")
+
+    def release_device(self) -> None:
+        """Give the device back, if this worker holds one."""
+        if "runner" in self.__dict__ and self.runner.alive:
+            self.runner.call("release", RELEASE_SEC)
+
+    @property
+    def tools(self) -> Tools:
+        """What measurers work with."""
+        return Tools(self.settings, self.builders, self.runner)
+
+    def warm_up(self) -> None:
+        """Start what the first round needs while something else is still going on; where rounds are run."""
+        if self.tunes:
+            self.builders.start()
+            self.compiler.start()
+
+    def graphs(self, threads: int) -> Child:
+        """A new process for whole models, which TVM may run on `threads` threads; it is starting already."""
+        env = {"TVM_NUM_THREADS": str(threads)}
+        memory = self.settings.child_memory_bytes
+        child = Child("workers.tvm.graphs", env=env, memory_bytes=memory, name="graphs")
+        child.start()
+        return child
+
+    def enlist(self, tunes: bool) -> None:
+        """Appear in the fleet, as a slot that tunes or as one that only imports."""
+        self.tunes = tunes
+        self.roll_call.start(tunes)
+
+    @contextmanager
+    def working_on(self, what: str) -> Iterator[None]:
+        """Show what this worker does while it does it."""
+        self.roll_call.busy_with(what)
+        try:
+            yield
+        finally:
+            self.roll_call.busy_with("")
+
+    @contextmanager
+    def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
+        """The same for what is no round, and is kept: the fleet's timeline shows it.
+
+        A training shares the host as a whole; a finish step by step, as it waits for devices in between; an
+        import stops whenever somebody times (workers.host.courtesy).
+        """
+        trains = kind is StageKind.TRAIN
+        share: AbstractContextManager[object] = Host().shared() if trains else nullcontext()
+        with self.database.transaction() as session:
+            run_id = StageRuns(session).begin(job_id, kind, self.name)
+        try:
+            with self.working_on(what), share:
+                yield
+        finally:
+            with self.database.transaction() as session:
+                StageRuns(session).end(run_id)
+
+    def close(self) -> None:
+        """End every child."""
+        self.roll_call.stop()
+        if "builders" in self.__dict__:
+            self.builders.close()
+        for name in ("compiler", "runner"):
+            if name in self.__dict__:
+                getattr(self, name).kill()
+        self.database.dispose()
+
+
+@lru_cache
+def runtime() -> Runtime:
+    """The runtime of this process."""
+    return Runtime(settings())
