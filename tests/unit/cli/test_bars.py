@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli import bars, tuned
+from cli import tuned
+from cli.terminal import bars
 from cli.terminal.bars import Advance, bar, bytes_bar
 from mallorn.core.states import JobState
 
