@@ -1,1 +1,1 @@
-"""How a command reaches a service: a coordinator that is named, the embedded stack, or the data directory alone."""
+"""How a command reaches a service: a coordinator, the embedded stack, or the data directory alone."""

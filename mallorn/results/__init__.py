@@ -1,1 +1,1 @@
-"""What a job's answers say: its curve, its decisions, a comparison of two jobs. Pure; nothing is asked for here."""
+"""What a job's answers say: its curve, its decisions, two jobs compared. Pure; nothing is asked for here."""
