@@ -10,7 +10,7 @@ from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.settings import Settings
 
-OURS: Final = frozenset({"mallorn", "services", "workers", "costmodels", "db"})
+OURS: Final = frozenset({"mallorn", "cli", "stack", "services", "workers", "research", "costmodels", "db"})
 HINTS: Final = {
     errno.ENOSPC: "df -h",
     errno.EDQUOT: "df -h",

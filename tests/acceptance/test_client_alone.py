@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
+from cli.terminal.mistakes import OURS
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 
-ROOMS: Final = ("mallorn", "services", "workers", "costmodels", "db")
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
 
 
@@ -53,7 +53,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for found in required(list(project["dependencies"])):
         copy_distribution(found, site)
     source = folder / "source"
-    for room in ROOMS:
+    for room in OURS:
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("web", "__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / file, source / file)

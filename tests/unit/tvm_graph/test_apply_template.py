@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
+from cli.terminal.mistakes import OURS
 from workers.finish.export import SCRIPTS
 from workers.tvm.templates import compiling
 
@@ -19,7 +20,7 @@ def test_the_scripts_import_nothing_of_ours(name: str) -> None:
     named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     named += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     roots = {name.partition(".")[0] for name in named}
-    assert roots.isdisjoint({"mallorn", "services", "workers", "costmodels", "db"})
+    assert roots.isdisjoint(OURS)
     # onnx brings ml_dtypes and protobuf.
     known = {"tvm", "onnx", "numpy", "ml_dtypes", "google", "onnxruntime"}
     assert roots - set(sys.stdlib_module_names) <= known
