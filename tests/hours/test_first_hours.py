@@ -79,6 +79,6 @@ def test_a_page_is_written_as_it_was_read() -> None:
 
 def test_figures_and_moments_do_not_count() -> None:
     one = ("job 0a1b2c3d4e5f6071: 12 trials", "tuning  4/12 trials", "took 1.5 ms to 2e-3 s   0:30")
-    other = ("job ffffffffffffffff: 8 trials", "took 90 us to 1 s   1:02:03")
+    other = ("job ffffffffffffffff: 1,008 trials", "took 90 us to 1,200.5 s   1:02:03")
     assert comparable(one) == comparable(other)
     assert comparable(("a word",)) != comparable(("another",))
