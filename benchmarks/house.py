@@ -1,0 +1,194 @@
+"""How well the code keeps house: figures of a tree, by rules that an old commit is counted by as well.
+
+python -m benchmarks.house [TREE] [--list] [--json FILE]
+
+TREE is a checkout, by default this one; `git worktree add --detach DIR COMMIT` makes one of an old commit.
+Rooms that it lacks are left out, migrations too; `mallorn/commands` of old trees counts as product.
+
+- candidate types: classes at the top of a module with fields, inherited ones included, that say which
+  candidate (`candidate`, `decisions`, `sketch`, `sketch_id`, `slot`, `steps`) and fields that say what became
+  of it (`outcome`, `latency_us`, `run_us`). A class that holds such a value whole is not one more.
+- loose lines: lines with `dict[str, Any]` or `Mapping[str, Any]`.
+- files in steps: files of the product that ARCHITECTURE.md names, in backticks, in its numbered steps. None
+  where the steps name no files: then nobody has counted, and it says nothing.
+- files by calls: files of the product with a function that a submit, a round, a finish or a download reaches,
+  by the rule of `benchmarks.house_calls`. Machinery that no reader needs is among them: compare this figure
+  with that of another tree, never with files in steps.
+- knots: groups of folders that import each other, also around corners.
+- names twice: names of more than one class at the top of a module.
+- small helpers: private functions of at most four lines, `def` included, whose name occurs in their file only
+  where they are defined and once more.
+- lines: of all files of the product.
+"""
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from benchmarks.house_calls import Function, reached
+from benchmarks.house_tree import Tree
+
+WHICH: Final = {"candidate", "decisions", "sketch", "sketch_id", "slot", "steps"}
+WHAT: Final = {"outcome", "latency_us", "run_us"}
+LOOSE: Final = re.compile(r"\b(dict|Mapping)\[str, Any\]")
+STEP: Final = re.compile(r"^\d+\. .*(?:\n(?!\d+\. |\n|#|```).*)*", re.MULTILINE)
+QUOTED: Final = re.compile(r"`([^`\s]+\.py)\b[^`]*`")
+MOST_LINES: Final = 4  # of a small helper
+TYPES: Final = "candidate types"
+Counted = dict[str, list[str]]
+
+
+def main() -> None:
+    args = _arguments()
+    tree = Tree(args.tree)
+    counted = count(tree)
+    if args.json:
+        args.json.write_text(json.dumps(raw(tree, counted), indent=1) + "\n")
+    for name, found in counted.items():
+        print(f"{name}: {len(found) if found else _nothing(name)}")
+        if args.list:
+            print(*(f"    {each}" for each in found), sep="\n")
+    print(f"lines: {tree.lines}")
+    print(f"types for one measured candidate: {len(counted[TYPES])}")
+
+
+def raw(tree: Tree, counted: Counted) -> dict[str, object]:
+    """All that was counted, for a file."""
+    figures = {name: len(found) or _nothing(name) for name, found in counted.items()}
+    return {
+        "benchmark": "house",
+        "commit": _commit(tree.root),
+        "figures": figures | {"lines": tree.lines},
+        "counted": counted,
+        "headline": len(counted[TYPES]),
+    }
+
+
+def count(tree: Tree) -> Counted:
+    """What each figure is the number of."""
+    return {
+        TYPES: candidate_types(tree),
+        "loose lines": [
+            f"{tree.file(name)}:{number}"
+            for name, text in tree.texts.items()
+            for number, line in enumerate(text.splitlines(), 1)
+            if LOOSE.search(line)
+        ],
+        "files in steps": files_in_steps(tree),
+        "files by calls": sorted(tree.file(name) for name in reached(tree)),
+        "knots": [" ".join(sorted(knot)) for knot in knots(folder_imports(tree))],
+        "names twice": names_twice(tree),
+        "small helpers": small_helpers(tree),
+    }
+
+
+def candidate_types(tree: Tree) -> list[str]:
+    """Classes that say which candidate and what became of it."""
+    fields: dict[str, set[str]] = defaultdict(set)
+    bases: dict[str, set[str]] = defaultdict(set)
+    for _, node in tree.classes:
+        fields[node.name] |= _own_fields(node)
+        bases[node.name] |= {ast.unparse(base) for base in node.bases}
+    return [
+        f"{tree.file(module)}: {node.name}"
+        for module, node in tree.classes
+        if (found := _own_fields(node).union(*(fields[base] for base in _after(bases, node.name)))) & WHICH
+        and found & WHAT
+    ]
+
+
+def files_in_steps(tree: Tree) -> list[str]:
+    """Files that the numbered steps of ARCHITECTURE.md name; FileNotFoundError for one that is not there."""
+    page = tree.root / "ARCHITECTURE.md"
+    steps = STEP.findall(page.read_text()) if page.is_file() else []
+    named = sorted({path for step in steps for path in QUOTED.findall(step)})
+    known = {tree.file(name) for name in tree.modules}
+    if lost := [path for path in named if path not in known]:
+        raise FileNotFoundError(f"ARCHITECTURE.md names {', '.join(lost)}")
+    return named
+
+
+def folder_imports(tree: Tree) -> dict[str, set[str]]:
+    """Which folders each folder imports from."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, module in tree.modules.items():
+        others = {tree.folder(other) for other in tree.imports(module)}
+        found[tree.folder(name)] |= others - {tree.folder(name)}
+    return found
+
+
+def knots(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """Sets of nodes that all reach each other."""
+    after = {node: _after(graph, node) for node in graph}
+    found: list[set[str]] = []
+    for node in sorted(graph):
+        mutual = {other for other in after[node] if node in after.get(other, ())}
+        if mutual and mutual not in found:
+            found.append(mutual)
+    return found
+
+
+def names_twice(tree: Tree) -> list[str]:
+    """Names that several classes share, and where those are."""
+    places = defaultdict[str, list[str]](list)
+    for module, node in tree.classes:
+        places[node.name].append(tree.file(module))
+    return [f"{name}: {', '.join(files)}" for name, files in sorted(places.items()) if len(files) > 1]
+
+
+def small_helpers(tree: Tree) -> list[str]:
+    """Private functions that are hardly longer than their one call."""
+    return [
+        f"{tree.file(name)}: {node.name}"
+        for name, module in tree.modules.items()
+        for node in _private(module)
+        if (node.end_lineno or node.lineno) - node.lineno < MOST_LINES
+        and len(re.findall(rf"\b{node.name}\b", tree.texts[name])) == 2
+    ]
+
+
+def _own_fields(node: ast.ClassDef) -> set[str]:
+    return {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+
+
+def _after(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
+    """All that is reached from a node; itself only around a circle."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = set(graph.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _private(module: ast.Module) -> Iterator[Function]:
+    functions = (node for node in ast.walk(module) if isinstance(node, Function))
+    return (each for each in functions if each.name.startswith("_") and not each.name.startswith("__"))
+
+
+def _nothing(name: str) -> int | None:
+    return None if name == "files in steps" else 0
+
+
+def _commit(root: Path) -> str:
+    asked = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("tree", type=Path, nargs="?", default=Path())
+    parser.add_argument("--list", action="store_true", help="also what was counted")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Which modules a job passes through, followed from the client's first call by the names in the code.
+
+A function is reached when it is one of `STARTS`, or when the body of a reached function names it. A class
+that is named there brings its bases and, of its methods, the special ones and those whose names occur as
+attributes in any reached body. Names are followed through imports, also those inside functions; nothing is
+run, and no types are inferred. What is looked up by text is not followed: plug-ins (`mallorn.core.names`),
+functions that a child process is asked for, Celery's messages. What such messages call is a start itself.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.house_tree import Tree
+
+# By the beginning of the module's name; a start that a tree lacks is left out.
+STARTS: Final = {
+    "mallorn.client": {"Client.upload", "Client.tune"},
+    "mallorn.job": {"Job.wait", "Job.schedules"},
+    "services.coordinator": {"put_model", "submit_job", "job_schedules"},
+    "services.control.tasks": {"plan"},
+    "workers.tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
+}
+Place = tuple[str, str]  # a module, and what is defined in it; a module alone has no second part
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def reached(tree: Tree) -> set[str]:
+    """The modules with a function that is reached."""
+    names = Names(tree)
+    walk = _Walk(names)
+    walk.visit(
+        (module, function)
+        for (module, name), function in names.functions()
+        if any(module.startswith(room) and name in wanted for room, wanted in STARTS.items())
+    )
+    return walk.modules
+
+
+class Names:
+    """What the names in each module stand for."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._modules = tree.modules
+        self._imported = {name: dict(_imported(module)) for name, module in tree.modules.items()}
+        self.defined = {
+            (name, node.name): node
+            for name, module in tree.modules.items()
+            for node in module.body
+            if isinstance(node, Function | ast.ClassDef)
+        }
+
+    def functions(self) -> Iterator[tuple[Place, Function]]:
+        """Functions, and methods as `Class.method`."""
+        for (module, name), node in self.defined.items():
+            if isinstance(node, ast.ClassDef):
+                yield from (((module, f"{name}.{each.name}"), each) for each in methods(node))
+            else:
+                yield (module, name), node
+
+    def meant(self, module: str, name: str) -> Place | None:
+        """Where something is defined that a module knows by this name; None outside the product."""
+        seen = set()
+        while (module, name) not in seen:
+            seen.add((module, name))
+            if (module, name) in self.defined:
+                return module, name
+            origin, what = self._imported.get(module, {}).get(name, ("", ""))
+            if f"{origin}.{what}" in self._modules or (origin in self._modules and not what):
+                return f"{origin}.{what}".rstrip("."), ""
+            module, name = origin, what
+        return None
+
+    def named(self, module: str, node: ast.AST) -> Iterator[Place]:
+        """What a piece of code names, as `f` or as `module.f`."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name):
+                yield from self._place(self.meant(module, each.id))
+            elif isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+                owner = self.meant(module, each.value.id)
+                if owner is not None and not owner[1]:
+                    yield from self._place(self.meant(owner[0], each.attr))
+
+    def _place(self, found: Place | None) -> Iterator[Place]:
+        if found in self.defined and found is not None:
+            yield found
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What is reached so far."""
+
+    names: Names
+    modules: set[str] = field(default_factory=set)
+    _classes: set[Place] = field(default_factory=set)
+    _attributes: set[str] = field(default_factory=set)
+    _seen: set[Function] = field(default_factory=set)
+
+    def visit(self, starts: Iterable[tuple[str, Function]]) -> None:
+        """Follow them to the end."""
+        waiting = list(starts)
+        while waiting:
+            while waiting:
+                module, function = waiting.pop()
+                if function not in self._seen:
+                    self._seen.add(function)
+                    self.modules.add(module)
+                    waiting += self._called(module, function)
+            waiting = [each for each in self._methods() if each[1] not in self._seen]
+
+    def _called(self, module: str, function: Function) -> Iterator[tuple[str, Function]]:
+        for statement in function.body:
+            nodes = ast.walk(statement)
+            self._attributes |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            for place in self.names.named(module, statement):
+                node = self.names.defined[place]
+                if isinstance(node, ast.ClassDef):
+                    self._add_class(place)
+                else:
+                    yield place[0], node
+
+    def _add_class(self, place: Place) -> None:
+        if place not in self._classes:
+            self._classes.add(place)
+            node = self.names.defined[place]
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                for other in self.names.named(place[0], base):
+                    if isinstance(self.names.defined[other], ast.ClassDef):
+                        self._add_class(other)
+
+    def _methods(self) -> Iterator[tuple[str, Function]]:
+        for module, name in self._classes:
+            for method in methods(self.names.defined[module, name]):
+                if method.name.startswith("__") or method.name in self._attributes:
+                    yield module, method
+
+
+def methods(node: ast.AST) -> list[Function]:
+    """Those of a class."""
+    return [each for each in getattr(node, "body", ()) if isinstance(each, Function)]
+
+
+def _imported(module: ast.Module) -> Iterator[tuple[str, Place]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from ((alias.asname or alias.name, (alias.name, "")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            origin = node.module
+            yield from ((alias.asname or alias.name, (origin, alias.name)) for alias in node.names)
