@@ -85,6 +85,12 @@ class JobOptions(BaseModel):
         return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
 
 
+class KeptOptions(JobOptions):
+    """The options of a submitted job; those that this version does not know are passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
 def choices(option: str) -> list[str]:
     """The names that an option may have; none where it is no choice."""
     annotation = JobOptions.model_fields[option].annotation

@@ -30,6 +30,15 @@ class JobState(StrEnum):
 PAUSED_BY_OWNER: Final = "paused by its owner"
 
 
+class TaskState(StrEnum):
+    """What happens to a task of a job right now."""
+
+    MEASURING = "measuring"
+    WAITING = "waiting"
+    RETIRED = "retired"
+    DONE = "done"
+
+
 class RoundState(StrEnum):
     QUEUED = "queued"
     LEASED = "leased"

@@ -1,0 +1,1 @@
+"""The values that tables, REST, children and the Python client share, one file a noun."""

@@ -1,0 +1,29 @@
+"""How well a version of a cost model does."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+
+
+class SplitFigures(Value):
+    """Figures on rows that were held out; null: they cannot be told."""
+
+    pairwise: Annotated[float | None, Field(description="Share of pairs in order; 0.5 is chance.")] = None
+    spearman: float | None = None
+    peak_1: Annotated[float | None, Field(description="Best time over that of its first choice.")] = None
+    peak_5: Annotated[float | None, Field(description="Best time over the best of its first five.")] = None
+    rmse: float | None = None
+
+
+class CostModelMetrics(SplitFigures):
+    """What a version learned from; a base's figures too, of the first of its splits."""
+
+    trained_on: Annotated[int | None, Field(description="Rows.")] = None
+    groups: Annotated[int | None, Field(description="Workloads and contexts; not of a base.")] = None
+    base: Annotated[str, Field(description="The pre-trained model that it began from; may be empty.")] = ""
+    tasks: Annotated[int | None, Field(description="Workloads that a base learned from.")] = None
+    targets: Annotated[int | None, Field(description="Targets that a base learned from.")] = None
+    split: Annotated[str, Field(description="How rows were held out for the figures; may be empty.")] = ""
+    splits: Annotated[dict[str, SplitFigures], Field(description="Figures of a base by split.")] = {}

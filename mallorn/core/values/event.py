@@ -1,0 +1,198 @@
+"""What happens to a job: one type an event, told apart by `kind`."""
+
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from mallorn.core.states import JobState
+from mallorn.core.values.base import Value
+from mallorn.core.values.job import SuggestedOptions
+from mallorn.core.values.report import FinishReport
+from mallorn.core.values.stats import RoundStats
+
+
+class JobEvent(Value):
+    """Something that happened to a job. `kind` names the type; the rest is what was stored with it."""
+
+    kind: str
+
+    def payload(self) -> dict[str, object]:
+        """As stored beside the kind."""
+        return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
+
+
+class SubmittedEvent(JobEvent):
+    kind: Literal["submitted"] = "submitted"
+    trials: int | None = None
+    minutes: float | None = None
+
+
+class ImportedEvent(JobEvent):
+    kind: Literal["imported"] = "imported"
+    tasks: int
+    known: Annotated[int, Field(description="Measurements that the dataset has of them already.")]
+
+
+class FamilyChangedEvent(JobEvent):
+    """A task shares its measurements and its cost model with others than before."""
+
+    kind: Literal["family_changed"] = "family_changed"
+    task: int
+    name: str
+    old: Annotated[str, Field(alias="from")]
+    new: Annotated[str, Field(alias="to")]
+    why: str
+
+
+class RoundPlannedEvent(JobEvent):
+    """The planner opened a round; what else it noted stands beside the reason."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["round_planned"] = "round_planned"
+    round: int
+    task: int
+    name: str
+    size: int
+    policy: str = ""
+    score: float | None = None
+    why: str = ""
+
+
+class MeasuredEvent(JobEvent):
+    """A few candidates of a round have their outcomes."""
+
+    kind: Literal["measured"] = "measured"
+    round: int
+    task: int
+    name: str
+    trials: int
+    failed: int
+    best_us: Annotated[float | None, Field(description="The best of them; null: none is valid.")]
+
+
+class RoundClosedEvent(JobEvent, RoundStats):
+    kind: Literal["round_closed"] = "round_closed"
+    round: int
+    task: int
+    name: str
+
+
+class RoundReturnedEvent(JobEvent):
+    """A round lost its worker and waits for another."""
+
+    kind: Literal["round_returned"] = "round_returned"
+    round: int
+    attempt: int
+    error: str
+
+
+class RoundPoisonedEvent(JobEvent):
+    """A round lost three workers and is given up."""
+
+    kind: Literal["round_poisoned"] = "round_poisoned"
+    round: int
+    attempt: int
+    error: str
+
+
+class StageReturnedEvent(JobEvent):
+    """An import or a finish broke off and is tried again."""
+
+    kind: Literal["stage_returned"] = "stage_returned"
+    state: JobState
+    error: str
+
+
+class WarningEvent(JobEvent):
+    kind: Literal["warning"] = "warning"
+    source: str
+    message: str
+    hint: str = ""
+
+
+class FinishingEvent(JobEvent):
+    kind: Literal["finishing"] = "finishing"
+    why: Annotated[str, Field(description="Why tuning is over, in words.")]
+
+
+class CheckedEvent(JobEvent):
+    """The finish decided a task."""
+
+    kind: Literal["checked"] = "checked"
+    task: int
+    name: str
+    latency_us: Annotated[float | None, Field(description="Null: no candidate won.")]
+
+
+class DoneEvent(JobEvent):
+    kind: Literal["done"] = "done"
+    report: FinishReport
+
+
+class FailedEvent(JobEvent):
+    kind: Literal["failed"] = "failed"
+    error: Annotated[str, Field(description="Class of the error; may be empty.")] = ""
+    detail: str = ""
+    hint: str = ""
+    suggest: SuggestedOptions | None = None
+    why: Annotated[str, Field(description="In words, where no error tells.")] = ""
+
+
+class PausedEvent(JobEvent):
+    kind: Literal["paused"] = "paused"
+    state: JobState
+    trials: int | None = None
+    why: str = ""
+
+
+class ResumedEvent(JobEvent):
+    kind: Literal["resumed"] = "resumed"
+    state: JobState
+    trials: int | None = None
+
+
+class CancelledEvent(JobEvent):
+    kind: Literal["cancelled"] = "cancelled"
+    state: JobState
+    trials: int | None = None
+
+
+KnownEvent = (
+    SubmittedEvent
+    | ImportedEvent
+    | FamilyChangedEvent
+    | RoundPlannedEvent
+    | MeasuredEvent
+    | RoundClosedEvent
+    | RoundReturnedEvent
+    | RoundPoisonedEvent
+    | StageReturnedEvent
+    | WarningEvent
+    | FinishingEvent
+    | CheckedEvent
+    | DoneEvent
+    | FailedEvent
+    | PausedEvent
+    | ResumedEvent
+    | CancelledEvent
+)
+KINDS: Final = frozenset(str(each.model_fields["kind"].default) for each in get_args(KnownEvent))
+EVENT: Final[TypeAdapter[KnownEvent]] = TypeAdapter(Annotated[KnownEvent, Field(discriminator="kind")])
+
+
+class OtherEvent(JobEvent):
+    """An event of another version, as it came."""
+
+    data: dict[str, JsonValue]
+
+    def payload(self) -> dict[str, object]:
+        return dict(self.data)
+
+
+def read_event(kind: str, payload: dict[str, Any]) -> KnownEvent | OtherEvent:
+    """A stored event; one that this version does not know, or that lacks a key, is an OtherEvent."""
+    try:
+        return EVENT.validate_python({**payload, "kind": kind})
+    except ValidationError:
+        return OtherEvent(kind=kind, data={name: value for name, value in payload.items() if name != "kind"})

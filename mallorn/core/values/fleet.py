@@ -1,0 +1,128 @@
+"""Devices and workers, and what they did lately."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mallorn.core.states import RoundState, StageKind
+from mallorn.core.values.base import Value
+
+PRIVATE: Final = "Null: another owner's."
+
+
+class DeviceState(StrEnum):
+    """What a device does. Of one that stopped the tracker says so; one that is silent nobody asks after."""
+
+    MEASURING = "measuring"
+    IDLE = "idle"
+    SILENT = "silent"
+    STOPPED = "stopped"
+
+
+class WorkerState(StrEnum):
+    """What a worker does. One that stopped has said so; one that is silent may have died."""
+
+    BUSY = "busy"
+    IDLE = "idle"
+    SILENT = "silent"
+    STOPPED = "stopped"
+
+
+class DeviceInfo(Value):
+    """What a device said of itself and its host."""
+
+    address: str = ""
+    hostname: str = ""
+    machine: Annotated[str, Field(description="Its instruction set, as `x86_64`.")] = ""
+    cpu_model: str = ""
+    cores: int | None = None
+    governor: Annotated[str, Field(description="How the kernel sets the clock of its cores.")] = ""
+    accelerator: Annotated[str, Field(description="The GPU's name; empty on a CPU.")] = ""
+    is_local: Annotated[bool, Field(description="Its target is what the host was found to be.")] = False
+    busy: bool = False
+    stopped: bool = False
+
+
+class WorkerInfo(Value):
+    """What a worker said of itself."""
+
+    pid: int | None = None
+    tunes: Annotated[bool, Field(description="False: it imports models alone.")] = True
+    stopped: bool = False
+
+
+class DeviceStatus(Value):
+    """One measuring endpoint."""
+
+    id: int
+    name: str
+    target: Annotated[str, Field(description="Canonical JSON.")]
+    host_id: Annotated[str, Field(description="Equal for all that share a machine.")]
+    host_class: Annotated[str, Field(description="Equal for machines whose times compare.")]
+    threads: int
+    tvm_version: str
+    info: DeviceInfo
+    busy: Annotated[bool, Field(description="A session holds it right now.")]
+    state: DeviceState
+    last_seen: float
+    seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
+    online: bool
+
+
+class WorkerStatus(Value):
+    """One worker slot."""
+
+    id: str
+    host_id: str
+    info: WorkerInfo
+    busy_with: str
+    state: WorkerState
+    started_at: float
+    last_seen: float
+    uptime_sec: float
+    seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
+
+
+class RoundOnWorker(Value):
+    """A round on a worker, with what it did on one device."""
+
+    round_id: int
+    job_id: Annotated[str | None, Field(description=PRIVATE)]
+    job_name: Annotated[str | None, Field(description=PRIVATE)]
+    task_index: Annotated[int | None, Field(description=PRIVATE)]
+    task_name: Annotated[str | None, Field(description=PRIVATE)]
+    state: RoundState
+    worker: str
+    device: Annotated[str | None, Field(description="Null: nothing was timed yet.")]
+    trials: Annotated[int, Field(description="Candidates with an outcome on this device.")]
+    failures: int
+    measuring_sec: Annotated[float, Field(description="How long they held the device.")]
+    started_at: Annotated[float, Field(description="When its last attempt began.")]
+    finished_at: float | None
+
+
+class StageOnWorker(Value):
+    """An import, a training or a finish on a worker."""
+
+    id: int
+    job_id: Annotated[str | None, Field(description=PRIVATE)]
+    job_name: Annotated[str | None, Field(description=PRIVATE)]
+    kind: StageKind
+    worker: str
+    started_at: float
+    finished_at: Annotated[
+        float | None, Field(description="Null: it goes on. Of a dead worker when it was last seen.")
+    ]
+
+
+class FleetActivity(Value):
+    """What ran within a window that ends now, and what waits."""
+
+    now: Annotated[float, Field(description="By the database's clock.")]
+    since: float
+    stints: Annotated[list[RoundOnWorker], Field(description="Rounds, by start.")]
+    stages: Annotated[list[StageOnWorker], Field(description="What workers did besides, by start.")]
+    complete: Annotated[bool, Field(description="False: older rounds or stages of the window were left out.")]
+    queued_rounds: Annotated[int, Field(description="Planned rounds that no worker has begun.")]
+    jobs: Annotated[dict[str, int], Field(description="Jobs of all owners that have not ended, by state.")]

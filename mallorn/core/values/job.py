@@ -1,0 +1,98 @@
+"""A job as its coordinator tells of it: state, progress, tasks and reports."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.options import KeptOptions
+from mallorn.core.states import JobState, TaskState
+from mallorn.core.values.base import Value
+from mallorn.core.values.graph import GraphReport
+from mallorn.core.values.report import FinishReport
+from mallorn.core.values.verdict import Verdict
+
+
+class JobProgress(Value):
+    """How far a job is."""
+
+    trials: Annotated[int, Field(description="Candidates handed to a builder so far.")] = 0
+    in_flight: Annotated[int, Field(description="Candidates of open rounds that have no outcome yet.")] = 0
+    failures: Annotated[dict[str, int], Field(description="Failed candidates by outcome.")] = {}
+    tasks: int = 0
+    tasks_measured: Annotated[int, Field(description="Tasks with a valid time.")] = 0
+    estimated_us: Annotated[
+        float | None,
+        Field(
+            description="Sum over tasks of best latency times weight; null until every task that was given a "
+            "round has a time or is given up."
+        ),
+    ] = None
+
+
+class JobWarning(Value):
+    """Something that went wrong without ending the job."""
+
+    source: Annotated[str, Field(description="Who has trouble, as `searcher my_package:Mine`.")] = ""
+    message: str = ""
+    hint: Annotated[str, Field(description="What to do about it; empty where nothing is known to help.")] = ""
+    count: Annotated[int, Field(description="How often it went wrong in the same way.")] = 1
+
+
+class SuggestedOptions(Value):
+    """Options with which a failed job may succeed."""
+
+    input_shapes: dict[str, list[int]] = {}
+
+
+class JobStatus(Value):
+    """One job."""
+
+    id: str
+    owner: Annotated[str, Field(description="The name of the key that submitted it.")] = ""
+    name: str = ""
+    model_id: str = ""
+    target: Annotated[str, Field(description="Canonical JSON.")] = ""
+    trials: Annotated[
+        int | None,
+        Field(description="The budget, as raised by later resumes; null: no limit but the minutes."),
+    ] = None
+    minutes: float | None = None
+    seed: int = 0
+    priority: int = 0
+    options: KeptOptions = KeptOptions()
+    state: JobState
+    reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")] = ""
+    suggest: Annotated[SuggestedOptions | None, Field(description="Null unless the job failed so.")] = None
+    warnings: Annotated[
+        list[JobWarning], Field(description="What went wrong without ending the job, the oldest first.")
+    ] = []
+    progress: JobProgress = JobProgress()
+    graph: Annotated[GraphReport | None, Field(description="The importer's report.")] = None
+    report: Annotated[FinishReport | None, Field(description="The finish's report.")] = None
+    verdict: Annotated[Verdict | None, Field(description="How good the result is, and what to do next.")] = (
+        None
+    )
+    exported: Annotated[bool, Field(description="Whether its schedules can be downloaded.")] = False
+    archived: Annotated[bool, Field(description="Whether it was taken out of the list.")] = False
+    created_at: float = 0.0
+    started_at: float | None = None
+    finished_at: float | None = None
+
+
+class TaskStatus(Value):
+    """One row of MetaSchedule's table."""
+
+    index: int
+    name: str
+    flops: float = 0.0
+    weight: Annotated[int, Field(description="How often the model calls it.")] = 1
+    gflops: float | None = None
+    latency_us: float | None = None
+    weighted_latency_us: float | None = None
+    trials: int = 0
+    failures: int = 0
+    state: TaskState
+    reason: Annotated[str, Field(description="Why no more rounds are planned, in words.")] = ""
+    family: Annotated[str, Field(description="With which tasks it shares a cost model.")] = ""
+    family_why: Annotated[str, Field(description="Why it is in that family, in words.")] = ""
+    workload: Annotated[str, Field(description="The workload's key.")] = ""

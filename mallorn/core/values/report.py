@@ -1,0 +1,117 @@
+"""The finish's report: what was found, how fast the whole model is, what was left out and why.
+
+Every key may be missing: a finish leaves out what it could not do, and earlier versions knew fewer.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+
+
+class ModelLatency(Value):
+    """How long one run of the whole model takes with one engine, in microseconds."""
+
+    median: float
+    low: Annotated[float, Field(description="Lower end of the median's 95 % interval.")]
+    high: Annotated[float, Field(description="Upper end of it.")]
+    bursts: Annotated[list[float], Field(description="What it is the median of.")] = []
+
+
+class Conditions(Value):
+    """How quiet the host was while the whole model was timed."""
+
+    steady: Annotated[bool, Field(description="False: the figures are not certain.")] = True
+    note: Annotated[str, Field(description="What disturbed, in a sentence; empty where nothing did.")] = ""
+
+
+class Limits(Value):
+    """How near the tuned model comes to what the machine computes at most."""
+
+    flop: Annotated[float | None, Field(description="Operations of one run of the model.")] = None
+    peak_gflops: Annotated[
+        float | None, Field(description="What the machine computes at most; null: the host was busy.")
+    ] = None
+    peak_share: Annotated[
+        float | None, Field(description="Share of it that the tuned model reaches; null: not known.")
+    ] = None
+
+
+class NotDone(Value):
+    """A step that the finish left out."""
+
+    step: str = "a step"
+    why: str = "for a reason that was not kept"
+    hint: Annotated[str, Field(description="What would bring it about; may be empty.")] = ""
+
+
+class Swap(Value):
+    """A task whose schedule was exchanged for one that is faster inside the whole model."""
+
+    task: str
+    before_us: float
+    after_us: float
+
+
+class BeforeAfter(Value):
+    """The whole model's median latency with the first schedules and with the exchanged ones."""
+
+    before: float
+    after: float
+
+
+class InsideTheModel(Value):
+    """What deciding close contests inside the whole model brought."""
+
+    tasks: Annotated[list[Swap], Field(description="What was exchanged.")] = []
+    latency_us: BeforeAfter | None = None
+    taken: Annotated[bool, Field(description="Whether the exchanged schedules are handed out.")] = False
+    seconds: float = 0.0
+
+
+class FinishReport(Value):
+    """What a finish found out."""
+
+    found: Annotated[int | None, Field(description="Workloads of the model that have a schedule.")] = None
+    of: Annotated[int | None, Field(description="Workloads that the model has.")] = None
+    missing: Annotated[list[str], Field(description="Workloads without a schedule.")] = []
+    without_schedule: Annotated[list[str], Field(description="Tasks that no candidate won.")] = []
+    tasks_us: Annotated[
+        dict[str, float], Field(description="Median latency of each task's schedule, measured again.")
+    ] = {}
+    latency_us: Annotated[
+        dict[str, ModelLatency | None],
+        Field(description="The whole model's by engine: `untuned`, `tuned`, `onnxruntime`."),
+    ] = {}
+    conditions: Annotated[Conditions | None, Field(description="Null: the model was not timed.")] = None
+    not_timed: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = ""
+    inside_the_model: Annotated[
+        InsideTheModel | None, Field(description="Null: there was nothing to decide, or no time for it.")
+    ] = None
+    error_vs_untuned: Annotated[
+        float | None, Field(description="Largest relative error against TVM's default build.")
+    ] = None
+    error_vs_onnxruntime: Annotated[
+        float | None, Field(description="Largest relative error against onnxruntime.")
+    ] = None
+    limits: Annotated[Limits | None, Field(description="Null: the model was not timed.")] = None
+    trials: Annotated[int | None, Field(description="Spent when the finish ended.")] = None
+    outcomes: Annotated[dict[str, int], Field(description="Trials by outcome.")] = {}
+    finish_sec: Annotated[float | None, Field(description="How long the finish took.")] = None
+    not_done: Annotated[list[NotDone], Field(description="Steps that were left out.")] = []
+
+    @property
+    def steady(self) -> bool:
+        """Whether nothing disturbed the timing of the whole model, as far as one knows."""
+        return self.conditions is None or self.conditions.steady
+
+    @property
+    def note(self) -> str:
+        """What disturbed it, in a sentence."""
+        return "" if self.conditions is None else self.conditions.note
+
+    @property
+    def peak_share(self) -> float | None:
+        """How much of what the machine computes the tuned model reaches, where that was measured."""
+        return None if self.limits is None else self.limits.peak_share

@@ -1,0 +1,34 @@
+"""How good a job's result is, in one line."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+
+
+class Level(StrEnum):
+    """How good a job's result is; `none` where there is nothing to judge."""
+
+    GOOD = "good"  # as fast as onnxruntime, or faster
+    FAIR = "fair"  # little slower, or uncertain, or compared with TVM's default build alone
+    POOR = "poor"  # slower, or failed
+    NONE = "none"
+
+
+class Verdict(Value):
+    """What a job's figures mean."""
+
+    level: Annotated[
+        Level,
+        Field(
+            description="`good`: as fast as onnxruntime or faster. `fair`: little slower, uncertain, or "
+            "compared with TVM's default build alone. `poor`: slower, or failed. `none`: nothing to judge."
+        ),
+    ]
+    summary: Annotated[str, Field(description="The judgement in one line.")]
+    next: Annotated[str, Field(description="A command to type next; empty where nothing is left to do.")] = ""
+
+    def __str__(self) -> str:
+        return self.summary
