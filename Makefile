@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 # No test takes so long, unless it hangs: those that run the service are given more, for slow and busy machines.
 TIMEOUT_SEC := 600
 PYTEST = python -m pytest --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE)
-STAGES := unit integration contract migration browser acceptance faults
+STAGES := unit integration contract migration browser acceptance hours faults
 TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
@@ -77,8 +77,11 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	done
 
 test-integration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
-# These start nothing that measures, so they may share the machine.
+# Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
 test-unit test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
+# What a file's tests share is started once.
+test-integration test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
+test-hours: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance, faults or hours
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
