@@ -54,7 +54,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy_distribution(found, site)
     source = folder / "source"
     for room in OURS:
-        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("web", "__pycache__"))
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("node_modules", "__pycache__"))
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / file, source / file)
     offline = "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)
