@@ -11,7 +11,8 @@ import typer
 from cli import host_checks as checks
 from cli.host_checks import Finding, look
 from cli.terminal.options import ShapeOption, TargetOption, parse_input_shape
-from cli.terminal.output import JsonOption, KeyOption, UrlOption, client, print_json, print_note, stdout
+from cli.terminal.output import Address, JsonOption, client, print_json, print_note, stdout
+from cli.terminal.shared import shared
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
@@ -21,6 +22,7 @@ from stack.environ import search_path
 Ask = Callable[..., Any]
 
 
+@shared
 def check(
     model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="An ONNX file.")] = None,
     target: TargetOption = LOCAL,
@@ -29,15 +31,15 @@ def check(
         Path | None, typer.Option("--data", help="Where the service would keep its data.  [MALLORN_DATA_DIR]")
     ] = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    address: Address,
 ) -> None:
     """Check that this machine, and a model, have what a tuning needs. Exit code 1 where they lack it."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     findings: list[Finding] = []
     with _process() as ask:
-        for finding in _findings(ask, model, target, shapes, place, url, api_key):
+        for finding in _findings(ask, model, target, shapes, place, address):
             findings.append(finding)
             if not as_json:
                 _print(finding)
@@ -55,20 +57,19 @@ def _findings(
     target: str,
     shapes: dict[str, list[int]],
     data: Path,
-    url: str | None,
-    api_key: str | None,
+    address: Address,
 ) -> Iterator[Finding]:
     yield look("compiler", checks.compiler)
     yield look("disk", lambda: checks.disk(data))
     found: list[Target] = []
-    yield look("target", lambda: _target(target, url is not None, found))
+    yield look("target", lambda: _target(target, address.url is not None, found))
     loaded = look("tvm", lambda: checks.tvm(ask, found[0])) if found else None
     if loaded is not None:
         yield loaded
     if model is not None and loaded is not None and loaded.ok:
         yield look("model", lambda: checks.model(ask, existing(model), shapes))
-    if url is not None and found:
-        yield look("device", lambda: _device(found[0], url, api_key))
+    if address.url is not None and found:
+        yield look("device", lambda: _device(found[0], address))
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
 
 
@@ -78,13 +79,14 @@ def _target(text: str, elsewhere: bool, found: list[Target]) -> str:
     return words
 
 
-def _device(target: Target, url: str, api_key: str | None) -> str:
+def _device(target: Target, address: Address) -> str:
     """Raises NoDevice where the service that is named has none for the target, Unavailable without it."""
-    with client(url, api_key) as api:
+    with client(*address) as api:
         names = [each["name"] for each in api.devices() if each["online"] and each["target"] == target.text]
     if not names:
-        raise NoDevice(f"no device of {url} measures for {target}", hint="mallorn device --target local")
-    return f"{', '.join(names)} at {url}"
+        message = f"no device of {address.url} measures for {target}"
+        raise NoDevice(message, hint="mallorn device --target local")
+    return f"{', '.join(names)} at {address.url}"
 
 
 @contextmanager

@@ -7,10 +7,8 @@ import typer
 
 from cli.service.reading import reader
 from cli.terminal.output import (
-    DataOption,
     JsonOption,
-    KeyOption,
-    UrlOption,
+    Place,
     duration,
     latency,
     print_json,
@@ -18,6 +16,7 @@ from cli.terminal.output import (
     stdout,
     table,
 )
+from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.job import Job
 from mallorn.results.comparison import Side
@@ -27,17 +26,17 @@ DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "fa
 Row = dict[str, Any]
 
 
+@shared
 def compare(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="The ids of two or more jobs.")],
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Put jobs beside one another: latency, trials, seconds, the same at equal effort, and task by task."""
     if len(jobs) < 2:
         raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         found = compared([_side(api.job(job)) for job in jobs])
     if as_json:
         print_json(found)

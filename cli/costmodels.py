@@ -9,10 +9,9 @@ import typer
 
 from cli.service.reading import reader
 from cli.terminal.output import (
-    DataOption,
+    Address,
     JsonOption,
-    KeyOption,
-    UrlOption,
+    Place,
     client,
     print_json,
     print_note,
@@ -20,6 +19,7 @@ from cli.terminal.output import (
     stdout,
     table,
 )
+from cli.terminal.shared import shared
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.versions import VersionName
@@ -49,35 +49,35 @@ def main() -> None:
 
 
 @app.command("list")
+@shared
 def list_models(
     family: Annotated[str | None, typer.Option(help="Only models of this family.")] = None,
     target: TargetOption = None,
     name: Annotated[str | None, typer.Option(help="Only models that jobs name so, e.g. xgboost.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only those that new rounds use.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """List the versions of all cost models, newest first."""
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         found = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(found, limit))
     print_rows(rows if as_json else [_row(row) for row in rows], COLUMNS, as_json, NONE_YET)
 
 
 @app.command()
+@shared
 def show(
     model: ModelArgument,
     target: TargetOption = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Show one version: what it learned from and how well it does."""
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         found = _named(api, model, target)
     if as_json:
         print_json(found)
@@ -101,15 +101,16 @@ def _figures(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @app.command()
+@shared
 def activate(
     model: ModelArgument,
     target: TargetOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    address: Address,
 ) -> None:
     """Let new rounds use a version, whichever it is and however it was judged."""
-    with client(url, api_key) as api:
+    with client(*address) as api:
         found = api.activate_cost_model(_named(api, model, target)["id"])
     _say_active(found, as_json)
 
@@ -123,6 +124,7 @@ def _say_active(found: dict[str, Any], as_json: bool) -> None:
 
 
 @app.command()
+@shared
 def rollback(
     model: Annotated[
         str,
@@ -133,11 +135,11 @@ def rollback(
     ],
     target: TargetOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    address: Address,
 ) -> None:
     """Let new rounds use an earlier version, and training go on from it; later versions are kept."""
-    with client(url, api_key) as api:
+    with client(*address) as api:
         chosen = (
             _named(api, model, target) if model.isdecimal() or "@" in model else _before(api, model, target)
         )

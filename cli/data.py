@@ -9,10 +9,9 @@ import typer
 from cli.outdir import ForceOption, check_model, check_target
 from cli.service.reading import FIRST_STEP, reader
 from cli.terminal.output import (
-    DataOption,
+    Address,
     JsonOption,
-    KeyOption,
-    UrlOption,
+    Place,
     ago,
     client,
     duration,
@@ -22,6 +21,7 @@ from cli.terminal.output import (
     print_rows,
     stdout,
 )
+from cli.terminal.shared import shared
 from mallorn.core.outcomes import Outcome
 
 ERROR_SHOWN: Final = 100
@@ -62,6 +62,7 @@ WORKER_COLUMNS: Final = {
 }
 
 
+@shared
 def schedules(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
@@ -70,13 +71,12 @@ def schedules(
     force: ForceOption = False,
     workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """List the best known schedules, or download a job's."""
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         if job is None:
             rows = api.schedules(workload, target)
             print_rows(
@@ -101,19 +101,19 @@ def schedules(
     )
 
 
+@shared
 def records(
     job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
     outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """List measurements of the dataset, newest first."""
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         # A whole id is taken as it is: of a deleted job the measurements are still there.
         job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
         found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
@@ -123,18 +123,20 @@ def records(
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
 
 
-def devices(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
+@shared
+def devices(*, as_json: JsonOption = False, address: Address) -> None:
     """List the devices that measure."""
-    with client(url, api_key) as api:
+    with client(*address) as api:
         rows = api.devices()
     if not as_json:
         rows = [{**row, "seen": ago(row["seen_sec"])} for row in rows]
     print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
 
 
-def workers(as_json: JsonOption = False, url: UrlOption = None, api_key: KeyOption = None) -> None:
+@shared
+def workers(*, as_json: JsonOption = False, address: Address) -> None:
     """List the workers that search, build and drive devices."""
-    with client(url, api_key) as api:
+    with client(*address) as api:
         rows = api.workers()
     if not as_json:
         rows = [

@@ -24,15 +24,15 @@ from cli.dataset_words import print_statistics
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.output import (
+    Address,
     JsonOption,
-    KeyOption,
-    UrlOption,
     client,
     print_json,
     print_note,
     print_rows,
     stdout,
 )
+from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict, InvalidRequest
 
 COLUMNS: Final = {"name": "SNAPSHOT", "rows": "ROWS", "filter": "OF", "created": "TAKEN", "digest": "DIGEST"}
@@ -49,19 +49,20 @@ def main() -> None:
 
 
 @app.command()
+@shared
 def stats(
     data: DataOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    address: Address,
 ) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
     With --url what your own jobs measured; else everything in the database.
     """
-    if url and data is None and database is None:
-        with client(url, api_key) as api:
+    if address.url and data is None and database is None:
+        with client(*address) as api:
             print_statistics(api.dataset_stats(), as_json)
         return
     with dataset(data, database) as opened:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.dataset_place import DataOption
 from cli.parts import installed
 from cli.service.connect import Connected, connected_stack, wait_for_device
 from cli.terminal.interrupts import interruptible
 from cli.terminal.options import SeedOption, TargetOption
-from cli.terminal.output import JsonOption, KeyOption, UrlOption, print_note, print_rows
+from cli.terminal.output import JsonOption, Place, print_note, print_rows
+from cli.terminal.shared import shared
 from cli.tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
@@ -30,6 +30,7 @@ JOB_COLUMNS: Final = {"id": "JOB", "name": "NAME", "search": "SEARCH", "tasks": 
 Row = dict[str, Any]
 
 
+@shared
 def generate(
     tasks: Annotated[int, typer.Option(min=1, max=10_000, help="How many tasks to draw.")] = 16,
     candidates: Annotated[
@@ -45,10 +46,9 @@ def generate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be measured.")] = False,
     target: TargetOption = LOCAL,
     seed: SeedOption = 0,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Draw tasks near those of real networks and measure candidates of them, in jobs of the lowest priority.
 
@@ -60,7 +60,7 @@ def generate(
     if dry_run:
         print_rows(_listed(batches, candidates), TASK_COLUMNS, as_json, "")
         return
-    with interruptible(), connected_stack(url, api_key, data) as stack:
+    with interruptible(), connected_stack(*place) as stack:
         wait_for_device(stack)
         jobs = [
             job

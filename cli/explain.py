@@ -7,16 +7,15 @@ import typer
 
 from cli.service.reading import find_job, reader
 from cli.terminal.output import (
-    DataOption,
     JsonOption,
-    KeyOption,
     NewestJobArgument,
-    UrlOption,
+    Place,
     print_json,
     print_note,
     stdout,
     table,
 )
+from cli.terminal.shared import shared
 from cli.watching.standing import words
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
@@ -30,17 +29,17 @@ TaskOption = Annotated[
 LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many rounds.")]
 
 
+@shared
 def explain(
     job: NewestJobArgument = None,
     task: TaskOption = None,
     last: LastOption = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Tell why every round of a job was made, what was expected of it and what it brought."""
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, body = handle.explain(), handle.tasks(), handle.refresh()
     shown = _wanted(rounds, tasks, handle.id, task, last)

@@ -8,31 +8,11 @@ import typer
 
 from cli.service.reading import FIRST_STEP, find_job, reader, source
 from cli.service.upload import upload_with_bar
-from cli.terminal.options import (
-    CostModelOption,
-    FamiliesOption,
-    JobOption,
-    MinutesOption,
-    OnlyOption,
-    PolicyOption,
-    PrecisionOption,
-    RecipeOption,
-    RoundSizeOption,
-    SamplerOption,
-    SearchOption,
-    SeedOption,
-    ShapeOption,
-    StoppingOption,
-    TargetOption,
-    TrialsOption,
-    job_options,
-)
+from cli.terminal.options import Choices, Effort
 from cli.terminal.output import (
-    DataOption,
     JsonOption,
-    KeyOption,
     NewestJobArgument,
-    UrlOption,
+    Place,
     client,
     duration,
     first_line,
@@ -43,10 +23,10 @@ from cli.terminal.output import (
     stdout,
     table,
 )
+from cli.terminal.shared import shared
 from cli.watching.winnings import print_verdict
 from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
-from mallorn.core.targets import LOCAL
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
 from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, family_rows
 from mallorn.wording.units import spent_of
@@ -63,51 +43,24 @@ JOB_COLUMNS: Final = {
 }
 
 
+@shared
 def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
-    target: TargetOption = LOCAL,
-    trials: TrialsOption = None,
-    minutes: MinutesOption = None,
-    seed: SeedOption = 0,
+    effort: Effort,
     name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
-    recipe: RecipeOption = None,
-    precision: PrecisionOption = None,
-    search: SearchOption = None,
-    cost_model: CostModelOption = None,
-    sampler: SamplerOption = None,
-    stopping: StoppingOption = None,
-    policy: PolicyOption = None,
-    families: FamiliesOption = None,
-    round_size: RoundSizeOption = None,
-    only: OnlyOption = None,
-    option: JobOption = None,
-    input_shape: ShapeOption = None,
-    data: DataOption = None,
+    *,
+    choices: Choices,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    place: Place,
 ) -> None:
     """Hand in a model to be tuned, and return at once."""
-    options = job_options(
-        option,
-        input_shape,
-        recipe=recipe,
-        precision=precision,
-        search=search,
-        cost_model=cost_model,
-        sampler=sampler,
-        stopping=stopping,
-        policy=policy,
-        families=families,
-        round_size=round_size,
-        only=only,
-    )
-    with client(url, api_key, data) as api:
+    options = choices.asked()
+    with client(*place) as api:
         model_id = upload_with_bar(api, model)
-        job = api.tune(model_id, target, trials, minutes, seed, name or _stem(model), priority, **options)
+        job = api.tune(model_id, *effort, name or _stem(model), priority, **options)
     if as_json:
         print_json(job.body)
         return
@@ -120,17 +73,17 @@ def _stem(model: str) -> str | None:
     return path.stem if path.is_file() else None
 
 
+@shared
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Those that were archived.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """List jobs, newest first."""
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         found = [job.body for job, _ in zip(api.jobs(state, archived), range(limit), strict=False)]
     rows = found if as_json else [_job_row(body) for body in found]
     kind = state or ("archived" if archived else None)
@@ -156,15 +109,15 @@ def _measured_us(body: dict[str, Any]) -> float | None:
     return None if tuned is None else float(tuned["median"])
 
 
+@shared
 def show(
     job: NewestJobArgument = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Show one job: its budget, what was found and what went wrong."""
-    with source(url, api_key, data) as found:
+    with source(*place) as found:
         body = find_job(found.api, job).body
     if as_json:
         print_json(body)
@@ -204,15 +157,15 @@ def _estimate(estimated_us: float | None) -> str:
     return "" if estimated_us is None else f"{latency(estimated_us)}, the sum over its tasks"
 
 
+@shared
 def tasks(
     job: NewestJobArgument = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
-    with source(url, api_key, data) as found:
+    with source(*place) as found:
         handle = find_job(found.api, job)
         rows = handle.tasks()
     empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{found.words}"

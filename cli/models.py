@@ -8,15 +8,14 @@ from cli.removal import rm_models
 from cli.service.reading import reader
 from cli.service.upload import upload_with_bar
 from cli.terminal.output import (
-    DataOption,
     JsonOption,
-    KeyOption,
-    UrlOption,
+    Place,
     client,
     print_json,
     print_rows,
     stdout,
 )
+from cli.terminal.shared import shared
 
 COLUMNS: Final = {"id": "MODEL", "name": "NAME", "size_bytes": "BYTES"}
 NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models --upload FILE"
@@ -25,25 +24,25 @@ app.command("rm")(rm_models)
 
 
 @app.callback()
+@shared
 def models(
     ctx: typer.Context,
     upload: Annotated[
         str | None, typer.Option(metavar="FILE", help="Upload a model and print its id.")
     ] = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """List the uploaded models, or upload one."""
     if ctx.invoked_subcommand is not None:
         return
     if upload is None:
-        with reader(url, api_key, data) as api:
+        with reader(*place) as api:
             rows = list(api.models())
         print_rows(rows, COLUMNS, as_json, NONE_YET)
         return
-    with client(url, api_key, data) as api:
+    with client(*place) as api:
         model_id = upload_with_bar(api, upload)
     if as_json:
         print_json({"id": model_id})

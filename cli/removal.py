@@ -1,54 +1,52 @@
 """Commands that set jobs aside or delete them, and delete models."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.terminal.output import (
-    DataOption,
     JsonOption,
-    KeyOption,
-    UrlOption,
+    Place,
     client,
     print_json,
     print_note,
 )
+from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
+@shared
 def rm(
     jobs: JobsArgument,
     yes: YesOption = False,
-    data: DataOption = None,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
-    with client(url, api_key, data) as api:
+    with client(*place) as api:
         found = [api.job(job) for job in jobs]
         names = ", ".join(f"{job.id} ({job.body['name']}, {job.body['state']})" for job in found)
-        ask(f"Delete {names}?", f"mallorn rm {' '.join(jobs)} --yes{_at(data)}", yes)
+        ask(f"Delete {names}?", f"mallorn rm {' '.join(jobs)} --yes{_at(place)}", yes)
         for job in found:
             job.delete()
-            records = f"mallorn records --job {job.id}{_at(data)}"
+            records = f"mallorn records --job {job.id}{_at(place)}"
             print_note(f"deleted {job.id}; what it measured stays: {records}")
 
 
+@shared
 def archive(
     jobs: JobsArgument,
     undo: Annotated[bool, typer.Option("--undo", help="Put them back into the list.")] = False,
     as_json: JsonOption = False,
-    data: DataOption = None,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Take jobs that have ended out of the list. Everything of them stays."""
-    with client(url, api_key, data) as api:
+    with client(*place) as api:
         found = [api.job(job) for job in jobs]
         bodies = [job.unarchive() if undo else job.archive() for job in found]
     if as_json:
@@ -56,27 +54,27 @@ def archive(
         return
     for job in found:
         note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
-        print_note(f"{job.id} {note}{_at(data)}")
+        print_note(f"{job.id} {note}{_at(place)}")
 
 
+@shared
 def rm_models(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
     yes: YesOption = False,
-    data: DataOption = None,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Delete uploaded models that no job refers to."""
-    with client(url, api_key, data) as api:
-        ask(f"Delete {', '.join(models)}?", f"mallorn models rm {' '.join(models)} --yes{_at(data)}", yes)
+    with client(*place) as api:
+        ask(f"Delete {', '.join(models)}?", f"mallorn models rm {' '.join(models)} --yes{_at(place)}", yes)
         for model in models:
             api.delete_model(model)
             print_note(f"deleted {model}")
 
 
-def _at(data: Path | None) -> str:
+def _at(place: Place) -> str:
     """What the next command needs to find the same directory."""
-    return f" --data {data}" if data else ""
+    return f" --data {place.data}" if place.data else ""
 
 
 def ask(question: str, without_asking: str, yes: bool) -> None:

@@ -9,14 +9,13 @@ import typer
 
 from cli.service.reading import find_job, reader
 from cli.terminal.output import (
-    DataOption,
     JsonOption,
-    KeyOption,
     NewestJobArgument,
-    UrlOption,
+    Place,
     print_json,
     stdout,
 )
+from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from mallorn.job import Job
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
     from mallorn.report.story import Story
 
 
+@shared
 def report(
     job: NewestJobArgument = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; default: mallorn-JOB.html.")
     ] = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Write all there is to know of a job into one HTML file that needs no server."""
     from mallorn.report.page import page
 
-    with reader(url, api_key, data) as api:
+    with reader(*place) as api:
         story = _gather(find_job(api, job))
     file = out or Path(f"mallorn-{story.job['id']}.html")
     try:

@@ -6,34 +6,33 @@ import typer
 
 from cli.service.reading import check_moves, check_open, find_job, source
 from cli.terminal.output import (
-    DataOption,
     JobArgument,
     JsonOption,
-    KeyOption,
     NewestJobArgument,
-    UrlOption,
+    Place,
     print_json,
     print_json_line,
     print_note,
     stderr,
 )
+from cli.terminal.shared import shared
 from cli.watching.progress import follow
 from cli.watching.winnings import print_result
 from mallorn.job import Job
 
 
+@shared
 def watch(
     job: NewestJobArgument = None,
-    data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Follow a job to its end: its curve and its tasks on a terminal, else a line now and then.
 
     Its result comes last. Leaving does not stop it.
     """
-    with source(url, api_key, data) as found:
+    with source(*place) as found:
         handle = find_job(found.api, job)
         check_moves(found, handle)
         try:
@@ -57,15 +56,15 @@ def _follow(job: Job, as_json: bool) -> None:
         print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
 
 
+@shared
 def pause(
     job: JobArgument,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Let a job's rounds in flight end and plan no more."""
-    with source(url, api_key, data) as found:
+    with source(*place) as found:
         handle = found.api.job(job)
         check_open(found, handle)
         check_moves(found, handle)
@@ -73,15 +72,15 @@ def pause(
     _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{found.words}")
 
 
+@shared
 def cancel(
     job: JobArgument,
-    data: DataOption = None,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """End a job now; its measurements stay in the dataset."""
-    with source(url, api_key, data) as found:
+    with source(*place) as found:
         handle = found.api.job(job)
         check_open(found, handle)
         handle.cancel()

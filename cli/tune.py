@@ -17,27 +17,11 @@ from cli.outdir import (
 from cli.service.connect import connected_stack, wait_for_device
 from cli.service.upload import upload_with_bar
 from cli.terminal.interrupts import interruptible
-from cli.terminal.options import (
-    CostModelOption,
-    FamiliesOption,
-    JobOption,
-    MinutesOption,
-    OnlyOption,
-    PolicyOption,
-    PrecisionOption,
-    RecipeOption,
-    RoundSizeOption,
-    SamplerOption,
-    SearchOption,
-    SeedOption,
-    ShapeOption,
-    StoppingOption,
-    TargetOption,
-    TrialsOption,
-    job_options,
-)
-from cli.terminal.output import DataOption, JobArgument, JsonOption, KeyOption, UrlOption, print_note
+from cli.terminal.options import Choices, Effort
+from cli.terminal.output import JobArgument, JsonOption, Place, print_note
+from cli.terminal.shared import shared
 from cli.watching.finish import Ending
+from mallorn.core.asked import check_asked
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
@@ -60,85 +44,59 @@ VerboseOption = Annotated[
 ]
 
 
+@shared
 def tune(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="An ONNX file; TFLite and Keras files are converted.")
     ],
-    target: TargetOption = LOCAL,
-    trials: TrialsOption = None,
-    minutes: MinutesOption = None,
-    seed: SeedOption = 0,
+    effort: Effort,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
     force: ForceOption = False,
-    recipe: RecipeOption = None,
-    precision: PrecisionOption = None,
-    search: SearchOption = None,
-    cost_model: CostModelOption = None,
-    sampler: SamplerOption = None,
-    stopping: StoppingOption = None,
-    policy: PolicyOption = None,
-    families: FamiliesOption = None,
-    round_size: RoundSizeOption = None,
-    only: OnlyOption = None,
-    option: JobOption = None,
-    input_shape: ShapeOption = None,
-    data: DataOption = None,
+    *,
+    choices: Choices,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    place: Place,
 ) -> None:
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
-    options = job_options(
-        option,
-        input_shape,
-        recipe=recipe,
-        precision=precision,
-        search=search,
-        cost_model=cost_model,
-        sampler=sampler,
-        stopping=stopping,
-        policy=policy,
-        families=families,
-        round_size=round_size,
-        only=only,
-    )
-    if target != LOCAL:
-        parse_target(target)  # a misspelt one is refused before anything is started
+    options = choices.asked()
+    if effort.target != LOCAL:
+        parse_target(effort.target)  # a misspelt one is refused before anything is started
     directory = out or default_directory(model.stem)
-    if not url:
-        check_host((data or Settings().data_dir).expanduser().absolute())
+    if not place.url:
+        check_asked(options)
+        check_host((place.data or Settings().data_dir).expanduser().absolute())
     with interruptible(), as_onnx(model) as file:
         check_model(directory, lambda: model_id_of(file), force)
-        with out_directory(directory), connected_stack(url, api_key, data) as stack:
-            again = _again(out, data, url, force)
+        with out_directory(directory), connected_stack(*place) as stack:
+            again = _again(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, again, stack.ends)
             wait_for_device(stack)
             model_id = upload_with_bar(stack.api, str(file))
-            job = stack.api.tune(model_id, target, trials, minutes, seed, model.stem, **options)
+            job = stack.api.tune(model_id, *effort, model.stem, **options)
             _check_target(job, directory, force)
-            print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {target}")
+            print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {effort.target}")
             ending.reach(job)
 
 
+@shared
 def resume(
     job: JobArgument,
     trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
     force: ForceOption = False,
-    data: DataOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
-    url: UrlOption = None,
-    api_key: KeyOption = None,
+    *,
+    place: Place,
 ) -> None:
     """Go on where a job stopped. Nothing is measured again. Of a done job the schedules are fetched."""
-    with interruptible(), connected_stack(url, api_key, data) as stack:
+    with interruptible(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))
         check_model(directory, lambda: str(handle.body["model_id"]), force)
         check_target(directory, handle.body["target"], force)
-        again = _again(out, data, url, force)
+        again = _again(out, place, force)
         ending = Ending(directory, _model_of(handle), verbose, as_json, again, stack.ends)
         if trials or handle.body["state"] not in STANDING:
             handle.resume(trials)
@@ -166,8 +124,8 @@ def _model_of(job: Job) -> str:
     return str(file) if file.is_file() else "MODEL.onnx"
 
 
-def _again(out: Path | None, data: Path | None, url: str | None, force: bool) -> tuple[str, ...]:
+def _again(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
     """The options that `resume` needs to find the same job and directory again."""
-    known = {"--out": out, "--data": data, "--url": url}
+    known = {"--out": out, "--data": place.data, "--url": place.url}
     words = (str(word) for name, value in known.items() if value is not None for word in (name, value))
     return (*words, "--force") if force else tuple(words)

@@ -2,40 +2,20 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
+from mallorn.core.asked import Asked
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import CONTRACTS
 from mallorn.core.options import JobOptions, choices
+from mallorn.core.targets import LOCAL
 
 TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
-TrialsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--trials",
-        min=0,
-        help="Candidates to try; 0 for what is known already, or sane defaults.  "
-        "[default: 200; with --minutes no limit]",
-    ),
-]
-MinutesOption = Annotated[
-    float | None,
-    typer.Option("--minutes", min=0, help="Stop after so many minutes; without --trials only then."),
-]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
-JobOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="Any job option, as search=random or evaluator.repeat=3; repeatable.",
-    ),
-]
 
 
 def known(option: str) -> str:
@@ -54,26 +34,59 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--input-shape", metavar="NAME:1,3,224,224", help=f"{words('input_shapes')} Repeatable."),
 ]
-RecipeOption = Annotated[str | None, typer.Option("--recipe", help=words("recipe"))]
-PrecisionOption = Annotated[str | None, typer.Option("--precision", help=words("precision"))]
-SearchOption = Annotated[str | None, typer.Option("--search", help=words("search"))]
-CostModelOption = Annotated[str | None, typer.Option("--cost-model", help=words("cost_model"))]
-SamplerOption = Annotated[str | None, typer.Option("--sampler", help=words("sampler"))]
-StoppingOption = Annotated[str | None, typer.Option("--stopping", help=words("stopping"))]
-PolicyOption = Annotated[str | None, typer.Option("--policy", help=words("policy"))]
-FamiliesOption = Annotated[str | None, typer.Option("--families", help=words("families"))]
-RoundSizeOption = Annotated[int | None, typer.Option("--round-size", min=1, max=64, help=words("round_size"))]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="PATTERN", help=f"{words('only')} Repeatable.")
 ]
 
 
-def job_options(
-    pairs: Iterable[str] | None, input_shapes: Iterable[str] | None, **named: Any
-) -> dict[str, Any]:
-    """What was asked for by an option's own name, and then by --option."""
-    given = {name: value for name, value in named.items() if value is not None}
-    return given | parse_options(pairs or [], input_shapes or [])
+class Effort(NamedTuple):
+    """For what a model is tuned, and for how long."""
+
+    target: TargetOption = LOCAL
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Candidates to try; 0 for what is known already, or sane defaults.  "
+            "[default: 200; with --minutes no limit]",
+        ),
+    ] = None
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop after so many minutes; without --trials only then."),
+    ] = None
+    seed: SeedOption = 0
+
+
+class Choices(NamedTuple):
+    """The options of a job: those with a name of their own here, and any by `--option`."""
+
+    recipe: Annotated[str | None, typer.Option(help=words("recipe"))] = None
+    precision: Annotated[str | None, typer.Option(help=words("precision"))] = None
+    search: Annotated[str | None, typer.Option(help=words("search"))] = None
+    cost_model: Annotated[str | None, typer.Option(help=words("cost_model"))] = None
+    sampler: Annotated[str | None, typer.Option(help=words("sampler"))] = None
+    stopping: Annotated[str | None, typer.Option(help=words("stopping"))] = None
+    policy: Annotated[str | None, typer.Option(help=words("policy"))] = None
+    families: Annotated[str | None, typer.Option(help=words("families"))] = None
+    round_size: Annotated[int | None, typer.Option(min=1, max=64, help=words("round_size"))] = None
+    only: OnlyOption = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="Any job option, as search=random or evaluator.repeat=3; repeatable.",
+        ),
+    ] = None
+    input_shape: ShapeOption = None
+
+    def asked(self) -> Asked:
+        """What was asked for by an option's own name, and then by --option."""
+        named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
+        given = {name: value for name, value in named.items() if value is not None}
+        return cast(Asked, given | parse_options(self.option or [], self.input_shape or []))
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from rich.console import Console
@@ -21,12 +21,6 @@ from mallorn.wording.units import first_line as first_line
 from mallorn.wording.units import latency as latency
 from stack.datadir import DataDir
 
-UrlOption = Annotated[
-    str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
-]
-KeyOption = Annotated[
-    str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
-]
 PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
 SHORT: Final = 20  # what is no longer is never broken
 CUT: Final = frozenset({"workload", "target"})  # long and of one word: cut, not folded, where room is short
@@ -35,10 +29,30 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, o
 NewestJobArgument = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
 ]
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="MALLORN_URL", help="The coordinator; default: this machine's.")
 ]
+KeyOption = Annotated[
+    str | None, typer.Option("--api-key", envvar="MALLORN_API_KEY", help="The key to present to it.")
+]
+
+
+class Address(NamedTuple):
+    """The coordinator that a command asks."""
+
+    url: UrlOption = None
+    api_key: KeyOption = None
+
+
+class Place(NamedTuple):
+    """The coordinator that a command asks, or the data directory of the service on this machine."""
+
+    url: UrlOption = None
+    api_key: KeyOption = None
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
+    ] = None
 
 
 def stdout() -> Console:

@@ -10,8 +10,7 @@ from db.repositories.models import Models
 from db.repositories.targets import Targets
 from db.tables import Model
 from mallorn.core import queues
-from mallorn.core.names import REGISTRY, check_name
-from mallorn.core.options import JobOptions
+from mallorn.core.asked import check_names
 from mallorn.core.targets import LOCAL, Target, parse_target
 from services.coordinator.devices.service import local_target
 from services.coordinator.jobs.schemas import JobIn, JobOut
@@ -38,12 +37,6 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)
     return answer, is_new
-
-
-def check_names(options: JobOptions) -> None:
-    """Raise InvalidRequest, listing the known names, for a choice that is not registered."""
-    for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
-        check_name(seam, getattr(options, seam))
 
 
 def _target(session: Session, request: JobIn) -> Target:

@@ -5,10 +5,10 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from mallorn.core import names
+from mallorn.core.asked import check_names
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name, resolve
 from mallorn.core.options import JobOptions
-from services.coordinator.jobs.submit import check_names
 
 
 @pytest.mark.parametrize("seam", ["search", "cost_model", "sampler", "stopping", "policy", "families"])

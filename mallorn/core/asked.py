@@ -1,0 +1,57 @@
+"""What somebody asks for of a job's options: keywords that an editor completes, checked before they go out."""
+
+from typing import TypedDict
+
+from pydantic import ValidationError
+
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.names import REGISTRY, check_name
+from mallorn.core.options import JobOptions
+
+
+class EvaluatorAsked(TypedDict, total=False):
+    """What somebody asks for of the evaluator."""
+
+    number: int
+    repeat: int
+    min_repeat_ms: int
+
+
+class Asked(TypedDict, total=False):
+    """What somebody asks for of a job's options, as keywords or as JSON; what is left out has its default."""
+
+    recipe: str
+    precision: str
+    search: str
+    cost_model: str
+    sampler: str
+    stopping: str
+    policy: str
+    families: str
+    measurer: str
+    round_size: int | None
+    task_trials: int | None
+    only: list[str]
+    build_timeout_sec: float
+    run_timeout_sec: float
+    evaluator: EvaluatorAsked
+    input_shapes: dict[str, list[int]]
+
+
+def check_asked(asked: Asked) -> None:
+    """Raise InvalidRequest for what no job of this version may ask for."""
+    try:
+        check_names(JobOptions.model_validate(asked))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(sorted(JobOptions.model_fields))
+            raise InvalidRequest(f"there is no option {name}", hint=f"known: {known}") from None
+        raise InvalidRequest(f"the option {name}: {first['msg']}", hint="mallorn tune --help") from None
+
+
+def check_names(options: JobOptions) -> None:
+    """Raise InvalidRequest, listing the known names, for a choice that is not registered."""
+    for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
+        check_name(seam, getattr(options, seam))
