@@ -89,7 +89,7 @@ def serving(app: Any) -> Iterator[str]:
 
 
 def behind_proxy(prefix: str, app: Any) -> Any:
-    """Takes the prefix off, as docs/dashboard.md has a proxy do it; without it there is nothing."""
+    """Takes the prefix off, as docs/runbook.md has a proxy do it; without it there is nothing."""
 
     async def proxy(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
