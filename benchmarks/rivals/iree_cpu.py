@@ -10,8 +10,8 @@ import numpy as np
 from iree import runtime
 from serving import Arrays, Run, serve
 
-# What IREE documents for speed on CPUs, and what its maintainers advise for convolutions (iree-org/iree#22674).
-# It only prints an error for a pass that it does not know, so choose options, which it refuses.
+# What IREE documents for speed on CPUs, and its maintainers advise for convolutions (iree-org/iree#22674).
+# Options only: an unknown option is refused, an unknown pass in a pipeline is reported and left out.
 FLAGS = (
     "--iree-hal-target-backends=llvm-cpu",
     "--iree-llvmcpu-target-cpu=host",
