@@ -17,8 +17,8 @@ from mallorn.core.errors import MissingPackage
 from mallorn.core.installing import install_line
 
 KIND: Final = "automl"
-SETTINGS: Final = 20  # tried a fit
-FEWEST_ROWS: Final = 64  # below it the held-out rows tell settings apart by luck
+SETTINGS: Final = 20  # tried in each fit
+FEWEST_ROWS: Final = 64  # with fewer, held-out rows tell settings apart by luck only
 MOST_JUDGED: Final = 1500
 WRONG: Final = "wrong_pairs"
 START: Final = {
@@ -32,7 +32,7 @@ START: Final = {
 
 
 class AutoML(CostModel):
-    """Tries twenty settings, our own first, and keeps the one that orders the newest rows best.
+    """Tries twenty settings, ours first, and keeps the one that orders the newest rows best.
 
     Needs the extra `automl` to fit, and nothing but LightGBM to predict. The search counts settings and not
     seconds, so that the same data and seed give the same model. Its fit takes twenty times that of
@@ -45,7 +45,7 @@ class AutoML(CostModel):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What was found."""
+        """The settings that won the search."""
         return self._settings
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:

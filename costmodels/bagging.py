@@ -1,4 +1,4 @@
-"""What learners share that are fit a few times, each on its own bootstrap of the rows."""
+"""What learners share whose members are each fit on a bootstrap of the rows."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ Weights = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
 
 LARGEST = float(np.finfo(np.float32).max)
-UNKNOWN = -FAILED_LABEL  # the spread of a score that nothing supports
+UNKNOWN = -FAILED_LABEL  # the spread of a score without any data
 FEWEST_JUDGED = 8
-LEAST_SHARE = 0.05  # so that a row unlike any other is always less sure
+LEAST_SHARE = 0.05  # so that a row unlike any other always has a larger spread
 
 
 def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -22,12 +22,12 @@ def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
-    """How often each member meets each row."""
+    """How often each member's bootstrap holds each row."""
     return rng.multinomial(rows, np.full(rows, 1 / rows), size=members)
 
 
 def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """How often each member meets each row: all rows once but for its own of so many parts."""
+    """How often each member sees each row: once, except for the one part of `parts` that it leaves out."""
     part = rng.permutation(rows) % parts
     return (
         (part != np.arange(members)[:, None]).astype(np.int64)
@@ -42,7 +42,7 @@ def importance(labels: Vector) -> Weights:
 
 
 def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
-    """The error on rows that a member did not see, where the spread of the members does not cover it."""
+    """The error on rows that a member did not see, beyond what the members' spread explains."""
     if not left_out.any():
         return UNKNOWN
     error = np.average((scores - labels) ** 2, weights=left_out)
@@ -51,7 +51,7 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
 
 
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """How much of the members' variance, and what constant beside it, is the squared error of their mean.
+    """The factor on the members' variance, and the constant, that add up to the squared error of their mean.
 
     Judged on each row by the members that did not see it: those that differ may still be right together.
     """

@@ -1,4 +1,4 @@
-"""Models that stand on another one: a base, learned elsewhere, which they carry along."""
+"""Models built on another model: a base that was learned elsewhere and is stored with them."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, Self, cast
@@ -10,9 +10,9 @@ from mallorn.core.names import REGISTRY, resolve
 
 
 class Based(CostModel):
-    """Make it with `on`; `fit` learns from local rows and leaves the base as it is.
+    """Made by `on`; `fit` learns from local rows and does not change the base.
 
-    It reads the view of its base: ask the model, not its class. Before any local row it answers as its base.
+    It reads its base's view: ask the instance for `view`. Without local rows it predicts as its base.
     """
 
     KIND: ClassVar[str]
@@ -36,20 +36,20 @@ class Based(CostModel):
 
     @property
     def base(self) -> CostModel:
-        """What it stands on."""
+        """The base of this model."""
         return self._base
 
     @abstractmethod
     def _forget(self) -> None:
-        """Know no local row."""
+        """Forget all local rows."""
 
     @abstractmethod
     def _local(self) -> tuple[Numbers, Arrays]:
-        """What was learned from local rows."""
+        """The state that was learned from local rows."""
 
     @abstractmethod
     def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
-        """What `_local` gave."""
+        """Restore the state that `_local` returned."""
 
     def save(self) -> bytes:
         numbers, arrays = self._local()

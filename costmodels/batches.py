@@ -1,4 +1,4 @@
-"""Batches for learners that go in steps, and how each batch pushes its scores."""
+"""Batches for learners that take gradient steps, and the gradient of their loss."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ Rows = NDArray[np.int64]
 def one_group_batches(
     groups: Rows, drawn: Rows, steps: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Rows for every step, member and place, each batch of one group; large groups come more often."""
+    """Row indices by step, member and place; each batch is of one group, large groups more often."""
     _, dense = np.unique(groups, return_inverse=True)
     answer = np.empty((steps, len(drawn), size), dtype=np.int64)
     for member, counts in enumerate(drawn):

@@ -28,7 +28,7 @@ def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
 
 
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
-    """What was packed; InvalidRequest where the bytes are cut short, damaged or of another kind."""
+    """What was packed. Raises InvalidRequest if the bytes are truncated, damaged or of another kind."""
     try:
         with np.load(BytesIO(blob), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -46,7 +46,7 @@ def as_array(content: bytes) -> NDArray[np.uint8]:
 
 
 def unreadable(kind: str, reason: str) -> InvalidRequest:
-    """What to raise for bytes that are no model of this kind."""
+    """The error for bytes that are not a model of this kind."""
     return InvalidRequest(
         f"these {kind} model bytes cannot be read: {reason}",
         hint="fit the model again; its measurements are in the dataset",

@@ -31,12 +31,12 @@ Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
 
 
 def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
-    """Rows in bins, to grow every member from."""
+    """Rows in bins, shared by all members."""
     return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
 
 
 def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
-    """A member by squared error."""
+    """Train one member on squared error."""
     data.set_weight(weights)
     return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
 
@@ -44,7 +44,7 @@ def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generat
 def grow_by(
     objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
 ) -> xgboost.Booster:
-    """A member by a loss of our own, from a score that all rows begin with."""
+    """Train one member on a loss of ours, starting from one score for all rows."""
     settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
     return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
 
@@ -55,7 +55,7 @@ def opinions(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
 
 
 def as_bytes(booster: xgboost.Booster) -> bytes:
-    """In XGBoost's own binary format."""
+    """A booster in XGBoost's own binary format."""
     return bytes(booster.save_raw("ubj"))
 
 
@@ -70,7 +70,7 @@ def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
 
 
 def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
-    """For a model's npz."""
+    """Boosters as arrays, for a model's npz."""
     return {f"booster{at}": as_array(as_bytes(booster)) for at, booster in enumerate(boosters)}
 
 

@@ -1,4 +1,4 @@
-"""Makes a spread mean what it says: four fifths of the labels lie within 1.28 of it."""
+"""Scales spreads so that four fifths of the labels lie within 1.28 of them."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from costmodels.base import Prediction, Vector
 SHARE: Final = 0.8
 DEVIATIONS: Final = 1.2816  # of a normal distribution, on either side, that hold that share
 LEAST_SPREAD: Final = 1e-3
-WIDEST: Final = 10.0  # a factor beyond it says that the rows held out are of another kind
+WIDEST: Final = 10.0  # a larger factor means that the held-out rows are of another kind
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """What to multiply spreads by, judged on rows held out; 1 where there are none."""
+    """The factor for spreads, from held-out rows; 1 if there are none."""
     if not len(labels):
         return 1.0
     off = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)

@@ -1,4 +1,4 @@
-"""What every model asks of the rows that it learns from."""
+"""Checks of the rows that a model learns from."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ ROUNDING = 1e-4
 
 
 def check_rows(features: Matrix, labels: Vector, groups: NDArray[np.int64]) -> None:
-    """InvalidRequest where there is not one label and one group a row, or a label is none."""
+    """Raises InvalidRequest unless each row has one group and one finite label of at most 0."""
     if not len(features) == len(labels) == len(groups):
         raise InvalidRequest(
             f"{len(features)} rows have {len(labels)} labels and {len(groups)} groups",
@@ -27,7 +27,7 @@ def check_rows(features: Matrix, labels: Vector, groups: NDArray[np.int64]) -> N
 
 
 def check_width(features: Matrix, view: str) -> None:
-    """InvalidRequest where the rows are not of this view."""
+    """Raises InvalidRequest if the rows do not have this view's width."""
     if features.ndim != 2 or features.shape[1] != VIEWS[view].width:
         raise InvalidRequest(
             f"rows of shape {features.shape} are no {view}: each has {VIEWS[view].width} columns",

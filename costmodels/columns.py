@@ -1,6 +1,6 @@
-"""Where the features that workers compute keep the tiles and the listed choices of a candidate.
+"""Which columns of the view `decisions` hold a candidate's tiles and listed choices.
 
-A test holds these places against the features of a real sketch: whoever moves a column hears of it.
+A test compares these places with the features of a real sketch, so a moved column fails it.
 """
 
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ class Tiling(NamedTuple):
 
 
 def tiling(features: Matrix) -> Tiling:
-    """What the rows say of their tiles; absent axes and levels have extent 1."""
+    """The tiles in these rows; missing axes and levels have extent 1."""
     rows = np.nan_to_num(features, nan=0.0, posinf=LARGEST_LOG2, neginf=0.0).astype(np.float64)
     extents = np.exp2(np.clip(rows, 0.0, LARGEST_LOG2))
     return Tiling(

@@ -1,4 +1,4 @@
-"""Steps down the loss for one network, until rows that it does not learn from gain nothing any more."""
+"""Gradient descent for one network, with early stopping on rows left out."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,11 +16,11 @@ from costmodels.torches import Layers, Tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
-ORDER: Final = 0.02  # how much the order weighs beside the value
+ORDER: Final = 0.02  # weight of the ranking loss beside the squared error
 CHECK_STEPS: Final = 25
 PATIENCE: Final = 4  # checks without a gain
 MOST_CHECKED: Final = 256
-CHUNK: Final = 256  # rows that are scored at once: what they need fits the caches
+CHUNK: Final = 256  # rows scored at once, so that their activations fit the caches
 
 Indices = NDArray[np.int64]
 Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
@@ -28,21 +28,21 @@ Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
 
 
 class Lessons(NamedTuple):
-    """Rows of any task, and which head answers for each."""
+    """Training rows of any task, and the head that answers for each."""
 
     tables: Table
     labels: Vector
     heads: Indices
 
     def at(self, rows: Indices) -> "Lessons":
-        """Some of the rows."""
+        """The lessons at these indices."""
         return Lessons(self.tables[rows], self.labels[rows], self.heads[rows])
 
 
 def descend(
     network: Network, start: Layers, lessons: Lessons, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """The layers that were best on the unseen rows, or the last ones where there are none."""
+    """The layers that were best on the rows left out, or the last ones if no rows were left out."""
     layers = {name: layer.copy() for name, layer in start.items()}
     step = _Step(network, layers, lessons, Adam(list(layers.values()), rate, len(batches)))
     check = lessons.at(unseen[:MOST_CHECKED])
@@ -60,7 +60,7 @@ def descend(
 
 
 class _Step:
-    """Moves layers in place: torch reads the very arrays that numpy writes."""
+    """Updates layers in place: torch and numpy share the arrays."""
 
     def __init__(self, network: Network, layers: Layers, lessons: Lessons, adam: Adam) -> None:
         import torch
@@ -80,7 +80,7 @@ class _Step:
 
 
 def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> NDArray[np.float64]:
-    """In double precision: a sum must not depend on which rows are beside it."""
+    """Scores in double precision, so that a row's score does not depend on the rows beside it."""
     import torch
 
     tensors = {name: torch.from_numpy(layer.astype(np.float64)) for name, layer in layers.items()}
@@ -94,7 +94,7 @@ def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -
 
 
 def _unexplained(network: Network, layers: Layers, lessons: Lessons) -> float:
-    """The share of the labels' variance that the scores leave, once they are brought to scale."""
+    """The share of the labels' variance that the scores leave unexplained after linear scaling."""
     scores = scores_of(network, layers, lessons.tables, lessons.heads)
     labels = lessons.labels.astype(np.float64)
     (own, shared), (_, known) = np.cov(scores, labels, aweights=importance(lessons.labels), ddof=0)

@@ -1,4 +1,4 @@
-"""Models that learn several targets, or kinds of host, at once and keep something of each."""
+"""Models that learn several domains (targets, or kinds of host) at once and keep them apart."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from costmodels.descent import Indices
 
 
 class ManyDomains(CostModel):
-    """The seam has no word for domains: `fit` takes all rows for one."""
+    """A model with a head per domain. `CostModel.fit` knows no domains and treats all rows as one."""
 
     @abstractmethod
     def fit_domains(
@@ -21,4 +21,4 @@ class ManyDomains(CostModel):
         home: str,
         seed: int,
     ) -> None:
-        """Learn from measured candidates of several domains, one domain a row; it answers for `home`."""
+        """Learn from candidates of several domains, one domain per row; predictions are for `home`."""

@@ -1,4 +1,4 @@
-"""An analytic first guess: how far from the roofline the tiles of a candidate keep a CPU."""
+"""An analytic first guess: how far below the roofline a candidate's tiles keep a CPU."""
 
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ FEWEST_ROWS: Final = 8
 
 
 class Device(NamedTuple):
-    """One core of a CPU, and how many there are; the defaults are any recent server's."""
+    """A CPU core and the number of cores; the defaults suit recent servers."""
 
     cores: float = 8
     lanes: float = 16  # float32 values in a vector
@@ -34,11 +34,11 @@ class Device(NamedTuple):
 
 
 class Draft(CostModel):
-    """Scores tiles by a formula from device constants: it orders candidates before anything was measured.
+    """Scores tiles by a formula of device constants, before anything was measured.
 
-    Time is the larger of computing, reading the second cache and reading memory, times what idle lanes, idle
-    cores, waiting or spilled accumulators and short loops cost. It knows no operator and no GPU: any sketch
-    is taken for a blocked reduction over its tiles. Fitting only tells it how far off it is.
+    Time is the largest of computing, reading the second cache and reading memory, times penalties for idle
+    lanes, idle cores, waiting or spilled accumulators and short loops. Every sketch is treated as a blocked
+    reduction on a CPU. Fitting only estimates the error of the formula.
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -54,11 +54,11 @@ class Draft(CostModel):
         self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if known else FIRST_SPREAD
 
     def predict(self, features: Matrix) -> Prediction:
-        """Rows that are not laid out as workers' features are score alike."""
+        """All rows score alike if they are not laid out as the workers' features."""
         spread = np.full(len(features), self._spread, dtype=np.float32)
         if features.shape[1] != WIDTH:
             return Prediction(np.zeros(len(features), dtype=np.float32), spread)
-        with np.errstate(over="ignore", invalid="ignore"):  # of tiles as large as no program has
+        with np.errstate(over="ignore", invalid="ignore"):  # tiles larger than any program's
             score = -np.log(_slowdown(tiling(features), self._device))
         score = np.nan_to_num(score, nan=FAILED_LABEL)
         return Prediction(np.clip(score, FAILED_LABEL, 0.0).astype(np.float32), spread)
@@ -75,7 +75,7 @@ class Draft(CostModel):
 
 
 def _slowdown(tiles: Tiling, device: Device) -> Column:
-    """Time over the least time in which so many operations could be done."""
+    """Estimated time over the least time for that many operations."""
     bytes_a_flop = device.l2_bytes_per_cycle / device.flops_per_cycle
     memory = device.memory_bytes_per_cycle / device.flops_per_cycle
     inner, middle, outer = (_block(tiles, depth) for depth in (1, 2, 3))
@@ -87,7 +87,7 @@ def _slowdown(tiles: Tiling, device: Device) -> Column:
 
 
 class _Block(NamedTuple):
-    """The innermost levels as one block: points across, along the last axis, and deep."""
+    """The innermost levels as one block: points across, along the last axis, and in depth."""
 
     across: Column
     along: Column
@@ -100,7 +100,7 @@ class _Block(NamedTuple):
 
     @property
     def traffic(self) -> Column:
-        """Bytes read and written for each operation, if the block's data stays where it is."""
+        """Bytes read and written per operation if the block's data stays in the cache."""
         return 2 / self.across + 2 / self.along + 4 / self.depth
 
 
@@ -112,7 +112,7 @@ def _block(tiles: Tiling, levels: int) -> _Block:
 
 
 def _core(tiles: Tiling, inner: _Block, device: Device) -> Column:
-    """What the innermost body costs a core, in units of the least."""
+    """The cost of the innermost body on one core, relative to the least possible."""
     vectors = np.ceil(inner.along / device.lanes)
     accumulators = inner.across * vectors
     idle_lanes = vectors * device.lanes / inner.along
@@ -128,7 +128,7 @@ def _core(tiles: Tiling, inner: _Block, device: Device) -> Column:
 
 
 def _parallel(tiles: Tiling, device: Device) -> Column:
-    """Cores that have nothing to do at the end, and the cost of handing out small pieces."""
+    """The cost of cores that idle at the end, and of handing out small pieces."""
     pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
     operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))
     least_cycles = operations / device.flops_per_cycle / device.cores

@@ -1,4 +1,4 @@
-"""The model of models: an analytic guess until data exists, then whatever predicted the newest rows best."""
+"""A choice of models: the draft until data exist, then the model that ordered the newest rows best."""
 
 from typing import Final, NamedTuple
 
@@ -17,12 +17,12 @@ KIND = "ensemble"
 PRIOR: Final = "draft"
 LEARNERS: Final = ("xgboost", "lightgbm", "forest", "mlp")
 FEWEST_ROWS: Final = 32  # below it four learners cannot be told apart
-MOST_JUDGED: Final = 1500  # rows of the trial; the winner learns from all
+MOST_JUDGED: Final = 1500  # rows in the comparison; the winner learns from all
 CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
 
 
 class Verdict(NamedTuple):
-    """Which model was chosen, the share of newest pairs it ordered, and the factor that its spreads need."""
+    """The chosen model, the share of the newest pairs that it ordered, and the factor for its spreads."""
 
     name: str
     accuracy: float
@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
 
 
 class Ensemble(CostModel):
-    """Chooses by recent validation, and widens or narrows the spreads until 80 % intervals hold about 80 %.
+    """Chooses by validation on the newest rows, and scales spreads so that 80 % intervals hold about 80 %.
 
     The newest fifth of each group is held out, every learner is fit on the rest, and the one that orders the
     newest best learns again from everything. The prior competes too: it stays while it is the best.

@@ -1,4 +1,4 @@
-"""What a model would have been worth: fit on one part of the measurements, judged on the other."""
+"""How good a model is: fit on one part of the measurements, judged on the other."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def fitted(
     *,
     seed: int,
 ) -> CostModel:
-    """A model that learned from one side of a split, with labels that know only that side."""
+    """A model fit on one side of a split, with labels relative to the best of that side."""
     _check(split)
     train, model = split.train, make()
     model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
@@ -95,7 +95,7 @@ def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluatio
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """Figures of one task alone. `speed_rmse` is of best time over time, which is 1 at most."""
+    """Figures of one task. `speed_rmse` is the error of best time / time, which is at most 1."""
 
     pairwise: float
     top_pairwise: float
@@ -109,7 +109,7 @@ class TaskFigures:
 
 
 def judge_tasks(scores: Vector, truth: Vector, groups: Groups) -> dict[int, TaskFigures]:
-    """The figures of each task by its group; NaN where one cannot be told."""
+    """The figures of each task, by group; NaN where one is undefined."""
     return {
         int(groups[lines[0]]): _judge_task(scores[lines], truth[lines], groups[lines])
         for lines in metrics.members(groups)

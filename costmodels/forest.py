@@ -1,4 +1,4 @@
-"""A forest of random trees: every tree has an opinion, and where they differ the score is unsure."""
+"""A forest of random trees; the spread of a score is the disagreement of the trees."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ PARAMETERS = {"max_features": 0.5, "min_samples_leaf": 2, "max_depth": 20}
 class Forest(CostModel):
     """Extremely randomised trees, each on a bootstrap of the rows.
 
-    Splits at random thresholds make smooth scores of few rows, and the spread grows where rows are rare.
+    Random thresholds give smooth scores from few rows, and spreads that grow where rows are rare.
     """
 
     def __init__(self) -> None:

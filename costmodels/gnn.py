@@ -1,4 +1,4 @@
-"""Messages over the loop tree: every loop and statement hears from what is around it and what is in it."""
+"""Message passing over the loop tree, between each loop or statement and its parent and children."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -18,8 +18,7 @@ ROUNDS: Final = 3
 
 
 class GNN(Neural):
-    """A node a line of the loop tree; three rounds of messages between parents and children, then their mean
-    and, column by column, their largest."""
+    """One node per line of the loop tree, three rounds of messages, then attentive mean and max pooling."""
 
     KIND: ClassVar[str] = "gnn"
     view: ClassVar[str] = LOOPS.name
@@ -52,15 +51,15 @@ class GNN(Neural):
 
 
 def _relu_in(layers: Tensors, table: "Tensor") -> "Tensor":
-    """A parent's line number is an address, no feature."""
+    """The first layer, blind to the parent's line number, which is an address and not a feature."""
     features = table.clone()
     features[:, :, 1] = 0
     return dense(layers, "in", features).relu()
 
 
 def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
-    """Of each node the state of its parent, and the mean state of its children; the place behind the last
-    line is everybody's parent who has none, and says nothing."""
+    """For each node, the state of its parent and the mean state of its children. Nodes without a parent point
+    to the place behind the last line, whose state is zero."""
     import torch
 
     rows, lines, width = nodes.shape

@@ -1,4 +1,4 @@
-"""Features as networks and linear models want them: centred, of one scale, and bent at their edges."""
+"""Features for networks and linear models: centred, scaled, with hinges at quantiles."""
 
 from typing import Final, NamedTuple
 
@@ -9,13 +9,13 @@ from costmodels.bagging import finite
 from costmodels.base import Matrix
 
 QUANTILES: Final = (0.125, 0.375, 0.625, 0.85)
-WIDEST: Final = 4.0  # deviations of a feature; beyond them nothing was learned
+WIDEST: Final = 4.0  # deviations at which a feature is clipped
 
 
 class Inputs(NamedTuple):
-    """The columns that vary, at mean 0 and deviation 1, and how far each is above a few of its quantiles.
+    """The columns that vary, standardised, and how far each is above some of its quantiles.
 
-    A small model bends only where its inputs do: caches and unrolling have edges.
+    The hinges let a small model follow the sharp limits of caches and unrolling.
     """
 
     columns: NDArray[np.int64]
@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(features: Matrix) -> Inputs:
-    """What to do with rows like these."""
+    """The transformation that fits these rows."""
     rows = finite(features).astype(np.float64)
     deviation = rows.std(axis=0)
     columns = np.flatnonzero(deviation > 0)

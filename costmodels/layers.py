@@ -1,4 +1,4 @@
-"""Several small networks side by side: dense layers, their gradients and the steps of Adam, in numpy."""
+"""Several small networks at once: dense layers, their gradients and Adam, in numpy."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tensor = NDArray[np.floating]  # the networks are the first axis
-Layers = Sequence[Tensor]  # weights and offsets in turn
+Layers = Sequence[Tensor]  # weights and offsets, alternating
 
 FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.99, 1e-8
 WEIGHT_DECAY: Final = 0.5
 
 
 def initial(rng: np.random.Generator, networks: int, widths: Sequence[int]) -> list[Tensor]:
-    """Weights by He's rule, and a last layer that starts near nothing."""
+    """He-initialised weights; the last layer starts near zero."""
     layers: list[Tensor] = []
     for at, (before, after) in enumerate(pairwise(widths)):
         scale = np.sqrt(2 / max(before, 1)) * (0.1 if at == len(widths) - 2 else 1.0)
@@ -25,7 +25,7 @@ def initial(rng: np.random.Generator, networks: int, widths: Sequence[int]) -> l
 
 
 def forward(layers: Layers, rows: Tensor) -> list[Tensor]:
-    """What goes into each layer, and last the scores (networks x rows x 1)."""
+    """The input of each layer, then the scores (networks x rows x 1)."""
     values = [rows]
     for at in range(0, len(layers), 2):
         raw = values[-1] @ layers[at] + layers[at + 1]
@@ -34,7 +34,7 @@ def forward(layers: Layers, rows: Tensor) -> list[Tensor]:
 
 
 def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Tensor]:
-    """How the loss changes with each layer, given how it changes with the scores (networks x rows)."""
+    """The gradient of the loss by each layer, given its gradient by the scores (networks x rows)."""
     answer: list[Tensor] = []
     back = push[:, :, None]
     for at in range(len(layers) - 2, -1, -2):
@@ -45,7 +45,7 @@ def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Te
 
 
 class Adam:
-    """Moves layers in place, against their gradients, with steps that shrink to nothing."""
+    """Updates layers in place against their gradients, with steps that decay to zero."""
 
     def __init__(self, layers: Layers, rate: float, steps: int) -> None:
         self._layers, self._rate, self._steps, self._step = layers, rate, steps, 0

@@ -42,13 +42,13 @@ SHARED = {
 
 
 class LightGBM(CostModel):
-    """A few boosters by squared error, each on a bootstrap of the rows: leaf-wise trees, quick to fit."""
+    """A few boosters of leaf-wise trees on squared error, each on a bootstrap of the rows."""
 
     KIND: ClassVar = "lightgbm"
     OBJECTIVE: ClassVar[dict[str, Any]] = {"objective": "regression"}
 
     def __init__(self, parameters: Mapping[str, Any] | None = None, trees: int = TREES) -> None:
-        """Parameters of LightGBM's own, where they should differ from ours."""
+        """Takes LightGBM's own parameters, which replace ours."""
         self._parameters, self._trees = {**SHARED, **self.OBJECTIVE, **(parameters or {})}, trees
         self._forget()
 
@@ -112,9 +112,9 @@ class LightGBM(CostModel):
 
 
 class LightGBMRank(LightGBM):
-    """The same by LambdaRank: pairs weigh by what swapping them would change near the top of their group.
+    """The same with LambdaRank, which weighs pairs near the top of their group more.
 
-    Its raw scores only order; a curve through the rows left out gives them back their meaning.
+    Its raw scores only rank; a curve through the rows left out maps them to labels.
     """
 
     KIND: ClassVar = "lightgbm-rank"

@@ -75,7 +75,7 @@ def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
 
 
 def per_task(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> dict[int, float]:
-    """A figure of each group alone; NaN where it cannot be told of one."""
+    """A figure of each group alone; NaN where it is undefined."""
     return {
         int(groups[lines[0]]): figure(scores[lines], labels[lines], groups[lines])
         for lines in members(groups)
@@ -83,7 +83,7 @@ def per_task(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> 
 
 
 def mean_of_tasks(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Every group counts alike, however many rows it has; those of which it cannot be told are left out."""
+    """The mean over groups, whatever their size, without undefined figures."""
     known = [value for value in per_task(figure, scores, labels, groups).values() if value == value]
     return float(np.mean(known)) if known else NAN
 
@@ -142,7 +142,7 @@ def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> fl
 
 
 def calibration_error(mean: Vector, std: Vector, labels: Vector) -> float:
-    """Mean over intervals that should hold 10, 20, ... 90 % of labels of how far the share in them is off."""
+    """Mean error of the share of labels in intervals that should hold 10, 20, ... 90 %."""
     inside = [coverage(mean, std, labels, NORMAL.inv_cdf(0.5 + level / 2)) for level in LEVELS]
     return float(np.mean(np.abs(np.array(inside) - LEVELS)))
 

@@ -16,7 +16,7 @@ from mallorn.core.errors import InvalidRequest
 
 MOMENTUM: Final = 0.9
 UPDATES: Final = 4
-STEPS: Final = 100  # an update
+STEPS: Final = 100  # per update
 
 Network = TypeVar("Network", bound=Neural)
 
@@ -24,10 +24,10 @@ Network = TypeVar("Network", bound=Neural)
 def adapted(
     base: Network, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int
 ) -> Network:
-    """The base after the local rows, oldest first: a pure function, as if each update had come in its time.
+    """The base after updates on the local rows, oldest first: a pure function of base, rows and seed.
 
-    Every update starts anew from slow weights, learns all rows until then, and draws the slow weights a
-    tenth of the way along: a few strange rows do not make the base forgotten.
+    Each update starts from the slow weights, learns all rows so far, and moves the slow weights a tenth of
+    the way. So a few unusual rows do not erase the base.
     """
     slow = fast = base
     for update in range(1, UPDATES + 1):
@@ -39,7 +39,7 @@ def adapted(
 
 
 class MoA(Based):
-    """A neural base that adapts to local rows; a base that has learned nothing yet learns them outright."""
+    """A neural base that adapts to local rows. A base without training learns them directly."""
 
     KIND: ClassVar[str] = "moa"
     view: ClassVar[str] = PRIMITIVES.name

@@ -1,4 +1,4 @@
-"""TLP with a head a domain (MTL-TLP): what all targets have in common is learned from all of them."""
+"""TLP with one head per domain (MTL-TLP): the trunk learns from all targets."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
@@ -12,14 +12,14 @@ from costmodels.domains import ManyDomains
 from costmodels.tlp import TLP
 from mallorn.core.errors import InvalidRequest
 
-ONLY: Final = ""  # the domain of rows that nobody gave one
+ONLY: Final = ""  # the domain of rows without one
 
 
 class MTLTLP(TLP, ManyDomains):
     """One trunk, and a head for each domain: a target, or a kind of host.
 
-    The rows of a group are of one domain, which `fit_domains` is told; `fit` takes all rows for one domain,
-    as the seam has no word for it. The head of the home domain answers, until `at` turns to another.
+    All rows of a group are of one domain, given to `fit_domains`; `fit` treats all rows as one domain. The
+    head of the home domain predicts, unless `at` selects another.
     """
 
     KIND: ClassVar[str] = "mtl-tlp"
@@ -30,7 +30,7 @@ class MTLTLP(TLP, ManyDomains):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Those that have a head."""
+        """The domains that have a head."""
         return self._domains
 
     def fit_domains(
@@ -43,7 +43,7 @@ class MTLTLP(TLP, ManyDomains):
         home: str,
         seed: int,
     ) -> None:
-        """The head of `home` answers from then on. Raises InvalidRequest where no row is of it."""
+        """Learn all domains and predict for `home`. Raises InvalidRequest if no row is of `home`."""
         if len(domains) != len(labels):
             raise InvalidRequest(
                 f"{len(labels)} rows are of {len(domains)} domains", hint="give every row one domain"
@@ -55,7 +55,7 @@ class MTLTLP(TLP, ManyDomains):
         self._domains, self._head = known, known.index(home)
 
     def at(self, domain: str) -> Self:
-        """The same model, answering for another of its domains."""
+        """The same model, predicting for another of its domains."""
         _check(domain, set(self._domains))
         copy = type(self).load(self.save())
         copy._head = copy._domains.index(domain)

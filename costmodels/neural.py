@@ -1,4 +1,4 @@
-"""What all torch models share: a few networks on bootstraps of the rows, judged by the rows left out."""
+"""What all torch models share: a few networks, each judged on the rows that it leaves out."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MEMBERS: Final = 3
-PARTS: Final = 6  # of the rows, of which each member leaves one out
+PARTS: Final = 6  # parts of the rows; each member leaves one out
 BATCH: Final = 64
 FEWEST_STEPS: Final = 50
 MOST_ROWS: Final = 6000
@@ -32,10 +32,10 @@ Data = tuple[Matrix, Vector, Indices, Indices]  # features, labels, groups and h
 
 
 class Neural(CostModel):
-    """Networks over padded tables: subclasses say how a network begins and how it scores.
+    """Networks over padded tables. Subclasses define the initial network and its scores.
 
-    Every batch is of one group: LambdaRank orders it, and a squared error keeps the scores near the labels.
-    Fitting takes a bounded number of steps over a bounded sample, and stops where rows left out gain nothing.
+    Each batch is of one group: LambdaRank orders it, and a squared error keeps the scores near the labels.
+    Fitting takes a bounded number of steps on a bounded sample and stops early on the rows left out.
     """
 
     KIND: ClassVar[str]
@@ -56,12 +56,12 @@ class Neural(CostModel):
     @classmethod
     @abstractmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        """A network that has learned nothing; the offsets of its last layer are `out.offsets`."""
+        """An untrained network; the offsets of its last layer are `out.offsets`."""
 
     @staticmethod
     @abstractmethod
     def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
-        """The score of each row by its head."""
+        """The score of each row, from its domain's head."""
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
@@ -80,7 +80,7 @@ class Neural(CostModel):
         self._descend(start, (features, labels, groups, heads), self.STEPS, rng)
 
     def tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
-        """A copy whose networks went on from here with these rows; what it knows of columns stays."""
+        """A copy whose networks were trained further on these rows; the scaling of columns stays."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
         copy = type(self).load(self.save())
@@ -89,7 +89,7 @@ class Neural(CostModel):
         return copy
 
     def towards(self, other: Self, share: float) -> Self:
-        """A copy whose layers went so far of the way to those of another."""
+        """A copy whose layers are moved this share of the way to another's."""
         copy = type(self).load(self.save())
         for own, others in zip(copy._members, other._members, strict=True):
             for name, layer in own.items():
@@ -98,7 +98,7 @@ class Neural(CostModel):
 
     @property
     def learned(self) -> bool:
-        """Whether it has seen rows."""
+        """True once it was fit on rows."""
         return bool(self._members)
 
     def _seen(self, features: Matrix) -> Table:
@@ -106,7 +106,7 @@ class Neural(CostModel):
         return self._tables.of(features, VIEWS[self.view], self.KEPT)
 
     def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
-        """Networks from where these begin, in a bounded sample of the rows, and what their scores mean."""
+        """Networks trained from these on a bounded sample of the rows, and the scale of their scores."""
         chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
         features, labels, groups, heads = data[0][chosen], data[1][chosen], data[2][chosen], data[3][chosen]
         lessons, steps = Lessons(self._seen(features), labels, heads), min(most, FEWEST_STEPS + len(chosen))
@@ -146,7 +146,7 @@ class Neural(CostModel):
         return pack(self.KIND, {"heads": heads, "head": self._head} | self._extra(), arrays)
 
     def _extra(self) -> dict[str, Any]:
-        """What else is saved."""
+        """What a subclass saves besides the networks."""
         return {}
 
     @classmethod

@@ -14,7 +14,7 @@ _FORMAT = "<q"
 
 
 class RandomModel(CostModel):
-    """Scores a row by a hash of its bytes and the seed: alike in every process, and unrelated to speed."""
+    """Scores a row by a hash of its bytes and the seed: equal in every process, unrelated to speed."""
 
     def __init__(self) -> None:
         self._seed = 0

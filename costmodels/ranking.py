@@ -1,4 +1,4 @@
-"""LambdaRank: how scores should move so that the fastest come first."""
+"""LambdaRank: the gradient that moves the fastest candidates to the front."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,10 +7,10 @@ Scores = NDArray[np.floating]
 
 
 def rank_push(scores: Scores, labels: Scores) -> Scores:
-    """The gradient of the loss by each score; lists are rows, and only rows of one list compare.
+    """The gradient of the loss by each score; each row of the matrix is one list.
 
-    A pair in the wrong order weighs by what swapping it would change in the list's discounted gain, where the
-    gain of a candidate is its speed relative to the best and the discount depends on its present rank.
+    A pair in the wrong order is weighted by the change of the list's discounted gain if it were swapped. The
+    gain of a candidate is its speed relative to the best; the discount depends on its present rank.
     """
     gain = np.exp(labels)
     rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")

@@ -1,4 +1,4 @@
-"""What a base misses on local rows (TenSet's plus mode): a small model learns that alone."""
+"""Boosters that learn what a base misses on local rows (TenSet's plus mode)."""
 
 from typing import ClassVar, Final
 
@@ -14,14 +14,13 @@ from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, 
 from costmodels.checks import check_rows
 from costmodels.draft import Draft
 
-TRUSTED_ROWS: Final = 16.0  # that speak for the base as it is
+TRUSTED_ROWS: Final = 16.0  # prior weight of slope 1, in rows
 
 
 class Residual(Based):
-    """The base's score, times how much it can be trusted here, plus boosters of what it misses.
+    """The base's score times a trust factor, plus boosters of what it misses.
 
-    A base of other targets or tasks orders the first round; local rows mend it from then on. Without a base
-    it stands on the draft.
+    The base orders the first round; local rows correct it afterwards. Without a base it uses the draft.
     """
 
     KIND: ClassVar[str] = "residual"
@@ -63,7 +62,7 @@ class Residual(Based):
 
 
 def trust(guess: Vector, labels: Vector, weight: NDArray[np.float64]) -> float:
-    """The slope of labels over guesses, never negative, and near 1 while few rows speak against it."""
+    """The slope of labels over the base's scores, never negative, shrunk towards 1 while rows are few."""
     (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
     if not own:
         return 1.0

@@ -1,4 +1,4 @@
-"""Gives scores that only order the meaning of labels, without touching their order."""
+"""Maps ranking scores to labels by a monotone curve."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,9 @@ Column = NDArray[np.float64]
 
 MOST_KNOTS = 12
 ROWS_A_KNOT = 8
-TILT = 0.02  # labels a deviation of the scores: keeps apart what lies between equal knots and beyond the last
+TILT = (
+    0.02  # slope in labels per deviation, so that scores between equal knots and beyond the last stay apart
+)
 
 
 class Scale(NamedTuple):
@@ -33,7 +35,7 @@ UNSCALED = Scale(np.empty(0), np.empty(0), 1.0)
 
 
 def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
-    """Through the mean scores and labels of a few bins, lowest scores first, never falling."""
+    """The curve through mean scores and labels of a few bins, made non-decreasing."""
     seen = np.flatnonzero(weights)
     if not len(seen):
         return UNSCALED
@@ -46,14 +48,14 @@ def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
 
 
 class Calibration(NamedTuple):
-    """What the scores of a model's members mean as labels, and how far off all of them are alike."""
+    """The curve from the members' scores to labels, and the error that their spread does not explain."""
 
     scale: Scale
     noise: float
 
 
 def calibrated(raw: Column, labels: Vector, unseen: NDArray[np.bool_]) -> Calibration:
-    """Judged by the rows (columns here) that a member (a line) did not see."""
+    """Fit on the rows (columns here) that each member (a line) did not see."""
     if not len(labels):
         return Calibration(UNSCALED, UNKNOWN)
     left_out = unseen.astype(np.float64)

@@ -1,6 +1,6 @@
-"""What is learned from and what is judged: three splits, in which nothing leaks from one side to the other.
+"""Splits into training and test rows that leak nothing from one side to the other.
 
-A task is a workload, whatever the context it was measured in: name tasks by workload, not by training group.
+A task is a workload in any measuring context: identify tasks by workload, not by training group.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -18,14 +18,14 @@ Networks = Mapping[str, Set[int]]  # the tasks of each network
 
 
 class Split(NamedTuple):
-    """Rows to learn from and rows to be judged on, in their order."""
+    """Indices of training rows and of test rows, in order."""
 
     train: Indices
     test: Indices
 
 
 def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split:
-    """Learn from the first rows of each task, as a job would; candidates met there are not judged again."""
+    """Train on the first rows of each task, as a job would; candidates seen there are not tested again."""
     late = np.zeros(len(tasks), dtype=np.bool_)
     for lines in members(tasks):
         late[lines[int(len(lines) * share) :]] = True
@@ -36,7 +36,7 @@ def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split
 
 
 def newest(groups: Groups, limit: int, *, seed: int) -> Split:
-    """Rows come oldest first: the newest fifth of each group is held out; both sides are thinned."""
+    """Hold out the newest fifth of each group (rows come oldest first); both sides are thinned."""
     late = np.zeros(len(groups), dtype=np.bool_)
     for lines in members(groups):
         late[lines[len(lines) - len(lines) // 5 :]] = True
@@ -46,7 +46,7 @@ def newest(groups: Groups, limit: int, *, seed: int) -> Split:
 
 
 def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[Split]:
-    """Every task is judged once, by what was learned from other folds; a fold is one task unless told."""
+    """Each task is tested once, by a model of the other folds; by default a fold is one task."""
     names = np.random.default_rng(seed).permutation(np.unique(tasks))
     for fold in np.array_split(names, min(folds or len(names), len(names))):
         held_out = np.isin(tasks, fold)
@@ -54,14 +54,14 @@ def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[S
 
 
 def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]:
-    """Every network is judged by what was learned without any of its tasks, shared ones among them."""
+    """Each network is tested by a model that saw none of its tasks, not even shared ones."""
     for name, own in sorted(networks.items()):
         held_out = np.isin(tasks, sorted(own))
         yield name, Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
 
 
 def rebased(labels: Vector, groups: Groups) -> Vector:
-    """Labels relative to the best of the rows at hand: what the best row held out is must not be known."""
+    """Labels relative to the best of these rows, so that the best held-out row stays unknown."""
     answer = labels.copy()
     ran = timed(labels)
     for lines in members(groups):
@@ -71,7 +71,7 @@ def rebased(labels: Vector, groups: Groups) -> Vector:
 
 
 def scrambled(labels: Vector, groups: Groups, *, seed: int) -> Vector:
-    """Labels dealt anew within each group: what is learned from them must order at chance."""
+    """Labels shuffled within each group: a model of these must order at chance."""
     rng = np.random.default_rng(seed)
     answer = labels.copy()
     for lines in members(groups):

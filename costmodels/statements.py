@@ -15,14 +15,14 @@ from costmodels.scale import UNSCALED, Scale, fit_scale
 from costmodels.sums import Column, Indices, Lines, by_order, by_value, lines_of
 from costmodels.views import STATEMENTS
 
-ORDER: Final = 1.0  # how much the order weighs beside the value
+ORDER: Final = 1.0  # weight of the ranking loss beside the squared error
 
 
 class Statements(CostModel):
-    """A few boosters by squared error of the sum over a candidate's statements, each on a bootstrap.
+    """Bootstrapped boosters, trained on the squared error of the sum over a candidate's statements.
 
-    What a statement costs is learned from what whole programs cost, so a program of statements that are all
-    known is scored well, even if nobody ever put them together.
+    The cost of a statement is learned from the cost of whole programs, so a new combination of known
+    statements is scored well.
     """
 
     KIND: ClassVar[str] = "statements"
@@ -89,7 +89,7 @@ class Statements(CostModel):
 
 
 class StatementsRank(Statements):
-    """The same by LambdaRank beside the value: lists of a task's rows, drawn anew for every tree."""
+    """The same with LambdaRank added, on lists of a task's rows that are drawn anew for every tree."""
 
     KIND: ClassVar[str] = "statements-rank"
 

@@ -1,4 +1,4 @@
-"""A ridge regression over counts of the generated code (Tuna): one linear model a family and device."""
+"""Ridge regression on counts of the generated code (Tuna): one linear model per family and target."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -13,13 +13,13 @@ from costmodels.inputs import Inputs, inputs_of
 from costmodels.views import CODE
 
 KIND: Final = "static"
-STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; the best is found on rows left out one at a time
+STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; chosen by leave-one-out error
 LEAST_NOISE: Final = 1e-6
 Column = NDArray[np.float64]
 
 
 class Line(NamedTuple):
-    """Coefficients, the share of a unit of noise that each direction leaves, and that unit."""
+    """Coefficients, their posterior covariance in units of the noise, and the noise."""
 
     coefficients: Column
     unsure: NDArray[np.float64]
@@ -27,9 +27,9 @@ class Line(NamedTuple):
 
 
 class Static(CostModel):
-    """Linear in the counts and in how far each is above a few of its quantiles: code has no other structure.
+    """Linear in the counts and in how far each is above some of its quantiles.
 
-    Its spread is that of Bayesian regression: wide where rows are unlike those it learned from.
+    The spread is that of Bayesian regression: wide for rows unlike the training rows.
     """
 
     view: ClassVar[str] = CODE.name
@@ -81,7 +81,7 @@ class Static(CostModel):
 
 
 def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> Line:
-    """The ridge whose weighted errors on rows left out one at a time are least."""
+    """The ridge with the least weighted leave-one-out error."""
     root = np.sqrt(weights / weights.mean())
     middle = float(np.average(labels, weights=weights))
     truth = root * (labels - middle)
@@ -95,7 +95,7 @@ def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> Line:
 
 
 def left_out_error(left: NDArray[np.float64], size: Column, truth: Column, strength: float) -> float:
-    """The mean squared error on each row had it not been there, from the parts of the rows' decomposition."""
+    """The weighted mean squared leave-one-out error, from the decomposition of the rows."""
     kept = size**2 / (size**2 + strength)
     lever = np.einsum("nc,c->n", left**2, kept)
     errors = (truth - left @ (kept * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)

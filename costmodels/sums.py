@@ -1,4 +1,4 @@
-"""Statements of many candidates, one below the other, and losses of what adds up over a candidate."""
+"""Statements of many candidates stacked in one table, and losses of their sums per candidate."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -20,26 +20,26 @@ Column = NDArray[np.float64]
 
 
 class Lines(NamedTuple):
-    """The statements of all rows, and the row that each is of."""
+    """The statements of all rows, and the row that each belongs to."""
 
     features: Matrix
     row: Indices
     rows: int
 
     def sums(self, values: NDArray[Any]) -> Column:
-        """What the statements of each row add up to."""
+        """The sum over each row's statements."""
         return np.asarray(np.bincount(self.row, values, minlength=self.rows), dtype=np.float64)
 
 
 def lines_of(features: Matrix) -> Lines:
-    """Only the statements that are present."""
+    """Unpack padded rows into their statements."""
     tables = STATEMENTS.tables(finite(features))
     row, line = np.nonzero(tables[:, :, 0] > 0)
     return Lines(tables[row, line, 1:], row.astype(np.int64), len(features))
 
 
 def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -> Push:
-    """The squared error of sums. All statements of a row step at once, so each takes its part of the step."""
+    """The gradient of the squared error of sums; all statements of a row step together."""
     slope = weight * (lines.sums(scores) - goal)
     bend = weight * np.bincount(lines.row, minlength=lines.rows)
     return slope[lines.row], bend[lines.row]
@@ -48,7 +48,7 @@ def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -
 def by_order(
     lines: Lines, scores: NDArray[Any], goal: Column, groups: Indices, rng: np.random.Generator
 ) -> Column:
-    """How LambdaRank pushes each row, in lists of its group's rows that are drawn anew."""
+    """LambdaRank's gradient by row, in lists drawn anew from its group."""
     sums, push = lines.sums(scores), np.zeros(lines.rows)
     for listed in lists(groups, rng):
         push[listed] = rank_push(sums[listed], goal[listed])
@@ -56,7 +56,7 @@ def by_order(
 
 
 def lists(groups: Indices, rng: np.random.Generator) -> Iterator[Indices]:
-    """Rows of one group each, equally long lists stacked; what is left of a group is a list of its own."""
+    """Lists of one group each, those of equal length stacked; a group's remainder is a list of its own."""
     full: list[Indices] = []
     for rows in members(groups):
         dealt = rng.permutation(rows)

@@ -1,4 +1,4 @@
-"""Padded tables as networks want them: columns centred over the lines that are present, the rest zero."""
+"""Padded tables for networks: columns centred over the lines that are present, the rest zero."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ Table = NDArray[np.float32]  # rows x lines x columns
 
 
 def columns(view: View) -> int:
-    """How many columns networks see."""
+    """The number of columns that networks see."""
     return view.shape[1] * (1 + len(QUANTILES))
 
 
 class Tables(NamedTuple):
-    """How to centre each column, and where it bends; the first ones, of structure, stay.
+    """The centre, scale and quantiles of each column; the first columns (structure) are kept as they are.
 
-    Behind the columns of the view stands how far each is above its quantiles.
+    After the view's columns come how far each is above its quantiles.
     """
 
     middle: NDArray[np.float32]
@@ -29,7 +29,7 @@ class Tables(NamedTuple):
     knots: NDArray[np.float32]
 
     def of(self, features: Matrix, view: View, kept: int) -> Table:
-        """Only as many lines as the longest of these rows has."""
+        """The transformed rows, cut to the lines of the longest."""
         table = view.tables(finite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1
@@ -44,7 +44,7 @@ class Tables(NamedTuple):
 
 
 def tables_of(features: Matrix, view: View) -> Tables:
-    """What to do with rows like these; a column that never varies says nothing."""
+    """The transformation that fits these rows; constant columns become zero."""
     table = view.tables(finite(features))
     lines = table[table[:, :, 0] > 0].astype(np.float64)
     if not len(lines):

@@ -22,11 +22,11 @@ def assert_same(left: Prediction, right: Prediction) -> None:
 
 
 class CostModelTestCase:
-    """Give `make_model`: a function that makes a model that has learned nothing."""
+    """Give the fixture `make_model`: a function that makes an untrained model."""
 
     learns = True  # False for a floor such as the random model
     view = "decisions"  # what the model reads
-    accuracy = 0.85  # share of pairs of easy rows that it must order without having seen them
+    accuracy = 0.85  # share of pairs of unseen easy rows that it must order
 
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
@@ -129,7 +129,7 @@ class CostModelTestCase:
 
 
 class StoredModelTestCase(CostModelTestCase):
-    """The same for a model that others store and feed: it refuses with a sentence what it cannot use."""
+    """Also checks that damaged bytes and unusable rows are refused with a sentence."""
 
     @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 1.0])
     def test_labels_that_are_none_are_refused(

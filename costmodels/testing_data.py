@@ -1,4 +1,4 @@
-"""Made-up rows of any view, whose speed depends on a few columns that a model can find."""
+"""Synthetic rows of any view, whose speed depends on a few columns that a model can find."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ OFFSET: Final = 4  # first column of a line that varies
 
 
 def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
-    """Rows, labels and groups, whose ids are neither sorted nor dense."""
+    """Rows, labels and groups with ids that are neither sorted nor dense."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 8, size=(rows, COLUMNS)).astype(np.float32)
     slowdown = 0.3 * np.abs(values[:, 2] - 4) + 0.2 * np.maximum(values[:, 5], values[:, 7])
@@ -27,7 +27,7 @@ def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
 
 
 def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
-    """The values in a view's columns; a table has a line for each eight of them and some that say nothing."""
+    """The values in a view's columns; a table has one line per eight values, and some empty ones."""
     shape = VIEWS[view].shape
     table = np.zeros((len(values), *shape), dtype=np.float32)
     if len(shape) == 1:
@@ -44,5 +44,5 @@ def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
 
 
 def _parents(lines: int) -> Vector:
-    """A tree in preorder: every third line begins a nest beside the one before."""
+    """Parents of a tree in preorder; every third line starts a new nest."""
     return np.array([0 if line % 3 == 1 else line - 1 for line in range(lines)], dtype=np.float32)

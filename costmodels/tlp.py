@@ -1,4 +1,4 @@
-"""Attention over schedule primitives (TLP): what was done to a program says how fast it is."""
+"""Self-attention over schedule primitives (TLP)."""
 
 from math import sqrt
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -18,7 +18,7 @@ HEADS: Final = 4
 
 
 class TLP(Neural):
-    """A line a primitive, its place learned; one block of self-attention, and a score of the mean line."""
+    """Lines are primitives with learned positions; one block of self-attention scores the mean line."""
 
     KIND: ClassVar[str] = "tlp"
     view: ClassVar[str] = PRIMITIVES.name
@@ -47,7 +47,7 @@ class TLP(Neural):
 
 
 def _attention(layers: Tensors, lines: "Tensor", present: "Tensor") -> "Tensor":
-    """What each line takes from the lines that are present."""
+    """Self-attention of each line over the present lines."""
     rows, count, width = lines.shape
     looks = dense(layers, "look", lines).reshape(rows, count, 3, HEADS, width // HEADS)
     asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)

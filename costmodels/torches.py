@@ -1,4 +1,4 @@
-"""The way to torch, which is an extra, and the few pieces that our networks are made of."""
+"""Access to torch, which is an extra, and the building blocks of our networks."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +13,13 @@ from mallorn.core.installing import install_line
 if TYPE_CHECKING:
     from torch import Tensor
 
-FAR: Final = -1e9  # before a softmax: nobody looks there
+FAR: Final = -1e9  # before a softmax: no weight
 Layers = dict[str, NDArray[np.floating]]
 Tensors = Mapping[str, "Tensor"]
 
 
 def need_torch(kind: str) -> None:
-    """MissingPackage where torch is not installed."""
+    """Raises MissingPackage if torch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -30,7 +30,7 @@ def need_torch(kind: str) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """The same sums in the same order, and no threads that wait for each other by spinning."""
+    """Run on one thread: the same sums in the same order, and no threads that spin."""
     import torch
 
     before = torch.get_num_threads()
@@ -44,24 +44,24 @@ def one_thread() -> Iterator[None]:
 def dense_layers(
     rng: np.random.Generator, name: str, before: int, after: int, *, gain: float = 1.0
 ) -> Layers:
-    """Weights by He's rule, and offsets of nothing."""
+    """He-initialised weights, and zero offsets."""
     weights = rng.normal(0, gain * np.sqrt(2 / before), (before, after))
     offsets = np.zeros(after, dtype=np.float32)
     return {f"{name}.weights": weights.astype(np.float32), f"{name}.offsets": offsets}
 
 
 def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
-    """The last axis through one dense layer."""
+    """Apply one dense layer to the last axis."""
     return values @ layers[f"{name}.weights"] + layers[f"{name}.offsets"]
 
 
 def normal(values: "Tensor") -> "Tensor":
-    """The last axis at mean 0 and deviation 1."""
+    """Normalise the last axis to mean 0 and deviation 1."""
     centred = values - values.mean(-1, keepdim=True)
     return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
 def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
-    """The mean over the lines that are present (rows x lines), nothing where none is."""
+    """The mean over the present lines (rows x lines); zero without any."""
     lines = present.sum(1, keepdim=True).clamp(min=1)
     return (values * present[:, :, None]).sum(1) / lines

@@ -1,4 +1,4 @@
-"""A recursive network over the loop tree: each loop is read after everything that is in it."""
+"""A recursive network over the loop tree, from the innermost level outwards."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,9 +17,9 @@ WIDTH: Final = 32
 
 
 class TreeLSTM(Neural):
-    """A child-sum Tree-LSTM: from the innermost level outwards, all nodes of a level at once.
+    """A child-sum Tree-LSTM that reads all nodes of a level at once.
 
-    A last node that has all roots for children gathers what is known of the program.
+    A last node, the parent of all roots, holds the state of the program.
     """
 
     KIND: ClassVar[str] = "tree-lstm"
@@ -66,9 +66,9 @@ def _program(layers: Tensors, table: "Tensor") -> "Tensor":
 
 
 def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
-    """What the lines themselves say to the gates; the last node has no line."""
+    """The lines' own input to the gates; the last node has no line."""
     features = table.clone()
-    features[:, :, PARENT] = 0  # an address, no feature
+    features[:, :, PARENT] = 0  # an address, not a feature
     read = dense(layers, "read", features).relu()
     lines = read.new_zeros(len(table), table.shape[1] + 1, WIDTH)
     lines[:, :-1] = read
@@ -78,7 +78,7 @@ def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
 def _cell(
     layers: Tensors, gates: "Tensor", within: "Tensor", remembered: "Tensor"
 ) -> tuple["Tensor", "Tensor"]:
-    """State and memory of nodes, given the sums over their children (whose memories are partly forgotten)."""
+    """State and memory of nodes from the sums over their children, whose memories were partly forgotten."""
     heard = gates[:, : 3 * WIDTH] + dense(layers, "within", within)
     lets_in, lets_out, news = heard.chunk(3, dim=1)
     memory = lets_in.sigmoid() * news.tanh() + remembered

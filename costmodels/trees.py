@@ -1,4 +1,4 @@
-"""Decision trees as flat arrays: they are saved as they are and walked without the library that grew them."""
+"""Decision trees as flat arrays, stored and evaluated without the library that trained them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from costmodels.base import Matrix
 
 
 class Trees(NamedTuple):
-    """Nodes of all trees in one numbering; a leaf is its own child."""
+    """Nodes of all trees under one numbering; a leaf is its own child."""
 
     roots: NDArray[np.int32]
     feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]  # not above it: to the left
+    threshold: NDArray[np.float32]  # values not above it go left
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     value: NDArray[np.float32]
@@ -58,6 +58,6 @@ def _children(tree: Any, root: np.int32) -> tuple[NDArray[np.int32], NDArray[np.
 
 
 def _rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """For a float32 it is the same to be not above the threshold and not above the next float32 below it."""
+    """The largest float32 not above each threshold: float32 features compare with it in the same way."""
     near = thresholds.astype(np.float32)
     return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float32)

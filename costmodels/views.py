@@ -1,7 +1,7 @@
 """The views of a candidate that a cost model can ask for. A row of features is one view, laid out flat.
 
-A view of several dimensions is a padded table: a line a token, node or statement, in program order, with 1 in
-its first column where there is one. Workers fill them (`workers.features`); a stored row is of one version.
+A view of several dimensions is a padded table: one line per token, node or statement, in program order, with
+1 in its first column where a line is used. Workers fill them (`workers.features`).
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from costmodels.base import Matrix
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the columns of a row mean; a new version where their meaning changed."""
+    """Name, version and shape of a view. A changed meaning of a column is a new version."""
 
     name: str
     version: int

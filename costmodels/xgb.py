@@ -17,15 +17,15 @@ KIND = "xgboost"
 
 
 class XGBoost(CostModel):
-    """A few boosters, each fit on its own bootstrap of the rows; where they disagree the score is unsure.
+    """A few boosters, each on its own bootstrap of the rows; their disagreement is the spread.
 
-    Regression, not ranking: it ordered better in trials, and its scores keep their meaning (log of best over
-    latency) from round to round. Fast rows weigh more: a wrong order among slow ones costs nothing.
+    Regression, not ranking, so that scores keep their meaning (log of best over latency) from round to round.
+    Fast rows weigh more: a wrong order among slow ones costs nothing.
     """
 
     def __init__(self) -> None:
         self._boosters: list[xgboost.Booster] = []
-        self._noise = UNKNOWN  # what the members miss alike, as a standard deviation
+        self._noise = UNKNOWN  # the error that all members share, as a standard deviation
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -58,7 +58,7 @@ class XGBoost(CostModel):
 
 
 def _parts(blob: bytes) -> tuple[float, list[bytes]]:
-    """The noise and the bytes of each booster; InvalidRequest where there are too few or too many."""
+    """The noise and the bytes of each booster. Raises InvalidRequest for a wrong number of boosters."""
     try:
         noise, count = struct.unpack_from("<dI", blob)
         lengths = struct.unpack_from(f"<{count}Q", blob, struct.calcsize("<dI"))
