@@ -20,14 +20,14 @@ class Forecast:
 
 
 class Belief(ABC):
-    """Looks ahead from the rounds that are known.
+    """Forecasts the next round of a task from its known rounds.
 
     Contract
     - Pure: equal tasks, sizes and seeds give equal forecasts, and the order of `tasks` does not matter.
-    - Any number of points will do, none included; siblings of a family inform each other.
+    - Any number of points is allowed, including none; siblings of a family inform each other.
     - `low_us <= expected_us <= high_us`, all positive and finite; `gain_us >= 0`.
     """
 
     @abstractmethod
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
-        """One forecast a task, in the order of `tasks`, for a round of `size` candidates each."""
+        """One forecast per task, in the order of `tasks`, for a round of `size` candidates each."""

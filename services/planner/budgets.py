@@ -1,4 +1,4 @@
-"""How large a round is, and how many candidates the budgets still allow."""
+"""The size of a round, and how many candidates the budgets still allow."""
 
 from math import ceil
 from typing import Final
@@ -10,15 +10,15 @@ ROUND_SIZE: Final = 16
 LARGEST_ROUND: Final = 64
 # The first pass takes at most this share of the budget, so that the policy has something to steer.
 FIRST_PASS_SHARE: Final = 0.5
-# A budget is spent in so many rounds at least, however much is known of a task.
+# A budget is spent in at least this many rounds, however well tasks are known.
 PULLS: Final = 48
-# Every so many trials that are known of a task add the standard size to its next round.
+# Every this many known trials of a task add one standard size to its next round.
 WELL_KNOWN_TRIALS: Final = 256
 ASSUMED_SECONDS_PER_TRIAL: Final = 0.5
 
 
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
-    """Candidates for one round of a task: more where much is known, and where slots outnumber tasks."""
+    """Candidates for one round of a task: more for well-known tasks, and if slots outnumber tasks."""
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
@@ -29,7 +29,7 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def first_size(job: JobView, part: float) -> int:
-    """This part of a standard round while tasks wait for slots; smaller where the budget is small."""
+    """A first visit: this part of a standard round while tasks wait for slots; less on small budgets."""
     standard = job.round_size or ROUND_SIZE
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
@@ -38,7 +38,7 @@ def first_size(job: JobView, part: float) -> int:
 
 
 def candidates(job: JobView) -> int:
-    """The budget in candidates; without a limit on them, what the time that is left comes to."""
+    """The budget in candidates; without a limit, what fits into the time that is left."""
     if job.trials is not None:
         return job.trials
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
@@ -46,13 +46,13 @@ def candidates(job: JobView) -> int:
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
-    """As the task's own rounds took, else the job's, else a guess."""
+    """The pace of the task's own rounds, else of the job's, else a guess."""
     known = (task.seconds_per_trial, job.seconds_per_trial)
     return next((seconds for seconds in known if seconds), ASSUMED_SECONDS_PER_TRIAL)
 
 
 class Ledger:
-    """What is spent of a job's budgets, the rounds in flight and those just planned counted."""
+    """What a job has spent, including rounds in flight and rounds just planned."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -64,7 +64,7 @@ class Ledger:
         return len(self._busy_sec)
 
     def book(self, task: TaskView, size: int) -> None:
-        """Count a planned round in."""
+        """Count a planned round."""
         self._spent += size
         self._busy_sec.append(self._takes(task, size))
 
@@ -79,7 +79,7 @@ class Ledger:
         return max(0, left)
 
     def _free_sec(self, seconds_left: float) -> float:
-        """What is left once a worker is free: with all of them busy a round waits for those in flight."""
+        """The time left once a worker is free: if all are busy, a round waits for those in flight."""
         workers = max(
             1, self._job.slots - 1
         )  # one round more than workers is open, so that none of them waits

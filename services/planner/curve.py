@@ -1,6 +1,6 @@
 """A task's rounds as observations of its learning curve.
 
-The best of a round's own batch is observed, not the best so far: that one often does not change at all.
+An observation is the best of a round's own batch, not the best so far, which often does not change.
 """
 
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from typing import Final
 
 from services.planner.values import Point
 
-STANDARD_SIZE: Final = 16  # the round that curves are about; others are converted by `draws_shift`
-WARM_TRIALS: Final = 64  # what a best known from elsewhere is assumed to have taken
-# How far the candidates of one batch spread, in log latency: what more draws in a round are worth.
+STANDARD_SIZE: Final = 16  # the size that curves refer to; others are converted by `draws_shift`
+WARM_TRIALS: Final = 64  # trials assumed behind a best known from elsewhere
+# The spread of one batch's candidates in log latency: what more draws in a round are worth.
 BATCH_SPREAD: Final = 0.06
-NOISE: Final = 0.01  # what measuring the same program again may differ by
+NOISE: Final = 0.01  # how much two measurements of one program may differ
 MEMO: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """The rounds of one task that brought a valid result. Equal only to itself, so that it hashes at once."""
+    """The rounds of one task that brought a valid result. Compared by identity, so that hashing is cheap."""
 
     before: tuple[float, ...]  # trials that a round could learn from
     log_us: tuple[float, ...]  # its best, as a standard round would have found it
@@ -32,19 +32,19 @@ class Curve:
 
 
 def draws_shift(size: int) -> float:
-    """How much lower the expected best of `size` draws is than that of a standard round, in log latency."""
+    """By how much the expected best of `size` draws is below that of a standard round, in log latency."""
     return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
 
 
 @lru_cache(maxsize=1024)
 def _draws(size: int) -> float:
-    """The expected minimum of so many standard normals, by Blom's approximation, as a positive number."""
+    """Minus the expected minimum of this many standard normals, by Blom's approximation."""
     return NormalDist().inv_cdf((size - 0.375) / (size + 0.25))
 
 
 @lru_cache(maxsize=MEMO)
 def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
-    """The rounds as observations; None while nothing valid is known."""
+    """The rounds as observations; None without a valid result."""
     first = _first_trials(points, known_us)
     seen = [(first, log(known_us))] if known_us else []
     trials = (first, *(float(point.trials) for point in points))
@@ -58,7 +58,7 @@ def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
 
 
 def _last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
-    """After how many trials the best last fell by more than noise."""
+    """The number of trials at which the best last fell by more than noise."""
     best, last = known_us or inf, first
     for point in points:
         if point.best_us is not None and point.best_us < best * (1 - NOISE):
@@ -67,7 +67,7 @@ def _last_gain(points: Sequence[Point], known_us: float | None, first: float) ->
 
 
 def _first_trials(points: Sequence[Point], known_us: float | None) -> float:
-    """How much was measured before the first point; a first round's own size is not told."""
+    """How many trials came before the first point; the size of a first round is unknown."""
     if known_us is None:
         return 0.0
     return float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)

@@ -1,8 +1,8 @@
-"""DynaTune: the round that takes most off the job's weighted latency a second of device time.
+"""DynaTune: the round that lowers the job's weighted latency most per second of device time.
 
 The released code rewards raw GFLOPS, which picks the fastest kernel for ever. Here an arm is worth the drop
-of the weighted latency that its belief expects, with an upper confidence bound for what is uncertain. It is
-divided by the seconds the round takes and by the job's total: scores are shares of the total a second.
+of the weighted latency that its belief expects, plus a bonus for uncertainty, divided by the round's seconds
+and by the job's total. A score is a share of the total per second.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from services.planner.policy import Arm, Choice, Policy, unstarved
 from services.planner.reasons import in_words, weighted_us
 from services.planner.values import TaskView
 
-# How many standard deviations of the gain count as a reason to look.
+# Weight of the gain's standard deviation in the bound.
 OPTIMISM: Final = 0.1
 
 
 class DynaTune(Policy):
-    """An upper confidence bound on the gain a second."""
+    """Maximises an upper confidence bound on the gain per second."""
 
-    # A search proposes the default schedules first: a few candidates tell the level, and the belief the rest.
+    # Default schedules come first, so a few candidates show the level and the belief does the rest.
     first_visit = 0.5
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:

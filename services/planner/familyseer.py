@@ -1,8 +1,8 @@
 """FamilySeer: Ansor's gradient, and a small foresee round for a sibling right after one of the best member.
 
-The shared cost model knows the most about a family just after one of its members was measured. Which foresee
-rounds are due follows from the rounds themselves: every full round past a member's first is owed a small one.
-All of them are counted as rounds; the release adds them to a history whose length it does not move on.
+The shared cost model is freshest just after a member of the family was measured. Which foresee rounds are
+due follows from the rounds themselves: each full round past a member's first is followed by a small one.
+They count as rounds here; the released code adds them to a history whose length it does not advance.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ SMALLEST_FORESEE: Final = 4
 
 
 class FamilySeer(Policy):
-    """Spends a quarter of a round on what a family's model has just learned."""
+    """Follows a full round by a small one on the best sibling, while the family's model is fresh."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
         sizes = {arm.task.index: arm.size for arm in arms}
@@ -35,12 +35,12 @@ class FamilySeer(Policy):
 
 
 def foresee_size(size: int) -> int:
-    """A quarter of a full round, but enough to tell something."""
+    """A quarter of a full round, with a minimum."""
     return min(size, max(SMALLEST_FORESEE, size // FORESEE_SHARE))
 
 
 def _owed(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
-    """For every family that is owed a foresee round: its members, but the one that was just measured."""
+    """For each family with a foresee round due: its members except the one just measured."""
     families: dict[str, list[TaskView]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.index):
         families[task.family].append(task)
@@ -61,13 +61,13 @@ def _full_rounds(task: TaskView, size: int) -> int:
 
 
 def _small_rounds(task: TaskView, size: int) -> int:
-    """Those in flight count, or two devices would foresee the same."""
+    """Foresee rounds so far, with those in flight, so that two devices do not plan the same one."""
     in_flight = 0 < task.in_flight <= foresee_size(size) and bool(task.points)
     return sum(trials <= foresee_size(size) for trials in _sizes(task)) + in_flight
 
 
 def _just_measured(members: Sequence[TaskView], size: int) -> TaskView | None:
-    """The member that had the best gradient before its newest round: the one that the gradient picked."""
+    """The member with the best gradient before its newest round, which the gradient picked."""
     tuned = [task for task in members if _sizes(task) and _sizes(task)[-1] > foresee_size(size)]
     before = {task.index: gradient_us(replace(task, points=task.points[:-1])) for task in tuned}
     return max(tuned, key=lambda task: (before[task.index], -task.index), default=None)

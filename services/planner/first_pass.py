@@ -8,18 +8,18 @@ from services.planner.policy import Arm, Choice
 from services.planner.reasons import figure, in_words, weighted_us
 from services.planner.values import TaskView
 
-# A task whose weighted latency is surely a smaller share of the job's gets no visit of its own.
+# A task whose weighted latency is certainly a smaller share of the job's is skipped.
 SHARE_THAT_MATTERS: Final = 0.0005
 OTHER_SEARCHER: Final = "random"
 
 
 def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
-    """The job's weighted latency as far as one knows, the same whatever the order of the tasks."""
+    """The job's weighted latency as far as known, independent of the order of the tasks."""
     return sum(sorted(map(weighted_us, tasks, forecasts)))
 
 
 def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
-    """Tasks that matter without a valid result: the untouched ones, then those whose batches failed."""
+    """Tasks that matter and have no valid result: untouched ones first, then those whose batches failed."""
     without = [arm for arm in arms if arm.task.best_us is None]
     matter = [arm for arm in without if _most_us(arm) >= SHARE_THAT_MATTERS * total]
     return [arm for arm in matter if not arm.task.points] or matter
@@ -36,7 +36,7 @@ def first_visit(arms: Sequence[Arm]) -> Choice:
 
 
 def searcher(task: TaskView) -> str | None:
-    """After a batch that failed entirely another searcher gets a try; None: the job's own."""
+    """Another searcher after a batch that failed entirely; None: the job's own."""
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 

@@ -1,7 +1,7 @@
 """The posterior of a learning curve: log latency of a round's best against the trials that came before it.
 
-`log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For a given knot, power and noise that is
-a regression in closed form; a grid of them, weighted by their evidence, makes the posterior exact.
+`log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For given knot, power and noise this is
+linear regression in closed form; a grid of these, weighted by evidence, gives the posterior exactly.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from services.planner.curve import MEMO, Curve
 
 Array = NDArray[np.float64]
 
-# A round counts half as much this many rounds later, as the search itself changes on the way.
+# A round counts half as much this many rounds later, because the search changes.
 HALF_LIFE_ROUNDS: Final = 5.0
 START_SD: Final = 1.0
-KNOT_SD: Final = 1.2  # of logarithms, as the two below
+KNOT_SD: Final = 1.2  # of logarithms, like the next two
 POWER_SD: Final = 0.6
 NOISE_SD: Final = 0.9
 LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # of Student's t: how heavy the tails of a forecast can be
@@ -33,7 +33,7 @@ _NOISE: Final[Array] = np.exp(_LOG_NOISE)
 
 @dataclass(frozen=True, slots=True)
 class CurvePrior:
-    """What is believed of a curve before its own rounds; logarithms of latency, knot and power."""
+    """The prior of a curve; logarithms of latency, knot and power."""
 
     drop: float = 0.5  # from the first random batch to the end
     drop_sd: float = 0.9
@@ -56,7 +56,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What one task's rounds say, and how much: each figure comes with its share of knowledge, 0 to 1."""
+    """One task's fitted figures, each with the share of it that the data determine, 0 to 1."""
 
     outlook: Outlook
     drop: float
@@ -71,7 +71,7 @@ class Fit:
 
 @lru_cache(maxsize=2 * MEMO)
 def fit(seen: Curve, prior: CurvePrior) -> Fit:
-    """The exact posterior of a curve, and where its next round is expected."""
+    """The exact posterior of a curve, and the prediction of its next round."""
     weight = 0.5 ** (np.arange(len(seen.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
     level = np.array(seen.log_us) - seen.log_us[0]
     posterior = _posterior(weight, level, _fall(np.array(seen.before)), prior)
@@ -80,14 +80,14 @@ def fit(seen: Curve, prior: CurvePrior) -> Fit:
 
 
 def _fall(trials: Array) -> Array:
-    """Minus the share of the drop that is done after so many trials: one row a shape."""
+    """Minus the share of the drop done after this many trials: one row per shape."""
     result: Array = (1.0 + trials / _KNOT) ** -_POWER - 1.0
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Posterior:
-    """Normals of (start, drop): a row a shape, a column a noise."""
+    """Normals of (start, drop): one row per shape, one column per noise."""
 
     share: Array  # of each of them in the mixture
     start: Array
@@ -140,7 +140,7 @@ def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) ->
 
 
 def _outlook(post: _Posterior, fall: Array, origin: float) -> Outlook:
-    """The mixture as one Student's t: equal in its centre and in the moments of its log variance."""
+    """The mixture as one Student's t with the same centre and moments of its log variance."""
     spread = _NOISE**2 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
     mean, centres_var = _moments(post.share, post.start + post.drop * fall)
     log_var, doubt = _moments(post.share, np.log(spread))

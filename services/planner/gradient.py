@@ -1,8 +1,8 @@
 """Ansor's gradient: the task whose next round promises the largest drop of the weighted total.
 
-Differs from the released code in three ways that bit its users: a task without a valid result is worth a
-guess instead of minus infinity for ever, ties fall to the task's index instead of a dice throw over retired
-tasks, and warm knowledge counts as a round already made.
+It differs from the released code in three ways. A task without a valid result is worth a guess instead of
+minus infinity for ever. Ties fall to the task's index instead of a random choice that includes retired
+tasks. What is known from earlier jobs counts as one round.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from services.planner.values import TaskView
 
 BACKWARD_SHARE: Final = 0.2
 WINDOW_ROUNDS: Final = 3
-# What a task without a valid result is assumed to run at until one is known.
+# The assumed rate of a task without a valid result.
 ASSUMED_GFLOPS: Final = 1.0
 
 
 class Gradient(Policy):
-    """Balances what recent rounds gained with what an optimist expects of the next."""
+    """Balances recent gains with an optimistic bound on the next."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
         task = steepest([arm.task for arm in unstarved(arms)])
@@ -26,12 +26,12 @@ class Gradient(Policy):
 
 
 def steepest(tasks: Sequence[TaskView]) -> TaskView:
-    """The task of the largest gradient, the first of equals."""
+    """The task with the largest gradient, the first of equals."""
     return max(tasks, key=lambda task: (gradient_us(task), -task.index))
 
 
 def gradient_us(task: TaskView) -> float:
-    """The weighted drop that one more round of a task is worth a bet of."""
+    """The weighted drop expected of one more round of a task."""
     latency = _latency_us(task)
     rounds = max(1, len(task.curve_us))
     optimistic = latency / rounds
@@ -46,14 +46,14 @@ def _latency_us(task: TaskView) -> float:
 
 
 def _recent_gain(task: TaskView) -> float:
-    """Microseconds won a round over the last few rounds."""
+    """Microseconds gained per round over the last few rounds."""
     if len(task.curve_us) <= WINDOW_ROUNDS:
         return 0.0
     return (task.curve_us[-1 - WINDOW_ROUNDS] - task.curve_us[-1]) / WINDOW_ROUNDS
 
 
 def in_words(task: TaskView) -> str:
-    """What the gradient stands on."""
+    """The figures behind the gradient."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"
     return (

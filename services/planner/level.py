@@ -1,4 +1,4 @@
-"""Where a task without a valid result is expected: its FLOPs at the rate that its relatives achieve."""
+"""The expected latency of a task without a valid result: its FLOPs at the rate of its relatives."""
 
 from collections.abc import Sequence
 from math import log
@@ -10,12 +10,12 @@ from services.planner.fit import Array
 from services.planner.pooling import Groups
 from services.planner.values import TaskView
 
-# Fewer FLOPs than this say nothing of the time: such a task moves memory.
+# Below this the FLOPs do not determine the time: the task moves memory.
 FEW_FLOPS: Final = 1e4
 ASSUMED_GFLOPS: Final = 50.0
 ASSUMED_SD: Final = 1.5
 SMALLEST_SD: Final = 0.3
-# Memory movers are small: without one to compare with, so much (in logs) below the job's average.
+# A memory mover without others to compare with is assumed this much (in logs) below the job's average.
 MOVER_OFFSET: Final = -2.0
 MOVER_US: Final = 10.0
 
@@ -34,7 +34,7 @@ def levels(tasks: Sequence[TaskView], groups: Groups) -> tuple[Array, Array]:
 
 
 def _pooled(value: Array, known: Array, reference: float, groups: Groups) -> tuple[Array, Array]:
-    # Once anything is known the reference is out: a job's choices must not depend on its scale.
+    # Once anything is known the reference is dropped: a job's choices must not depend on its scale.
     mean = groups.pool(value, known, reference, job_shrinkage=0.0)
     off = np.where(known > 0, (value - mean) ** 2, 0.0)
     variance = groups.pool(off, known, ASSUMED_SD**2)

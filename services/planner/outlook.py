@@ -1,4 +1,4 @@
-"""From a Student's t of the next log latency to a forecast in microseconds, for many tasks at once."""
+"""Forecasts in microseconds from Student's t of the next log latency, for many tasks at once."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,10 +12,10 @@ from services.planner.curve import NOISE
 from services.planner.fit import Array
 
 TAIL: Final = 0.1  # probability outside each end of the interval
-# A batch falls short of its curve more easily than it beats it: around a known curve the lower side is so
-# much narrower. What is uncertain of the curve itself, after few rounds, lies on both sides alike.
+# Batches fall short of a curve more easily than they exceed it, so around a known curve the lower side is
+# this much narrower. Uncertainty of the curve itself, after few rounds, is symmetric.
 LOWER_SIDE: Final = 0.5
-LEAP_DROP: Final = 0.1  # of the best, where a search finds what no curve foretells
+LEAP_DROP: Final = 0.1  # share of the best that a leap gains
 LARGEST_LOG: Final = 200.0
 SMALLEST: Final = 1e-12
 _NODES: Final = 40
@@ -23,20 +23,20 @@ _NODES: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """One entry a task; logarithms of microseconds."""
+    """One entry per task; logarithms of microseconds."""
 
     centre: Array
     scale: Array
     freedom: Array
-    lower: Array  # how wide the lower side is, the upper one being 1
-    best: Array  # what has to be beaten
+    lower: Array  # width of the lower side, relative to the upper one
+    best: Array  # the best latency so far
     valid: Array  # the probability that the round brings a valid result at all
-    record: Array  # the largest probability of a gain that the task's drought allows
-    leap: Array  # the probability of a gain that no curve foretells
+    record: Array  # upper bound on the probability of a gain, from the drought
+    leap: Array  # the probability of a leap
 
 
 def forecasts(known: Predictions) -> list[Forecast]:
-    """What each prediction means for the task's best latency."""
+    """The forecast for each task's best latency."""
     low, expected, high = (np.exp(_clipped(ends)) for ends in _interval(known))
     beats = _beats(known)
     likely = np.minimum(1.0, known.record / np.maximum(beats, SMALLEST))
@@ -51,13 +51,13 @@ def forecasts(known: Predictions) -> list[Forecast]:
 
 
 def _interval(known: Predictions) -> Array:
-    """Low end, median and high end of each."""
+    """Low end, median and high end of each prediction."""
     freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
     return _at(known, _ends(freedom)[row]).T
 
 
 def _drops(known: Predictions) -> Array:
-    """How far below the best each node of the rule lies, as a share of it: a row a task."""
+    """How far each quadrature node lies below the best, as a share of it: one row per task."""
     freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
     quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
     ahead = _clipped(_at(known, quantiles))
@@ -66,26 +66,26 @@ def _drops(known: Predictions) -> Array:
 
 
 def _beats(known: Predictions) -> Array:
-    """The probability that a round on its curve gains more than noise would explain."""
+    """The probability that a round on its curve gains more than noise."""
     reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
     result: Array = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
     return result
 
 
 def _at(known: Predictions, quantiles: Array) -> Array:
-    """Log latencies at these quantiles of Student's t, the lower side made narrower."""
+    """Log latencies at these quantiles of Student's t with its narrowed lower side."""
     side = np.where(quantiles < 0, known.lower[:, None], 1.0)
     result: Array = known.centre[:, None] + known.scale[:, None] * side * quantiles
     return result
 
 
 def lower_side(rounds: int) -> float:
-    """After so many rounds."""
+    """The relative width of the lower side after this many rounds."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 
 def _either(along: Array, leapt: float, leap: Array) -> Array:
-    """The mean over a round that follows its curve and one that leaps."""
+    """The mean over both cases: the round follows its curve, or leaps."""
     return along + leap * (leapt - along)
 
 
@@ -96,7 +96,7 @@ def _clipped(values: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array]:
-    """Probabilities and weights of a quadrature that looks closely at the lower tail, where gains are."""
+    """Nodes and weights of a quadrature that is dense in the lower tail, where gains are."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     unit = (nodes + 1) / 2
     return unit**3, weights / 2 * 3 * unit**2

@@ -23,7 +23,7 @@ def plan(job: JobView) -> Plan:
 
 
 class _Decision:
-    """One decision in the making: what was measured stands, what is planned is booked."""
+    """One decision in progress: measurements are fixed, planned rounds are booked."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
@@ -44,7 +44,7 @@ class _Decision:
         return rounds
 
     def changes(self) -> dict[int, str]:
-        """Which tasks retire now and why; an empty text brings one back."""
+        """Tasks that retire now, with the reason; an empty text brings one back."""
         now = zip(self._job.tasks, self._retired, strict=True)
         return {task.id: words for task, words in now if bool(words) != bool(task.retired)}
 
@@ -62,7 +62,7 @@ class _Decision:
         return "the time budget is spent" if job.seconds_left is not None and self._no_time() else ""
 
     def _no_time(self) -> bool:
-        """Not even a small round would fit; a task that another job measures right now waits, and may fit."""
+        """True if not even a small round fits; a task that another job is measuring may fit later."""
         open_to_us = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
         return not any(self._ledger.allows(task) for task in open_to_us)
 
@@ -78,7 +78,7 @@ class _Decision:
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        """The tasks that may be tuned now, by their place."""
+        """The tasks that may be tuned now, by index."""
         free = [at for at, task in enumerate(self._tasks) if not task.blocked and not self._retired[at]]
         arms = {at: self._arm(at, len(free)) for at in free}
         return {at: arm for at, arm in arms.items() if arm.size > 0}
@@ -94,7 +94,7 @@ class _Decision:
         self._tasks[at] = replace(task, in_flight=size, blocked=True)
 
     def _forecast(self, at: int, size: int) -> Forecast:
-        """For the round as large as it became."""
+        """The forecast for the round at its final size."""
         same = size == self._size
         forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
         return forecasts[at]
@@ -113,5 +113,5 @@ class _Decision:
 
 
 def _round_seed(job: JobView, index: int) -> int:
-    """Distinct for every round of a job and alike in every process."""
+    """A seed that differs for every round of a job and is equal in every process."""
     return (job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)

@@ -14,7 +14,7 @@ STARVATION_ROUNDS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A task that may be tuned now, with what its next round would take and is expected to bring."""
+    """A task that may be tuned now, with the cost and the forecast of its next round."""
 
     task: TaskView
     forecast: Forecast
@@ -30,11 +30,11 @@ class Choice:
     score: float
     why: str
     details: dict[str, Any] = field(default_factory=dict)
-    size: int | None = None  # None: the arm's
+    size: int | None = None  # None: the arm's size
 
 
 class Policy(ABC):
-    """Chooses among tasks that may be tuned now.
+    """Chooses which task is tuned next.
 
     Contract
     - Pure: the same arms, tasks and seed give the same choice; their order does not matter.
@@ -42,17 +42,17 @@ class Policy(ABC):
     - No task is starved: with enough calls each one that stays eligible is chosen again.
     """
 
-    #: whether tasks rest, and the job ends early, when no gain is expected; baselines spend their budget
+    #: True if tasks rest, and the job may end early, when no gain is expected; baselines spend their budget
     rests: ClassVar[bool] = True
-    #: how large a first visit is, as a part of a standard one
+    #: the size of a first visit, as a part of a standard round
     first_visit: ClassVar[float] = 1.0
 
     @abstractmethod
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
-        """The task that gets the next round; `tasks` are all of the job, those that may not be chosen too."""
+        """The task that gets the next round; `tasks` are all tasks of the job, eligible or not."""
 
 
 def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
-    """The arms that fell far behind, if any; else all of them."""
+    """The arms that are far behind, if any; else all."""
     newest = max(arm.task.rounds for arm in arms)
     return [arm for arm in arms if newest - arm.task.rounds > STARVATION_ROUNDS] or arms

@@ -1,7 +1,7 @@
-"""What siblings tell about a task: priors shared inside a family, the task's own rounds left out.
+"""Priors of a task from its siblings; the task's own rounds are left out.
 
-A figure is a mean over the family, shrunk towards one over the job, shrunk towards a reference. Priors are
-rounded to steps, so that a new round somewhere refits the few tasks for which the picture really changed.
+A figure is the mean over the family, shrunk towards the job's, shrunk towards a reference. Priors are rounded
+to steps, so that a new round refits only the few tasks whose prior really changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from services.planner.fit import REFERENCE, Array, CurvePrior, Fit
 
-SHRINKAGE: Final = 2.0  # a mean counts as so many well-known tasks against the next narrower group
+SHRINKAGE: Final = (
+    2.0  # a wider group's mean weighs as much as this many well-known tasks of the narrower group
+)
 SMALLEST_DROP_SD: Final = 0.4
 DROP_STEP: Final = 0.1
 NOISE_STEP: Final = 0.2
@@ -22,7 +24,7 @@ SHAPE_STEP: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which family each task belongs to, as numbers."""
+    """The family of each task, as numbers."""
 
     family: NDArray[np.int64]
     count: int
@@ -33,7 +35,7 @@ class Groups:
         return cls(np.array([numbers[name] for name in names], dtype=np.int64), len(numbers))
 
     def pool(self, value: Array, known: Array, reference: float, job_shrinkage: float = SHRINKAGE) -> Array:
-        """For each task the mean over the others, nearest relatives first."""
+        """For each task, the mean over the others: its family, then the job, then the reference."""
         job = _mean(value * known, known, reference, job_shrinkage, np.zeros(len(value), dtype=np.int64), 1)
         return _mean(value * known, known, job, SHRINKAGE, self.family, self.count)
 
@@ -43,14 +45,14 @@ def _mean(
 ) -> Array:
     others = np.bincount(group, total, count)[group] - total
     weight = np.maximum(np.bincount(group, known, count)[group] - known, 0.0)
-    # Weights of a rounding error's size would divide one rounding error by another.
+    # Tiny weights would divide one rounding error by another.
     weight, others = np.where(weight < 1e-9, 0.0, weight), np.where(weight < 1e-9, 0.0, others)
     result: Array = (strength * np.asarray(towards) + others) / np.maximum(strength + weight, 1e-12)
     return result if strength > 0 else np.where(weight > 0, result, towards)
 
 
 def curve_priors(fits: Sequence[Fit | None], groups: Groups) -> list[CurvePrior]:
-    """The prior of each task's curve, from the curves of the others."""
+    """The prior of each task's curve, from the others' curves."""
 
     def pool(value: Callable[[Fit], float], known: Callable[[Fit], float], reference: float) -> Array:
         values = np.array([0.0 if fit is None else value(fit) for fit in fits])

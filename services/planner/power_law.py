@@ -14,20 +14,20 @@ from services.planner.outlook import Predictions, forecasts, lower_side
 from services.planner.pooling import Groups, curve_priors
 from services.planner.values import TaskView
 
-# A task without a valid result runs its default schedule, so many times slower than a first batch's best.
+# How many times slower than a first batch's best a default schedule is assumed to be.
 UNTUNED_FACTOR: Final = 4.0
 LEVEL_FREEDOM: Final = 5.0
-# Leaps that a task is given credit for before its first round.
+# Prior number of leaps.
 LEAPS: Final = 0.25
 
 
 class PowerLaw(Belief):
-    """Exact posteriors over a grid of curve shapes; a refit happens where rounds or relatives changed."""
+    """Exact posteriors over a grid of curve shapes; refit only where rounds or relatives changed."""
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
         if not tasks:
             return []
-        # Sums depend on their order in the last digit: always the same one.
+        # A fixed order, because sums depend on it in the last digit.
         order = sorted(range(len(tasks)), key=lambda at: (tasks[at].index, tasks[at].id))
         known = forecasts(_predict([tasks[at] for at in order], size))
         placed = dict(zip(order, known, strict=True))
@@ -64,19 +64,19 @@ def _to_beat(task: TaskView, look: Outlook) -> float:
 
 
 def _chance_of_any(task: TaskView) -> float:
-    """The probability that the next round brings anything valid, by how the rounds went so far."""
+    """The probability that the next round brings a valid result, from the rounds so far."""
     valid = sum(point.best_us is not None for point in task.points) + (task.known_us is not None)
     rounds = len(task.points) + (task.known_us is not None)
     return (valid + 1) / (rounds + 1)
 
 
 def _chance_of_a_record(seen: Curve | None) -> float:
-    """At most: of rounds that are all alike the next is the best of those since the last gain so often."""
+    """An upper bound on a gain: how often the next of exchangeable rounds is the best since the last gain."""
     return 1.0 if seen is None else 1.0 / (1.0 + seen.drought)
 
 
 def _chance_of_a_leap(seen: Curve | None) -> float:
-    """The longer a task was searched, the rarer: so that a curve that stood still is not given up at once."""
+    """The probability of a leap; it falls with the known rounds, and keeps a quiet task alive for a while."""
     return 0.0 if seen is None else LEAPS / (1 + len(seen.log_us))
 
 

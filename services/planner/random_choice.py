@@ -1,4 +1,4 @@
-"""Any task, by the throw of a dice: the floor under every policy."""
+"""A random task: the floor for policies."""
 
 from collections.abc import Sequence
 from random import Random

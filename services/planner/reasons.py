@@ -1,4 +1,4 @@
-"""What a decision stands on, in figures and in words, for the decision log."""
+"""The reasons of a decision, in figures and words, for the decision log."""
 
 from typing import Any, Final
 
@@ -6,11 +6,11 @@ from services.planner.belief import Forecast
 from services.planner.policy import Arm, Choice
 from services.planner.values import TaskView
 
-SMALLEST_US: Final = 0.01  # smaller times are no use to a reader
+SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
 def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
-    """Why a round was planned and what was expected of it."""
+    """Why a round was planned, and its forecast."""
     return {
         "policy": policy,
         "score": choice.score,
@@ -22,7 +22,7 @@ def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
 
 
 def in_words(arm: Arm) -> str:
-    """What is expected of an arm; how surely, the forecast beside it tells."""
+    """The expected gain of an arm, in words."""
     task, ahead = arm.task, arm.forecast
     if task.best_us is None:
         return f"expects {_us(ahead.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
@@ -31,12 +31,12 @@ def in_words(arm: Arm) -> str:
 
 
 def weighted_us(task: TaskView, ahead: Forecast) -> float:
-    """What a task contributes to the model's latency, as far as one knows."""
+    """A task's share of the model's latency, as far as known."""
     return task.weight * (ahead.expected_us if task.best_us is None else task.best_us)
 
 
 def figure(value: float) -> float:
-    """As many digits as a reader of the log can use."""
+    """A number with as many digits as a reader of the log can use."""
     return float(f"{value:.6g}")
 
 

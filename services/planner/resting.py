@@ -1,4 +1,4 @@
-"""When a task gets no more rounds: for good, or until the picture changes. Nothing is remembered for it."""
+"""When a task gets no more rounds, for good or until new evidence. It keeps no state."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,11 +9,11 @@ from services.planner.values import TaskView
 
 HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is given up
 SMALLEST_PROMISE: Final = 0.02
-ROUNDS_TO_REST: Final = 4  # known, and since the last gain
+ROUNDS_TO_REST: Final = 4  # rounds with a result, and rounds since the last gain
 
 
 def over(task: TaskView, task_trials: int | None) -> str:
-    """Why a task gets no more rounds, whatever they might bring; empty while it may."""
+    """Why a task is finished for good; empty if it is not."""
     if task.left_out:
         return "the job asks for other tasks only"
     if task.exhausted:
@@ -29,7 +29,7 @@ def over(task: TaskView, task_trials: int | None) -> str:
 
 
 def resting(task: TaskView, forecast: Forecast) -> str:
-    """Why nothing is expected of a task's next round; empty while something is."""
+    """Why no gain is expected of a task's next round; empty if one is."""
     seen = curve(task.points, task.known_us)
     if seen is None or len(seen.log_us) < ROUNDS_TO_REST or seen.drought < ROUNDS_TO_REST:
         return ""
@@ -40,7 +40,7 @@ def resting(task: TaskView, forecast: Forecast) -> str:
 
 
 def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
-    """That a job ends early, and the figure it ends for."""
+    """Why a job ends early, with the largest chance that was left."""
     best, name = max((ahead.promise, task.name) for task, ahead in zip(tasks, forecasts, strict=True))
     return (
         f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "

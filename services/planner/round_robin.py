@@ -7,7 +7,7 @@ from services.planner.values import TaskView
 
 
 class RoundRobin(Policy):
-    """Ignores what was measured."""
+    """The least tuned task, whatever was measured."""
 
     rests = False
 

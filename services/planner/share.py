@@ -1,6 +1,6 @@
-"""Weighted fair share: whose turn it is. Stride scheduling twice, between owners and among an owner's jobs.
+"""Weighted fair share: stride scheduling between owners, and between an owner's jobs.
 
-Whoever takes part has a pass: the candidates it was given, over its weight. The least pass goes next.
+Each participant has a pass: the candidates it was given, divided by its weight. The least pass goes next.
 """
 
 from collections import defaultdict
@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 LARGEST_ROUND: Final = 64
-# A step of priority doubles a job's share among its owner's jobs; more steps than this count no more.
+# A step of priority doubles a job's share among its owner's jobs; steps beyond this limit have no effect.
 MAX_PRIORITY: Final = 5
 
-# What slots are dealt by before anyone knows how large the rounds will be.
+# The assumed size of a round while slots are dealt.
 USUAL_ROUND: Final = 16
 
 NO_WEIGHTS: Final[Mapping[str, float]] = {}
@@ -20,22 +20,22 @@ NO_WEIGHTS: Final[Mapping[str, float]] = {}
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """One tuning job of a target, as far as its turn depends on it. No pass: it has just become active."""
+    """A tuning job of a target, for scheduling. Without passes it has just become active."""
 
     id: str
     owner: str
     priority: int = 0
-    share_pass: float | None = None  # among its owner's jobs
-    owner_pass: float | None = None  # its owner's among the owners, as of this job's last turn
+    share_pass: float | None = None  # its pass among its owner's jobs
+    owner_pass: float | None = None  # its owner's pass among owners, as of this job's last turn
 
     @property
     def weight(self) -> float:
-        """Its say among the jobs of its owner."""
+        """The job's weight among its owner's jobs."""
         return float(2.0 ** max(-MAX_PRIORITY, min(self.priority, MAX_PRIORITY)))
 
 
 def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS) -> tuple[JobShare, ...]:
-    """The jobs by their turn, with the passes that count now; an owner's weight is 1 unless it is named."""
+    """The jobs in the order of their turns, with current passes; an owner's weight is 1 by default."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)
@@ -51,7 +51,7 @@ def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS)
 def charged(
     jobs: Sequence[JobShare], job_id: str, candidates: int, weights: Mapping[str, float] = NO_WEIGHTS
 ) -> JobShare:
-    """A job as it is to be stored: a newcomer with its first passes, whoever got `candidates` with more."""
+    """The job to store: a newcomer gets its first passes, and passes grow by the given `candidates`."""
     job = next(job for job in in_turn(jobs, weights) if job.id == job_id)
     return replace(
         job,
@@ -63,7 +63,7 @@ def charged(
 def dealt(
     jobs: Iterable[JobShare], able: Collection[str], slots: int, weights: Mapping[str, float] = NO_WEIGHTS
 ) -> dict[str, int]:
-    """How many of the free slots go to each of the jobs that can use one, in the order of their turns."""
+    """The number of free slots for each job that can use one, in the order of their turns."""
     present = {job.id: job for job in jobs}
     dealt: dict[str, int] = {}
     for _ in range(slots):
@@ -83,16 +83,15 @@ def _among_siblings(jobs: Iterable[JobShare]) -> list[JobShare]:
 
 
 def _latest(jobs: Iterable[JobShare]) -> float | None:
-    """An owner's pass only grows, so the greatest that its jobs remember is the newest."""
+    """An owner's newest pass: passes only grow, so it is the greatest that its jobs hold."""
     return max((job.owner_pass for job in jobs if job.owner_pass is not None), default=None)
 
 
 def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:
-    """The passes that count now, by name, the least first.
+    """Current passes by name, the least first.
 
-    Who could not use its turns has fallen behind. It is lifted to where those who always could may be at
-    worst, one round behind anyone else, and so cannot make up for lost time at their cost. A newcomer starts
-    level with the one whose turn it is, and goes before it.
+    A participant that could not use its turns is lifted to at most one round behind the others, so it cannot
+    make up for lost time at their cost. A newcomer starts level with the least pass, and goes first.
     """
     known = {name: value for name, value in passes.items() if value is not None}
     floor = max((value - LARGEST_ROUND / weights[name] for name, value in known.items()), default=0.0)

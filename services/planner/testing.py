@@ -30,7 +30,7 @@ EXTREMES: tuple[tuple[float | None, ...], ...] = (
 
 
 def task(index: int = 0, bests_us: Iterable[float | None] = (), **known: Any) -> TaskView:
-    """A task whose rounds of a standard size brought these results."""
+    """A task whose standard rounds brought these results."""
     points = tuple(Point(ROUND * at, best) for at, best in enumerate(bests_us, start=1))
     failed = next((at for at, point in enumerate(reversed(points)) if point.best_us is not None), len(points))
     fresh = TaskView(
@@ -85,7 +85,7 @@ def arms(tasks: Sequence[TaskView], size: int = ROUND) -> list[Arm]:
 
 
 class PolicyTestCase:
-    """Give `policy`."""
+    """Give the fixture `policy`."""
 
     @pytest.fixture
     def policy(self) -> Policy:
@@ -128,7 +128,7 @@ class PolicyTestCase:
 
 
 class BeliefTestCase:
-    """Give `belief`."""
+    """Give the fixture `belief`."""
 
     @pytest.fixture
     def belief(self) -> Belief:
@@ -170,7 +170,7 @@ class BeliefTestCase:
 
 
 def assert_sound(ahead: Forecast, view: TaskView) -> None:
-    """What a forecast promises whatever is known."""
+    """Check what every forecast must satisfy."""
     assert 0 < ahead.low_us <= ahead.expected_us <= ahead.high_us
     assert isfinite(ahead.high_us)
     assert ahead.gain_us >= 0

@@ -1,8 +1,8 @@
-"""How many trials a job still has a use for.
+"""How many more trials are useful to a job.
 
-A task rests once so many rounds brought nothing new (see `resting`). Until then its next rounds may pay. So a
-job has use for what it spent and, for every task that matters, what is missing until it would rest if nothing
-more were found. It is a lower bound: every gain on the way begins the count of that task anew.
+A task rests after some rounds without a gain (see `resting`); until then its next rounds may pay. So useful
+trials are those spent plus, for every task that matters, those missing until it would rest if nothing more
+were found. It is a lower bound: every gain restarts the count of its task.
 """
 
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ TRIALS_TO_REST: Final = ROUNDS_TO_REST * STANDARD_SIZE
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a job spent on one task, and what for. `best_us` None: no time is known."""
+    """What a job spent on one task, and the result. `best_us` None: no time is known."""
 
     weight: int
     best_us: float | None
     points: tuple[Point, ...]  # its own rounds, their trials counted on top of `known_trials`
     known_trials: int = 0
-    over: bool = False  # the planner gives it no more rounds
+    over: bool = False  # the planner has finished with it
 
 
 def trials_left(efforts: Iterable[Effort]) -> int:
@@ -40,7 +40,7 @@ def _matters(task: Effort, total_us: float) -> bool:
 
 
 def _until_rest(task: Effort) -> int:
-    """At least one round: whether a task rests is decided by the planner alone."""
+    """Trials until the task may rest; at least one round, because only the planner decides that it rests."""
     return max(STANDARD_SIZE, TRIALS_TO_REST - _since_gain(task))
 
 

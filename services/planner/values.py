@@ -1,4 +1,4 @@
-"""What the planner is told and what it answers: plain values."""
+"""The planner's input and output, as plain values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """One task as far as the planner needs to know it."""
+    """A task as the planner sees it."""
 
     id: int
     index: int
@@ -29,17 +29,17 @@ class TaskView:
     blocked: bool  # its workload has an open round, of this job or of another
     rounds: int  # closed rounds, this job
     points: tuple[Point, ...] = ()  # in the order the rounds closed; what other jobs measured counts
-    known_us: float | None = None  # the best that the dataset knows from before those points
-    seconds_per_trial: float | None = None  # as its own rounds took
+    known_us: float | None = None  # the dataset's best from before those points
+    seconds_per_trial: float | None = None  # of its own rounds
     failed_rounds: int = 0  # closed rounds since the last valid result
-    lost_rounds: int = 0  # the newest rounds in a row that were given up for losing their workers
-    left_out: bool = False  # the job asks for other tasks only
+    lost_rounds: int = 0  # the newest rounds in a row that were given up because their workers died
+    left_out: bool = False  # excluded by the job's `only`
     exhausted: bool = False  # its searcher found nothing left to propose
-    retired: str = ""  # why the planner gave it no more rounds when it last looked
+    retired: str = ""  # why it got no more rounds at the last decision
 
     @property
     def curve_us(self) -> tuple[float, ...]:
-        """The best latency known after each round; what was known before counts as a round already made."""
+        """The best latency after each round; what was known before counts as a round."""
         known = [self.known_us, *(point.best_us for point in self.points)]
         return tuple(accumulate((best for best in known if best is not None), min))
 
@@ -59,10 +59,10 @@ class JobView:
     round_size: int | None  # None: the planner's choice
     trials: int | None  # the budget; None: as many as its time allows
     tasks: tuple[TaskView, ...]
-    rounds_planned: int  # all rounds ever planned: numbers the next one
+    rounds_planned: int  # all rounds ever planned, which numbers the next one
     slots: int  # how many rounds may be open at once
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
-    seconds_per_trial: float | None  # as seen so far
+    seconds_per_trial: float | None  # so far
     task_trials: int | None = None  # the budget of every task alone
 
     @property
@@ -88,8 +88,10 @@ class PlannedRound:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The planner's answer: rounds to open, or that tuning is over and why."""
+    """The planner's answer: rounds to open, or why tuning is over."""
 
     rounds: tuple[PlannedRound, ...] = ()
-    finished: str = ""  # in words; empty while there is something left to do
-    retired: Mapping[int, str] = field(default_factory=dict)  # what changed: why no more rounds, or "" again
+    finished: str = ""  # the reason; empty while tuning goes on
+    retired: Mapping[int, str] = field(
+        default_factory=dict
+    )  # changes: why no more rounds, or "" to bring a task back

@@ -8,30 +8,30 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How well models ordered the fresh batch of one round, as shares of its pairs; 0.5 is a coin's."""
+    """How well models ordered the fresh batch of one round, as shares of its pairs; 0.5 is chance."""
 
     round: int  # orders the rounds of a target
     model: str  # the family whose model proposed the batch
-    own: float | None = None  # that model's share; None where too little was valid
+    own: float | None = None  # that model's share; None if too little was valid
     others: Mapping[str, float] = field(default_factory=dict)  # the shares of other families' models
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A workload on a target, with what the dataset knows of its place."""
+    """A workload on a target, with its family so far and the evidence since."""
 
     id: int  # of the workload
     key: str
     op: str  # its anchor operator
     structure: str  # hash of its loop structure without sizes
-    family: str = ""  # where the dataset has put it, whichever job asked; empty: new
+    family: str = ""  # its family in the dataset, across jobs; empty: new
     why: str = ""
     rankings: tuple[Ranking, ...] = ()  # of the rounds since it came to its family, oldest first
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a workload belongs, and why, in words."""
+    """The family of a workload, and the reason in words."""
 
     family: str
     why: str
@@ -44,12 +44,12 @@ class Families(ABC):
     - Pure: the same members get the same placements, and their order does not matter.
     - Every member gets a placement. A family's name starts with the name under which the grouping is
       registered and a colon, so that two groupings never share a family or its model.
-    - A new member joins the family that its like is in already: families hold across jobs.
-    - It is settled: grouped again without new evidence, everything stays where it is, reasons included.
-    - Unless it `revises`, a member that has a family keeps it, and `group` is asked for new members only.
+    - A new member joins the family of similar workloads: families hold across jobs.
+    - Stable: without new evidence nothing moves, and reasons stay.
+    - Unless it `revises`, members keep their family and `group` gets new members only.
     """
 
-    revises: ClassVar[bool] = False  # whether evidence may move a member: then it is asked after every round
+    revises: ClassVar[bool] = False  # True if evidence may move members; `group` then runs after every round
 
     @abstractmethod
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:

@@ -1,4 +1,4 @@
-"""The grouping `dynamic`: starts with operators, then follows how well models rank fresh batches."""
+"""The grouping `dynamic`: starts with operators, then splits and merges by how models rank fresh batches."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,10 @@ REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]
 
 
 class Dynamic(Families):
-    """Splits off what its family's model ranks badly, and merges families whose models know each other's.
+    """Splits off members that their family's model ranks badly; merges families that rank each other well.
 
-    Nothing flaps: a split and a merge ask for clearly different shares, each twice in a row, and whoever
-    moves starts with no evidence. So a call ends: a member leaves once, and merges run out of families.
+    Splits and merges need clearly different shares, each twice in a row, and a moved member starts without
+    evidence, so nothing oscillates. A call ends: a member leaves once, and merges run out of families.
     """
 
     revises = True
@@ -31,7 +31,7 @@ class Dynamic(Families):
 
 
 def _place(was: Member, now: Member) -> Placement:
-    """Who left and came back in one go has not moved."""
+    """The family after all changes; a member that left and came back has not moved."""
     return Placement(now.family, was.why if now.family == was.family else now.why)
 
 
@@ -48,13 +48,13 @@ def _first_places(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 
 def _first_place(member: Member, placed: Sequence[Member]) -> Placement:
-    """Where the dataset has its like: of the same structure first, then of the same operator."""
+    """The family of known workloads of the same structure, else of the same operator."""
     operator = [other for other in placed if other.op == member.op]
     alike = [other.family for other in operator if other.structure == member.structure]
     if alike:
         return Placement(_most(alike), f"joins workloads of its operator, {member.op}, and of its structure")
     start = operator_family(member.op)
-    # What was split off is a matter of its structure; a family of another operator has merged with ours.
+    # Families that were split off are for their structure only; one of another operator has merged with ours.
     whole = [other.family for other in operator if not other.family.startswith(f"{start}/")]
     if whole:
         return Placement(_most(whole), f"joins workloads of its operator, {member.op}")

@@ -1,4 +1,4 @@
-"""Groupings that follow from a workload alone and never change."""
+"""Groupings that depend on the workload alone and never change."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ class FixedFamilies(Families):
 
     @abstractmethod
     def place(self, member: Member) -> Placement:
-        """Where a member belongs, whatever else there is."""
+        """The placement of a member, independent of all others."""
 
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
         return {

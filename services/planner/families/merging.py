@@ -1,4 +1,4 @@
-"""Which families become one because each one's model understands the other."""
+"""Which families merge because each one's model ranks the other's batches well."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -7,13 +7,13 @@ from typing import Final
 from services.planner.families.base import Member, Placement
 from services.planner.families.splitting import ROUNDS
 
-WELL_RANKED: Final = 0.75  # a larger share of a batch's pairs in order
+WELL_RANKED: Final = 0.75  # share of a batch's pairs in order, above which a model ranks well
 
 Shares = Mapping[tuple[str, str], Sequence[float]]  # (whose batches, whose model): oldest first
 
 
 def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """New places for the members of the first family that is to join another; the smaller name stays."""
+    """New placements for the members of the first family that joins another; the smaller name stays."""
     shares = _shares(members)
     for stays, goes in combinations(sorted({member.family for member in members}), 2):
         last = [*shares.get((stays, goes), ())[-ROUNDS:], *shares.get((goes, stays), ())[-ROUNDS:]]

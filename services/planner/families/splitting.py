@@ -1,4 +1,4 @@
-"""Which members leave a family whose model does not understand them."""
+"""Which members leave a family whose model ranks them badly."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,15 +6,15 @@ from typing import Final
 
 from services.planner.families.base import Member, Placement
 
-BADLY_RANKED: Final = 0.6  # a smaller share of a batch's pairs in order
-ROUNDS: Final = 2  # as often in a row as a change asks for
+BADLY_RANKED: Final = 0.6  # share of a batch's pairs in order, below which a model ranks badly
+ROUNDS: Final = 2  # in a row that a change needs
 PREFIX_CHARS: Final = 8
 
 
 def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """New places for members whose last batches were ranked badly, in families where others fare better.
+    """New placements for members whose last batches were ranked badly while other members' were not.
 
-    A model that ranks everyone badly is young or useless: less data for each would not mend it.
+    A model that ranks everyone badly is young or useless; less data would not help it.
     """
     families = defaultdict[str, list[Member]](list)
     for member in members:
@@ -23,7 +23,7 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 
 def operator_family(op: str) -> str:
-    """Where all workloads of an operator start."""
+    """The family in which all workloads of an operator start."""
     return f"dynamic:{op}"
 
 
@@ -45,13 +45,13 @@ def _is_understood(member: Member) -> bool:
 
 
 def _shares(member: Member) -> list[float]:
-    """How its family's own model ranked its batches, where that could be said."""
+    """The shares of its family's own model on its batches, where known."""
     mine = [ranking for ranking in member.rankings if ranking.model == member.family]
     return [ranking.own for ranking in mine if ranking.own is not None]
 
 
 def _apart(member: Member, family: Sequence[Member]) -> str:
-    """First to all of its structure, from there to a family of its own; empty where it is alone already."""
+    """Its structure's family, or from there a family of its own; empty if it is alone already."""
     of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
     alone = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
     is_mixed = any((other.op, other.structure) != (member.op, member.structure) for other in family)

@@ -1,11 +1,11 @@
-"""The grouping `structure`: FamilySeer's fine one."""
+"""The grouping `structure`: FamilySeer's fine grouping."""
 
 from services.planner.families.base import Member, Placement
 from services.planner.families.fixed import FixedFamilies
 
 
 class ByStructure(FixedFamilies):
-    """One family a loop structure: the same operators in the same nests, other sizes."""
+    """One family per loop structure: the same operators in the same nests, other sizes."""
 
     def place(self, member: Member) -> Placement:
         return Placement(
