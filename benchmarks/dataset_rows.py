@@ -20,6 +20,7 @@ from db.tables import Measurement, Round, Schedule
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import Sketch
 
 OWNER: Final = "bench"
 TARGETS: Final = tuple(f'{{"kind":"llvm","mcpu":"znver{each}","num-cores":16}}' for each in (3, 4, 5))
@@ -68,7 +69,7 @@ class Filler:
 
     def _store_sketches(self, session: Session) -> list[int]:
         new = [
-            NewSketch(f"{number:016x}", "[]", [], number, "post-order-apply/1", "0.27.0")
+            NewSketch(Sketch(f"{number:016x}", "[]", (), number), "post-order-apply/1", "0.27.0")
             for number in range(SKETCHES * self._workloads)
         ]
         ids: dict[str, int] = {}

@@ -21,6 +21,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import Sketch
 
 NAME: Final = "many-tasks.onnx"
 OWNER: Final = "local"
@@ -66,7 +67,7 @@ def _job(session: Session, tasks: int, random: Random) -> tuple[Place, list[int]
     options = JobOptions().model_dump(mode="json")
     job = Jobs(session).create(NewJob(OWNER, NAME, MODEL, target, 8 * tasks, None, 0, options))[0]
     context = Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id
-    sketch = Sketches(session).ensure_many([NewSketch("s", "[]", [], 0, "tvm/1", "0.27.0")])["s"]
+    sketch = Sketches(session).ensure_many([NewSketch(Sketch("s", "[]", ()), "tvm/1", "0.27.0")])["s"]
     names = [(f"{at:064x}", random.choice(OPERATORS)) for at in range(tasks)]
     known = Workloads(session).ensure_many([_workload(at, *name, random) for at, name in enumerate(names)])
     rows = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db.repositories.sketches import Sketches, trace_of
+from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.targets import Target
@@ -59,8 +59,8 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
 def _texts(session: Session, record: Record) -> tuple[str, str]:
     """The program and the sketch's trace of a record, from the dataset that holds it."""
     workload_id = Workloads(session).ids([record["workload"]])[record["workload"]]
-    (sketch,) = Sketches(session).get_many([record["sketch"]])
-    return tir_of(Workloads(session).get(workload_id)), trace_of(sketch)
+    (sketch,) = Sketches(session).by_key([record["sketch"]]).values()
+    return tir_of(Workloads(session).get(workload_id)), sketch.trace
 
 
 def _row(compiler: Child, target: Target, record: Record, tir: str, trace: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from db.repositories.frozen import FrozenRow, FrozenRows
 from db.repositories.sketches import Sketches, trace_of
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
-from db.tables import Context, Sketch, Snapshot, Workload
+from db.tables import Context, SketchRow, Snapshot, Workload
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.states import MeasurementKind
 
@@ -145,10 +145,10 @@ def _workload(row: Workload) -> dict[str, Any]:
 def _sketches(database: Database, ids: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
     for some in _chunks(ids):
         with database.session() as session:
-            yield [_sketch(row) for row in Sketches(session).by_ids(some)]
+            yield [_sketch(row) for row in Sketches(session).rows(some)]
 
 
-def _sketch(row: Sketch) -> dict[str, Any]:
+def _sketch(row: SketchRow) -> dict[str, Any]:
     texts = {"trace": trace_of(row), "choices": _json(row.choices)}
     return {name: getattr(row, name) for name in SKETCH_TABLE.schema.names} | texts
 

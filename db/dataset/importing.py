@@ -27,6 +27,7 @@ from db.repositories.workloads import NewWorkload, Workloads
 from db.session import Database
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import unpack_sketch
 
 TEXTS: Final = 100  # programs and traces in one transaction
 COPIED: Final = (
@@ -89,7 +90,8 @@ def _store_workloads(database: Database, parcel: Parcel, names: Names) -> None:
 
 def _store_sketches(database: Database, parcel: Parcel, names: Names) -> None:
     for batch in parcel.batches(SKETCH_TABLE, TEXTS):
-        new = [NewSketch(**_parsed(row, "choices")) for row in batch]
+        rows = [_parsed(row, "choices") for row in batch]
+        new = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
             names.sketches |= Sketches(session).ensure_many(new)
 

@@ -22,6 +22,7 @@ from db.dataset.schema import (
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.installing import upgrade_line
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import unpack_choices
 
 BATCH_ROWS: Final = 10_000  # what is in memory, and in one transaction, at a time
 AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
@@ -118,8 +119,8 @@ def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[dict[s
 
 def _width(choices: Any) -> int:
     try:
-        return sum(int(choice["width"]) for choice in choices)
-    except (KeyError, TypeError, ValueError):
+        return sum(choice.width for choice in unpack_choices(choices))
+    except ValueError:
         raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from db.codec import unpack_decisions
 from db.repositories.base import Repository
-from db.tables import Measurement, Sketch
+from db.tables import Measurement, SketchRow
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
@@ -31,8 +31,8 @@ class Batches(Repository):
         columns = Measurement.latency_us, Measurement.context_id, Measurement.predicted
         valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.outcome == Outcome.OK
         query = (
-            select(Sketch.key, Measurement.decisions, *columns)
-            .join(Sketch, Sketch.id == Measurement.sketch_id)
+            select(SketchRow.key, Measurement.decisions, *columns)
+            .join(SketchRow, SketchRow.id == Measurement.sketch_id)
             .where(Measurement.round_id == round_id, *valid)
             .order_by(Measurement.slot)
         )

@@ -8,7 +8,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from db.repositories.base import Repository
 from db.repositories.selection import Selection
-from db.tables import Context, Job, Measurement, Sketch, Source, TargetRow, Workload
+from db.tables import Context, Job, Measurement, SketchRow, Source, TargetRow, Workload
 from mallorn.core.errors import NotFound
 
 
@@ -100,14 +100,14 @@ def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
         select(
             *(found.id, Source.key, found.source_row, found.kind),
             *(found.workload_id, Workload.key, Workload.op, Workload.flops, TargetRow.text, found.context_id),
-            *(found.sketch_id, Sketch.key, found.decisions, found.slot, found.outcome),
+            *(found.sketch_id, SketchRow.key, found.decisions, found.slot, found.outcome),
             *(found.run_us, found.latency_us, found.error, found.origin, found.predicted),
             *(found.build_ms, found.run_ms, Job.model_id, found.created_at),
         )
         .join(window, window.c.id == found.id)
         .join(Workload, Workload.id == found.workload_id)
         .join(TargetRow, TargetRow.id == found.target_id)
-        .join(Sketch, Sketch.id == found.sketch_id)
+        .join(SketchRow, SketchRow.id == found.sketch_id)
         .join(Source, Source.id == found.source_id, isouter=True)
         .join(Job, Job.id == found.job_id, isouter=True)
     )

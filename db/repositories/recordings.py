@@ -8,7 +8,7 @@ from sqlalchemy import Select, func, or_, select
 
 from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.tables import Context, Device, Measurement, Sketch, TargetRow
+from db.tables import Context, Device, Measurement, SketchRow, TargetRow
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
@@ -87,7 +87,7 @@ class Recordings(Repository):
 
 def _full_trials(of: Measured) -> Select[*tuple[Any, ...]]:
     columns = (
-        Sketch.key,
+        SketchRow.key,
         Measurement.decisions,
         Measurement.outcome,
         Measurement.latency_us,
@@ -98,7 +98,7 @@ def _full_trials(of: Measured) -> Select[*tuple[Any, ...]]:
     )
     return (
         select(*columns)
-        .join(Sketch, Sketch.id == Measurement.sketch_id)
+        .join(SketchRow, SketchRow.id == Measurement.sketch_id)
         .where(Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id, _is_trial())
         .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)))
         .order_by(Measurement.id)

@@ -8,7 +8,7 @@ from sqlalchemy import Row, Select, select
 from db.codec import unpack_decisions, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
-from db.tables import Device, Job, Measurement, Sketch, TargetRow, Workload
+from db.tables import Device, Job, Measurement, SketchRow, TargetRow, Workload
 from mallorn.core.outcomes import Outcome
 
 
@@ -68,12 +68,12 @@ class Records(Repository):
 
 
 def _records() -> Select[*tuple[Any, ...]]:
-    names = Workload.key, Workload.name, TargetRow.text, Sketch.key, Device.name
+    names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
     return (
         select(Measurement, *names)
         .join(Workload, Workload.id == Measurement.workload_id)
         .join(TargetRow, TargetRow.id == Measurement.target_id)
-        .join(Sketch, Sketch.id == Measurement.sketch_id)
+        .join(SketchRow, SketchRow.id == Measurement.sketch_id)
         .join(Device, Device.id == Measurement.device_id, isouter=True)
     )
 

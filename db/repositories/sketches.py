@@ -1,25 +1,22 @@
 """Sketches: schedules without decisions, each stored once."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from db.codec import pack_text, unpack_text
 from db.repositories.base import Repository
-from db.tables import Sketch
+from db.tables import SketchRow
+from mallorn.core.values.candidate import Sketch, pack_choices, unpack_choices
 
 
 @dataclass(frozen=True, slots=True)
 class NewSketch:
-    """A sketch as its space made it; `choices` is workers.search.space.Choice, as dicts."""
+    """A sketch, and what made it."""
 
-    key: str
-    trace: str
-    choices: list[Any]
-    ordinal: int
-    space: str
+    sketch: Sketch
+    space: str  # name and version of the space
     tvm_version: str
 
 
@@ -28,29 +25,44 @@ class Sketches(Repository):
 
     def ensure_many(self, sketches: Collection[NewSketch]) -> dict[str, int]:
         """Ids by key, new ones written."""
-        values = [
-            asdict(new) | {"trace": pack_text(new.trace)} for new in sorted(sketches, key=lambda new: new.key)
-        ]
+        values = [_columns(new) for new in sorted(sketches, key=lambda new: new.sketch.key)]
         if values:
             self.session.execute(
-                self.insert(Sketch).values(values).on_conflict_do_nothing(index_elements=["key"])
+                self.insert(SketchRow).values(values).on_conflict_do_nothing(index_elements=["key"])
             )
-        return self.ids([new.key for new in sketches])
+        return self.ids([new.sketch.key for new in sketches])
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that are stored."""
-        query = select(Sketch.key, Sketch.id).where(Sketch.key.in_(keys))
+        query = select(SketchRow.key, SketchRow.id).where(SketchRow.key.in_(keys))
         return dict(self.session.execute(query).all())
 
-    def get_many(self, keys: Collection[str]) -> Sequence[Sketch]:
+    def by_key(self, keys: Collection[str]) -> dict[str, Sketch]:
         """In the order of their ids; unknown keys are left out."""
-        return self.session.scalars(select(Sketch).where(Sketch.key.in_(keys)).order_by(Sketch.id)).all()
+        query = select(SketchRow).where(SketchRow.key.in_(keys)).order_by(SketchRow.id)
+        return {row.key: _sketch(row) for row in self.session.scalars(query)}
 
-    def by_ids(self, sketch_ids: Collection[int]) -> Sequence[Sketch]:
-        """In the order of their ids."""
-        return self.session.scalars(select(Sketch).where(Sketch.id.in_(sketch_ids)).order_by(Sketch.id)).all()
+    def rows(self, sketch_ids: Collection[int]) -> Sequence[SketchRow]:
+        """As they are stored, in the order of their ids."""
+        query = select(SketchRow).where(SketchRow.id.in_(sketch_ids)).order_by(SketchRow.id)
+        return self.session.scalars(query).all()
 
 
-def trace_of(sketch: Sketch) -> str:
+def _columns(new: NewSketch) -> dict[str, object]:
+    return {
+        "key": new.sketch.key,
+        "trace": pack_text(new.sketch.trace),
+        "choices": pack_choices(new.sketch.choices),
+        "ordinal": new.sketch.ordinal,
+        "space": new.space,
+        "tvm_version": new.tvm_version,
+    }
+
+
+def _sketch(row: SketchRow) -> Sketch:
+    return Sketch(row.key, trace_of(row), unpack_choices(row.choices), row.ordinal)
+
+
+def trace_of(sketch: SketchRow) -> str:
     """The trace's JSON."""
     return unpack_text(sketch.trace)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Row, Select, func, select
 from db.codec import unpack_decisions
 from db.repositories.base import Repository
 from db.repositories.best import brought, eligible
-from db.tables import Job, Measurement, Sketch, Task
+from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
@@ -130,7 +130,7 @@ def _trials() -> Select[*tuple[Any, ...]]:
     return select(
         Measurement.id,
         Measurement.workload_id,
-        Sketch.key,
+        SketchRow.key,
         Measurement.decisions,
         Measurement.outcome,
         Measurement.latency_us,
@@ -138,7 +138,7 @@ def _trials() -> Select[*tuple[Any, ...]]:
         Measurement.kind,
         Measurement.origin,
         Measurement.build_ms,
-    ).join(Sketch, Sketch.id == Measurement.sketch_id)
+    ).join(SketchRow, SketchRow.id == Measurement.sketch_id)
 
 
 def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """The typed tables, one file a group of words."""
 
 from db.tables.base import Base
-from db.tables.dataset import Context, CostModel, Measurement, Schedule, Sketch, TargetRow, Workload
+from db.tables.dataset import Context, CostModel, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow
 from db.tables.fleet import Device, Lease, Worker
@@ -22,7 +22,7 @@ __all__ = [
     "Model",
     "Round",
     "Schedule",
-    "Sketch",
+    "SketchRow",
     "Snapshot",
     "Source",
     "StageRun",

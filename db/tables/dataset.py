@@ -36,7 +36,7 @@ class Workload(Base):
     created_at: Mapped[CreatedAt]
 
 
-class Sketch(Base):
+class SketchRow(Base):
     """A schedule without decisions: its trace is stored once, named by the trace's hash."""
 
     __tablename__ = "sketches"
@@ -44,7 +44,7 @@ class Sketch(Base):
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)
     trace: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the trace's JSON
-    choices: Mapped[list[Any]] = mapped_column(JsonType)  # workers.search.space.Choice, as dicts
+    choices: Mapped[list[Any]] = mapped_column(JsonType)  # mallorn.core.values.candidate.pack_choices
     ordinal: Mapped[int]  # its place in the space that generated it
     space: Mapped[str]  # name and version of the space, e.g. "tvm/1"
     tvm_version: Mapped[str]

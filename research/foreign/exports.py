@@ -21,13 +21,13 @@ from mallorn.core.manifest import MANIFEST, Manifest, read_manifest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.candidate import unpack_sketch
 from research.foreign.lines import Problem, Report
 from research.foreign.loaded import Loaded
 from research.foreign.metaschedule import RECORDS
 from workers.children.child import Child
 from workers.importing.run import new_workload
-from workers.round.stored import sketch_from
-from workers.round.storing import store_sketches
+from workers.round.rows import store_sketches
 
 READ_TIMEOUT_SEC: Final = 3600.0
 ORIGIN: Final = "export"
@@ -60,7 +60,7 @@ def _rows(
         for each in programs
     ]
     workload_ids = Workloads(session).ensure_many(list({new.key: new for new in workloads}.values()))
-    sketch_ids = store_sketches(session, [sketch_from(**record["sketch"], ordinal=0) for record in records])
+    sketch_ids = store_sketches(session, [unpack_sketch(record["sketch"]) for record in records])
     target_id = Targets(session).ensure(target).id
     common = {
         "source_id": Sources(session).ensure(uuid5(NAMESPACE_URL, f"mallorn:{manifest.job}").hex),

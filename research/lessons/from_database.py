@@ -19,7 +19,6 @@ from mallorn.core.states import MeasurementKind
 from research.lessons.gathering import MOST_ROWS, NOWHERE, Facts, Gathering, Place
 from research.lessons.lesson import Lessons
 from workers.round.context import descriptors_of
-from workers.round.stored import sketch_of
 from workers.search.space import Sketch
 
 SOME: Final = 500  # names in one query
@@ -72,7 +71,7 @@ def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, Facts]
 
 def _sketches(session: Session, keys: Sequence[str]) -> Mapping[str, Sketch]:
     return {
-        row.key: sketch_of(row)
+        key: sketch
         for start in range(0, len(keys), SOME)
-        for row in Sketches(session).get_many(keys[start : start + SOME])
+        for key, sketch in Sketches(session).by_key(keys[start : start + SOME]).items()
     }

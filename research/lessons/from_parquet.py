@@ -15,13 +15,12 @@ from db.dataset.snapshots import Progress, silent
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
+from mallorn.core.values.candidate import Sketch, unpack_sketch
 from research.lessons.gathering import MOST_ROWS, NOWHERE, Facts, Gathering, Place
 from research.lessons.lesson import Lesson, Lessons
 from research.replay.recording import RecordedTask
 from research.replay.space_file import read_tasks
 from workers.round.context import descriptors
-from workers.round.stored import sketch_from
-from workers.search.space import Sketch
 
 SOME: Final = 100  # programs and traces in memory at a time
 BLOCK_BYTES: Final = 1 << 20
@@ -75,7 +74,7 @@ def _facts(parcel: Parcel) -> Mapping[str, Facts]:
 
 def _sketches(parcel: Parcel, wanted: set[str]) -> Mapping[str, Sketch]:
     return {
-        row["key"]: sketch_from(row["key"], row["trace"], json.loads(row["choices"]), row["ordinal"])
+        row["key"]: unpack_sketch(row | {"choices": json.loads(row["choices"])})
         for batch in parcel.batches(SKETCH_TABLE, SOME)
         for row in batch
         if row["key"] in wanted

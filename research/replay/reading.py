@@ -15,7 +15,6 @@ from mallorn.core.errors import NotFound
 from research.replay.fitting import fitted
 from research.replay.recording import RecordedTask, RecordedTrial
 from workers.round.context import descriptors_of
-from workers.round.stored import sketch_of
 from workers.search.space import Candidate
 
 HOST_FACTS: Final = ("cpu_model", "cores", "governor", "machine", "gpu")  # never names and addresses
@@ -106,7 +105,7 @@ def _task(session: Session, measured: Measured, trials: Sequence[RecordedTrial])
     of_sketch: dict[str, list[Candidate]] = {}
     for trial in trials:
         of_sketch.setdefault(trial.candidate.sketch, []).append(trial.candidate)
-    stored = [sketch_of(row) for row in Sketches(session).get_many(of_sketch.keys())]
+    stored = Sketches(session).by_key(of_sketch.keys()).values()
     return RecordedTask(
         workload=workload.key,
         name=workload.name,

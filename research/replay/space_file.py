@@ -6,7 +6,6 @@ that free, and any reader of Parquet can use a file without knowing ours.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +13,8 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from research.replay.recording import RecordedTask, RecordedTrial
-from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
 
 try:
     import pyarrow as pa
@@ -121,7 +120,7 @@ def _rows(task: RecordedTask) -> Iterator[dict[str, Any]]:
 
 
 def _sketch_columns(sketch: Sketch) -> dict[str, Any]:
-    choices = _json([asdict(choice) for choice in sketch.choices])
+    choices = _json(pack_choices(sketch.choices))
     return {"sketch": sketch.key, "ordinal": sketch.ordinal, "choices": choices, "trace": sketch.trace}
 
 
@@ -144,13 +143,8 @@ def _task(rows: Sequence[Mapping[str, Any]]) -> RecordedTask:
 
 
 def _sketch(row: Mapping[str, Any]) -> Sketch:
-    choices = tuple(_choice(fields) for fields in json.loads(row["choices"]))
+    choices = unpack_choices(json.loads(row["choices"]))
     return Sketch(row["sketch"], row["trace"], choices, row["ordinal"])
-
-
-def _choice(fields: dict[str, Any]) -> Choice:
-    lists: dict[str, Any] = {name: tuple(fields[name]) for name in ("values", "labels", "weights")}
-    return Choice(ChoiceKind(fields["kind"]), fields["width"], fields["extent"], fields["limit"], **lists)
 
 
 def _trial(row: Mapping[str, Any]) -> RecordedTrial:

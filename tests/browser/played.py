@@ -22,6 +22,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import Sketch
 from tests.browser.networks import network
 from tests.browser.recorded import Recording
 
@@ -62,7 +63,7 @@ class Player:
         self.workloads = Workloads(session).ensure_many([_workload(task) for task in self.network["tasks"]])
         names = sorted({trial["sketch"] for trials in cell.trials for trial in trials})
         self.sketches = Sketches(session).ensure_many(
-            [NewSketch(name, "[]", [], 0, "tvm/1", TVM) for name in names]
+            [NewSketch(Sketch(name, "[]", ()), "tvm/1", TVM) for name in names]
         )
         self.job = self._job()
         self.tasks = {task.index: task for task in Tasks(session).list(self.job.id)}

@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 import tvm
 
+from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_space.programs import matmul, softmax
-from workers.search.space import Sketch
 from workers.tvm.build import InvalidCandidate, build, build_reference
 from workers.tvm.defaults import RECIPES, Machine, default_decisions
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.space import _choice
 
 HOST = '{"kind":"llvm","num-cores":2}'
 
 
 def first_default(tir: str, target: str) -> tuple[str, tuple[int, ...]]:
-    fields = design_space(tir, target)[-1]
-    sketch = Sketch(fields["key"], fields["trace"], tuple(_choice(choice) for choice in fields["choices"]))
+    sketch = unpack_sketch(design_space(tir, target)[-1])
     return sketch.trace, default_decisions(sketch, Machine(2, 4), RECIPES[0])
 
 
@@ -62,8 +60,7 @@ def test_an_invalid_candidate_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_a_gpu_candidate_is_exported_without_a_gpu(tmp_path: Path) -> None:
     target = '{"kind":"cuda","tag":"nvidia/nvidia-a100"}'
-    fields = design_space(matmul(), target)[-1]
-    sketch = Sketch(fields["key"], fields["trace"], tuple(_choice(choice) for choice in fields["choices"]))
+    sketch = unpack_sketch(design_space(matmul(), target)[-1])
     decisions = default_decisions(sketch, Machine(1, 1, gpu=True), RECIPES[0])
     assert rebuild(matmul(), target, sketch.trace, decisions) is not None
     build(matmul(), target, sketch.trace, decisions, str(tmp_path / "candidate.so"))

@@ -15,7 +15,6 @@ from db.tables import Task, Workload
 from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
 from workers.round.context import descriptors_of, program_of
-from workers.round.stored import sketch_of
 from workers.search.space import Candidate, Sketch
 from workers.slot.stage import Stage
 from workers.tvm.space import TvmSpace, load_sketches
@@ -73,8 +72,7 @@ def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Seque
     best = [row for row in best if (row.latency_us or 0) <= WITHIN * (best[0].latency_us or 0)]
     brought = Trials(session).best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
     rows = {Candidate(row.sketch, row.decisions): row for row in (*best, *brought)}
-    found = Sketches(session).get_many({row.sketch for row in rows.values()})
-    sketches = {row.key: sketch_of(row) for row in found}
+    sketches = Sketches(session).by_key({row.sketch for row in rows.values()})
     return [(candidate, sketches[candidate.sketch]) for candidate in rows]
 
 

@@ -16,7 +16,7 @@ from workers.measure.base import Result, Slot
 from workers.measure.tvm import TvmMeasurer
 from workers.racing.engines import interval
 from workers.round.commits import ERROR_CHARS
-from workers.round.storing import Place, store_sketches
+from workers.round.rows import Place, store_sketches
 from workers.slot.stage import Stage
 
 PASSES: Final = 3

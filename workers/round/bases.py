@@ -14,7 +14,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
 from mallorn.core.versions import VersionName
-from workers.round.stored import model_of
+from workers.round.models import model_of
 
 
 class Beginning(NamedTuple):

@@ -11,7 +11,7 @@ from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
 from workers.measure.base import Result, Slot
 from workers.round.context import RoundContext
-from workers.round.storing import Place, store_sketches
+from workers.round.rows import Place, store_sketches
 from workers.search.base import Proposal
 
 # A kill costs at most what was not committed: these, and the one on the device.

@@ -22,7 +22,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.versions import VersionName
 from workers.measure.base import Program
-from workers.round.stored import model_of
+from workers.round.models import model_of
 from workers.round.viewing import Work
 from workers.search.base import Trial
 from workers.search.space import Candidate, Sketch

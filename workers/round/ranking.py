@@ -13,9 +13,9 @@ from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from workers.round.context import RoundContext
-from workers.round.stored import model_of, sketch_of
+from workers.round.models import model_of
 from workers.round.viewing import Viewer, Work
-from workers.search.space import Candidate, Sketch
+from workers.search.space import Candidate
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing
 MOST_OTHERS: Final = 3  # models of other families, so that a round ends at once however many there are
@@ -30,7 +30,7 @@ def rank(viewer: Viewer, context: RoundContext) -> dict[str, Any]:
     with viewer.database.session() as session:
         batch = Batches(session).timed(context.row.id)
         asked = _others(session, context) if context.options.families in REVISING else {}
-        sketches = _sketches(session, batch)
+        sketches = Sketches(session).by_key({row.sketch for row in batch})
     others = _shares(viewer, context.work(sketches), batch, asked) if len(batch) >= FEWEST else {}
     foreseen = [row for row in batch if row.predicted is not None]
     return {
@@ -69,10 +69,6 @@ def _asked(session: Session, context: RoundContext) -> list[str]:
     families = sorted({task.family for task in tasks} - {own})
     first = context.row.index * MOST_OTHERS % max(1, len(families))
     return (families[first:] + families[:first])[:MOST_OTHERS]
-
-
-def _sketches(session: Session, batch: Sequence[Timed]) -> dict[str, Sketch]:
-    return {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in batch})}
 
 
 def _share(batch: Sequence[Timed], scores: Vector) -> float | None:

@@ -28,7 +28,6 @@ from mallorn.core.states import StageKind
 from workers.round.bases import Beginning, beginning
 from workers.round.context import work_of
 from workers.round.falling_back import warn
-from workers.round.stored import sketch_of
 from workers.round.viewing import Seen, Viewer, Work
 from workers.search.space import Candidate
 from workers.slot.runtime import Runtime
@@ -155,7 +154,7 @@ def _groups(rows: Sequence[Outline]) -> Groups:
 def _works(
     session: Session, rows: Sequence[StoredTrial], workloads: Sequence[Workload], target_id: int
 ) -> Mapping[int, Work]:
-    sketches = {row.key: sketch_of(row) for row in Sketches(session).get_many({row.sketch for row in rows})}
+    sketches = Sketches(session).by_key({row.sketch for row in rows})
     target = Targets(session).get(target_id).text
     return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
 

@@ -15,7 +15,7 @@ from db.session import Database
 from mallorn.core.names import resolve
 from workers.children.child import Child
 from workers.children.errors import ChildError
-from workers.round.storing import TVM_VERSION
+from workers.round.rows import TVM_VERSION
 from workers.search.space import Candidate, Sketch
 
 FIRST_SEC: Final = 30.0  # for the program and its context, whatever is asked of it

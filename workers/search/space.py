@@ -1,66 +1,17 @@
-"""What searchers search: sketches with free choices, candidates as decision vectors, and the Space seam."""
+"""The Space seam, and with it all the values that a searcher needs."""
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch
+
+__all__ = ["Candidate", "Choice", "ChoiceKind", "Matrix", "Sketch", "Space"]
+
 Matrix = NDArray[np.float32]
-
-
-class ChoiceKind(StrEnum):
-    """What a free choice of a sketch is about."""
-
-    TILE = "tile"  # factors whose product is `extent`; the last is at most `limit`
-    CATEGORICAL = "categorical"  # an index below `options`
-    LOCATION = "location"  # one of the values in `values` (loop indices, -1 root, -2 inline)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One sampling instruction of a sketch's trace."""
-
-    kind: ChoiceKind
-    width: int  # how many integers of the decision vector it owns
-    extent: int = 0
-    limit: int = 0
-    values: tuple[int, ...] = ()  # allowed values: indices for CATEGORICAL, loop positions for LOCATION
-    labels: tuple[int, ...] = ()  # what the indices of a CATEGORICAL stand for (unroll steps, ...)
-    weights: tuple[float, ...] = ()  # sampling probabilities over `values`
-    suggested: tuple[int, ...] = ()  # what the rule that made the sketch would choose, if it says so
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """A schedule without decisions. `trace` is its JSON; `key` the hash of that."""
-
-    key: str
-    trace: str
-    choices: tuple[Choice, ...]
-    ordinal: int = 0  # its place in the space that generated it
-
-    @property
-    def width(self) -> int:
-        return sum(choice.width for choice in self.choices)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Sketch + decisions, from which the full trace follows exactly."""
-
-    sketch: str  # Sketch.key
-    decisions: tuple[int, ...]
-
-    @property
-    def key(self) -> str:
-        """Names the candidate within its workload, alike on every host."""
-        text = f"{self.sketch}:{','.join(map(str, self.decisions))}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Space(ABC):

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from mallorn.core.targets import Target
+from mallorn.core.values.candidate import unpack_sketch
 from workers.children.child import Child
 from workers.children.errors import ChildCrashed, ChildTimeout
 from workers.measure.base import Program
 from workers.search.decisions import DecisionSpace
-from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
+from workers.search.space import Candidate, Sketch
 from workers.tvm.defaults import RECIPES, Machine, default_decisions
 
 _DESIGN_TIMEOUT_SEC = 120.0
@@ -99,22 +99,4 @@ def _tiling(machine: Machine, sketch: Sketch) -> Machine:
 def load_sketches(compiler: Child, program: Program, target: Target) -> list[Sketch]:
     """The sketches of a program on a target, alike in every process."""
     found = compiler.call("design_space", _DESIGN_TIMEOUT_SEC, tir=program.tir, target=target.text)
-    return [sketch_of(fields, ordinal) for ordinal, fields in enumerate(found)]
-
-
-def sketch_of(fields: dict[str, Any], ordinal: int = 0) -> Sketch:
-    """A sketch from the plain values that a compiler describes it by."""
-    return Sketch(fields["key"], fields["trace"], tuple(_choice(c) for c in fields["choices"]), ordinal)
-
-
-def _choice(fields: dict[str, Any]) -> Choice:
-    return Choice(
-        kind=ChoiceKind(fields["kind"]),
-        width=fields["width"],
-        extent=fields["extent"],
-        limit=fields["limit"],
-        values=tuple(fields["values"]),
-        labels=tuple(fields["labels"]),
-        weights=tuple(fields["weights"]),
-        suggested=tuple(fields["suggested"]),
-    )
+    return [replace(unpack_sketch(fields), ordinal=ordinal) for ordinal, fields in enumerate(found)]

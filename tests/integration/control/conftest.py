@@ -18,9 +18,10 @@ from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import Sketch
 from tests.fixtures.workshop import Workshop
 
-SKETCH = NewSketch("yard", "[trace]", [], 0, "synthetic/1", "0.27.0")
+SKETCH = NewSketch(Sketch("yard", "[trace]", ()), "synthetic/1", "0.27.0")
 
 
 class Yard:

@@ -19,9 +19,10 @@ from db.session import Database
 from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
 from tests.fixtures.rows import Rows
 
-CHOICES = [{"kind": "tile", "width": 2, "extent": 4, "limit": 4, "values": [], "labels": [], "weights": []}]
+TILED = Sketch("tiled", "[tiled]", (Choice(ChoiceKind.TILE, 2, 4, 4, suggested=(2, 2)),), 1)
 
 
 class Filled(Rows):
@@ -33,7 +34,7 @@ class Filled(Rows):
 
     def _fill(self, session: Session, workloads: tuple[str, ...], owner: str) -> None:
         super()._fill(session, workloads, owner)
-        tiled = NewSketch("tiled", "[tiled]", CHOICES, 1, "tvm/1", "0.27.0")
+        tiled = NewSketch(TILED, "tvm/1", "0.27.0")
         self.sketch_id = Sketches(session).ensure_many([tiled])["tiled"]
 
     def _measure(self, session: Session) -> None:

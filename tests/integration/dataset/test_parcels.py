@@ -5,7 +5,7 @@ import pytest
 
 from db.codec import unpack_decisions, unpack_times
 from db.dataset.importing import import_dataset
-from db.repositories.sketches import Sketches, trace_of
+from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
@@ -14,7 +14,7 @@ from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from tests.fixtures.rows import MODEL
-from tests.integration.dataset.conftest import Filled, stored
+from tests.integration.dataset.conftest import TILED, Filled, stored
 
 COPIED = (
     "slot",
@@ -50,10 +50,9 @@ def test_candidates_can_be_rebuilt_where_they_came_in(filled: Filled, elsewhere:
     import_dataset(elsewhere, tmp_path / "out")
     with elsewhere.session() as session:
         workload = Workloads(session).find("w0")
-        [sketch] = Sketches(session).get_many(["tiled"])
+        assert Sketches(session).by_key(["tiled"]) == {"tiled": TILED}
         assert workload is not None
         assert (tir_of(workload), workload.op, workload.args) == ("{tir}", "matmul", {"args": []})
-        assert (trace_of(sketch), sketch.choices[0]["width"], sketch.ordinal) == ("[tiled]", 2, 1)
         context = session.query(Context).one()
         assert (context.host_class, context.tvm_version, context.threads) == ("host", "0.27.0", 2)
 

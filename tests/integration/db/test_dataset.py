@@ -10,13 +10,14 @@ from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules, full_trace_of
-from db.repositories.sketches import Sketches, trace_of
+from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.workers import Workers
 from db.repositories.workloads import Workloads, tir_of
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import Choice, ChoiceKind
 from tests.fixtures.rows import MODEL, new_sketch, new_workload
 
 
@@ -35,9 +36,12 @@ def test_importers_that_race_agree_on_the_ids(rows):
 
 def test_programs_and_traces_come_back_as_they_went_in(rows):
     workload = rows.read(lambda session: Workloads(session).find("w0"))
-    sketches = rows.read(lambda session: Sketches(session).get_many(["sketch", "unknown"]))
+    choices = tuple(Choice(kind, 2, 4, 4, (1, 2), (0, 16), (0.5, 0.5), (2, 2)) for kind in ChoiceKind)
+    new = new_sketch("tiled", choices)
+    rows.write(lambda session: Sketches(session).ensure_many([new]))
+    sketches = rows.read(lambda session: Sketches(session).by_key(["sketch", "tiled", "unknown"]))
     assert tir_of(workload) == new_workload("w0").tir
-    assert [trace_of(sketch) for sketch in sketches] == [new_sketch().trace]
+    assert list(sketches.values()) == [new_sketch().sketch, new.sketch]
 
 
 def test_one_target_and_one_context_have_one_row(rows):

@@ -9,12 +9,11 @@ from db.repositories.recordings import Recordings
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.candidate import Choice, ChoiceKind
 from research.replay.reading import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
 
-CHOICES = [
-    {"kind": "tile", "width": 2, "extent": 64, "limit": 64, "values": [], "labels": [], "weights": []},
-]
+CHOICES = (Choice(ChoiceKind.TILE, 2, 64, 64),)
 SEEN = {"cpu_model": "a cpu", "cores": 4, "hostname": "secret", "address": "10.0.0.1:9090"}
 
 
@@ -26,7 +25,7 @@ def measured(rows, workload, *batch):
 def test_tasks_come_with_failures_first_measurements_and_the_facts_of_their_context(rows):
     workload = dataclasses.replace(new_workload("lab"), features={"extents": [3, 7]}, flops=1023.0)
     rows.workloads |= rows.write(lambda session: Workloads(session).ensure_many([workload]))
-    sketch = dataclasses.replace(new_sketch("tiled"), choices=CHOICES)
+    sketch = new_sketch("tiled", CHOICES)
     sketch_id = rows.write(lambda session: Sketches(session).ensure_many([sketch]))["tiled"]
     rows.job_id = rows.write(lambda session: rows.add_job(session, "ada", ("lab",)))
     like = {"sketch_id": sketch_id}

@@ -14,7 +14,7 @@ from research.lessons.pretraining import pretrain
 from tests.fixtures.workshop import TARGET
 from tests.unit.research.lessons.made_up import SHAPES, lesson
 from workers.round.context import load_round
-from workers.round.stored import model_of
+from workers.round.models import model_of
 from workers.round.training import train
 
 FAMILY = "operator:matmul"

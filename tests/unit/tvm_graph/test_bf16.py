@@ -8,6 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_graph import networks
 from tests.unit.tvm_graph.networks import NHWC, difference, program, random, run
 from workers.features.loops import Loops
@@ -15,7 +16,6 @@ from workers.search.decisions import SketchRules
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.space import sketch_of
 from workers.tvm.templates import bf16
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
@@ -184,7 +184,7 @@ def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inli
 @pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined by a branch"])
 def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
     for fields in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
-        sketch = sketch_of(fields)
+        sketch = unpack_sketch(fields)
         rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
         described = Loops().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
         assert np.isfinite(described).all()

@@ -8,6 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_graph.networks import (
     HASWELL,
     NHWC,
@@ -29,7 +30,6 @@ from workers.tvm.arguments import tensor_args
 from workers.tvm.defaults import Machine, Recipe, default_decisions
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.space import sketch_of
 from workers.tvm.templates.depthwise import depthwise
 from workers.tvm.workload import canonical
 
@@ -179,7 +179,7 @@ def followed(**attrs: Any) -> Any:
 
 def sketched(mod: Any) -> Sketch:
     (fields,) = design_space(tvm.ir.save_json(mod), HASWELL)
-    return sketch_of(fields)
+    return unpack_sketch(fields)
 
 
 def scheduled(mod: Any, decisions: Sequence[int]) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from tvm.s_tir.schedule import Trace
 
 from costmodels.views import LOOPS
+from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, Loops
 from workers.features.trace import steps_of
@@ -15,7 +16,6 @@ from workers.search.space import ChoiceKind, Matrix, Sketch
 from workers.tvm.programs import instructions, new_schedule
 from workers.tvm.rebuild import bind
 from workers.tvm.sketches import design_space
-from workers.tvm.space import sketch_of
 
 PROGRAMS = {
     "matmul": (matmul(), (32, 64, 48)),
@@ -25,7 +25,7 @@ PROGRAMS = {
 
 
 def sketches(tir: str) -> Iterator[Sketch]:
-    yield from map(sketch_of, design_space(tir, TARGET))
+    yield from map(unpack_sketch, design_space(tir, TARGET))
 
 
 def real_loops(tir: str, sketch: Sketch, decisions: list[int], block: str) -> list[int]:

@@ -25,6 +25,17 @@ def test_tasks_come_back_with_failures_sketches_and_facts(tmp_path: Path) -> Non
     assert read_facts(tmp_path / "new" / "s.parquet") == {"hosts": [{"cores": 2}]}
 
 
+def test_what_a_rule_suggests_comes_back_with_its_sketch(tmp_path: Path) -> None:
+    task = made_up(40)
+    told = tuple(
+        replace(sketch, choices=tuple(replace(choice, suggested=(1, 2)) for choice in sketch.choices))
+        for sketch in task.sketches
+    )
+    write_tasks(tmp_path / "s.parquet", [replace(task, sketches=told)], {})
+    (again,) = read_tasks(tmp_path / "s.parquet")
+    assert set(again.sketches) <= set(told)
+
+
 def test_one_workload_in_two_contexts_is_two_tasks(tmp_path: Path) -> None:
     task = made_up(10)
     elsewhere = replace(task, context={"host_class": "another", "threads": 2})

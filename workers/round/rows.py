@@ -1,4 +1,4 @@
-"""How sketches, contexts and devices of fresh results find their rows."""
+"""The rows that fresh results point to: their sketches, contexts and devices."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -38,10 +38,5 @@ class Place:
 
 def store_sketches(session: Session, sketches: Iterable[Sketch]) -> dict[str, int]:
     """Ids of sketches by key, new ones written."""
-    distinct = {sketch.key: sketch for sketch in sketches}
-    return Sketches(session).ensure_many([_row(sketch) for sketch in distinct.values()])
-
-
-def _row(sketch: Sketch) -> NewSketch:
-    choices = [asdict(choice) for choice in sketch.choices]
-    return NewSketch(sketch.key, sketch.trace, choices, sketch.ordinal, SPACE, TVM_VERSION)
+    distinct = {sketch.key: NewSketch(sketch, SPACE, TVM_VERSION) for sketch in sketches}
+    return Sketches(session).ensure_many(distinct.values())
