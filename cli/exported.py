@@ -32,7 +32,7 @@ def read_exported(directory: Path, target: str | None) -> Exported:
         return _stock(directory, target)
     found = read_manifest(manifest)
     exported = Exported(
-        directory, parse_target(found.target), found.recipe, found.input_shapes, found.input_ranges
+        directory, parse_target(found.target), found.recipe.stored(), found.input_shapes, found.input_ranges
     )
     _check_target(exported, target)
     return exported

@@ -27,6 +27,7 @@ from cli.terminal.shared import shared
 from cli.watching.winnings import print_verdict
 from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
+from mallorn.core.values.report import FinishReport
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
 from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, family_rows
 from mallorn.wording.units import spent_of
@@ -98,7 +99,7 @@ def _job_row(body: dict[str, Any]) -> dict[str, Any]:
         "trials": spent_of(body, "/"),
         "reason": first_line(body["reason"]),
         "latency": latency(_measured_us(body) or progress["estimated_us"]),
-        "beside": beside_onnxruntime((body["report"] or {}).get("latency_us") or {}),
+        "beside": beside_onnxruntime(FinishReport.model_validate(body["report"] or {}).latency_us),
         "age": duration(time.time() - body["created_at"]),
     }
 

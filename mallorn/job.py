@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import PAUSED_BY_OWNER, JobState
-from mallorn.core.verdict import Verdict
+from mallorn.core.values.verdict import Verdict
 from mallorn.frames import frame, history_frame
 from mallorn.http import Connection
 from mallorn.report.card import card

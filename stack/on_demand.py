@@ -105,7 +105,7 @@ class Scout:
 
 
 def _is_own(endpoint: "Endpoint") -> bool:
-    return bool(endpoint.info.get("is_local")) and endpoint.host_id == host_id()
+    return endpoint.info.is_local and endpoint.host_id == host_id()
 
 
 class OnDemand:

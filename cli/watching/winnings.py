@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from cli.terminal.output import print_next, print_note, stdout, table
-from mallorn.core.verdict import Level, Verdict
+from mallorn.core.values.verdict import Level, Verdict
 from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows
 from mallorn.wording.units import placed
 

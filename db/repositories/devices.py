@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from sqlalchemy import select, update
 
 from db.clock import now
 from db.repositories.base import Repository, until
 from db.tables import Device
+from mallorn.core.values.fleet import DeviceInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class SeenDevice:
     host_class: str
     threads: int
     tvm_version: str
-    info: dict[str, Any] = field(default_factory=dict)
+    info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
 class Devices(Repository):
@@ -38,9 +38,9 @@ class Devices(Repository):
         """Devices that their tracker no longer knows have stopped; `silent_sec` is how long ago it did."""
         gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
         for device in self.session.scalars(select(Device).where(*gone)).all():
-            if not device.info.get("stopped"):
-                stopped = {"info": device.info | {"stopped": True, "busy": False}}
-                self.changed(update(Device).where(Device.id == device.id).values(stopped))
+            if not device.info.stopped:
+                stopped = device.info.model_copy(update={"stopped": True, "busy": False})
+                self.changed(update(Device).where(Device.id == device.id).values(info=stopped))
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """By name; `fresh_sec` leaves out those that were silent for longer."""

@@ -1,12 +1,15 @@
 """Events of a job, numbered in commit order."""
 
-from typing import Any
+from typing import TypeVar
 
 from sqlalchemy import insert, select, update
 
 from db.repositories.base import Repository
 from db.tables import Event, Job
 from mallorn.core.errors import NotFound
+from mallorn.core.values.event import JobEvent, read_event
+
+Known = TypeVar("Known", bound=JobEvent)
 
 
 class Events(Repository):
@@ -16,13 +19,15 @@ class Events(Repository):
     event n sees all before it, so a reader that resumes after n skips nothing.
     """
 
-    def append(self, job_id: str, kind: str, payload: dict[str, Any]) -> int:
+    def append(self, job_id: str, event: JobEvent) -> int:
         """Write the job's next event and return its number; raises NotFound."""
         drawn = update(Job).where(Job.id == job_id).values(event_count=Job.event_count + 1)
         seq: int | None = self.session.scalar(drawn.returning(Job.event_count))
         if seq is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
-        self.session.execute(insert(Event).values(job_id=job_id, seq=seq, kind=kind, payload=payload))
+        self.session.execute(
+            insert(Event).values(job_id=job_id, seq=seq, kind=event.kind, payload=event.payload())
+        )
         return seq
 
     def after(self, job_id: str, seq: int, limit: int = 100) -> list[Event]:
@@ -30,7 +35,10 @@ class Events(Repository):
         query = select(Event).where(Event.job_id == job_id, Event.seq > seq).order_by(Event.seq).limit(limit)
         return list(self.session.scalars(query))
 
-    def newest(self, job_id: str, kind: str) -> Event | None:
-        """The last event of a kind, if there was any."""
-        query = select(Event).where(Event.job_id == job_id, Event.kind == kind)
-        return self.session.scalars(query.order_by(Event.seq.desc()).limit(1)).one_or_none()
+    def newest(self, job_id: str, kind: type[Known]) -> Known | None:
+        """The last event of a kind, if there was any that this version can read."""
+        name = kind.model_fields["kind"].default
+        query = select(Event.payload).where(Event.job_id == job_id, Event.kind == name)
+        payload = self.session.scalars(query.order_by(Event.seq.desc()).limit(1)).one_or_none()
+        found = None if payload is None else read_event(name, payload)
+        return found if isinstance(found, kind) else None

@@ -215,4 +215,5 @@ def came_to_finish(job: Job) -> bool:
 
 def finish_left_something(job: Job) -> bool:
     """Whether another finish of an ended job may bring what the last one did not."""
-    return came_to_finish(job) and (job.state == JobState.FAILED or bool((job.report or {}).get("not_done")))
+    left = job.report is not None and bool(job.report.not_done)
+    return came_to_finish(job) and (job.state == JobState.FAILED or left)

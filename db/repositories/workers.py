@@ -1,19 +1,19 @@
 """Workers: who works, and who was seen lately."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import select, update
 
 from db.clock import now
 from db.repositories.base import Repository
 from db.tables import Worker
+from mallorn.core.values.fleet import WorkerInfo
 
 
 class Workers(Repository):
     """Worker slots by id."""
 
-    def seen(self, worker_id: str, host_id: str, info: dict[str, Any], busy_with: str = "") -> None:
+    def seen(self, worker_id: str, host_id: str, info: WorkerInfo, busy_with: str = "") -> None:
         """It is alive now: write or refresh its row."""
         fresh = {"host_id": host_id, "info": info, "busy_with": busy_with, "last_seen": now()}
         insert = self.insert(Worker).values(id=worker_id, started_at=now(), **fresh)

@@ -3,7 +3,9 @@
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, IdPk, Json, Timestamp
+from db.tables.base import Base, IdPk, Timestamp
+from db.tables.values import ValueType
+from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
 
 
 class Device(Base):
@@ -18,7 +20,7 @@ class Device(Base):
     host_class: Mapped[str]  # equal on machines whose times compare
     threads: Mapped[int]
     tvm_version: Mapped[str]
-    info: Mapped[Json]
+    info: Mapped[DeviceInfo] = mapped_column(ValueType(DeviceInfo))
     last_seen: Mapped[Timestamp]
 
 
@@ -29,7 +31,7 @@ class Worker(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)  # host:pid:start
     host_id: Mapped[str]
-    info: Mapped[Json]  # pid, versions, queues
+    info: Mapped[WorkerInfo] = mapped_column(ValueType(WorkerInfo))
     busy_with: Mapped[str] = mapped_column(default="")
     started_at: Mapped[Timestamp]
     last_seen: Mapped[Timestamp]

@@ -6,7 +6,11 @@ from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, Timestamp
+from db.tables.values import ValueType
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.graph import GraphReport
+from mallorn.core.values.job import JobWarning
+from mallorn.core.values.report import FinishReport
 
 
 class Model(Base):
@@ -56,9 +60,11 @@ class Job(Base):
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed
     reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words
-    warnings: Mapped[list[dict[str, Any]]] = mapped_column(JsonType, default=list, server_default="[]")
-    graph: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the importer's report
-    report: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # the finish's report
+    warnings: Mapped[list[JobWarning]] = mapped_column(
+        ValueType(list[JobWarning]), default=list, server_default="[]"
+    )
+    graph: Mapped[GraphReport | None] = mapped_column(ValueType(GraphReport))
+    report: Mapped[FinishReport | None] = mapped_column(ValueType(FinishReport))
     export_uri: Mapped[str | None]
     idempotency_key: Mapped[str | None]
     request_hash: Mapped[str | None]

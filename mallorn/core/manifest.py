@@ -1,24 +1,18 @@
 """What stands in an export's manifest.json: one schema for who writes it and who reads it."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pydantic import BaseModel
+from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.values.base import Value
+from mallorn.core.values.graph import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
 
 
-class TensorSpec(BaseModel):
-    """An input or output of a model."""
-
-    name: str
-    dtype: str
-    shape: list[int]
-
-
-class TunedWorkload(BaseModel):
+class TunedWorkload(Value):
     """A workload that has a schedule, and how its measurement ended."""
 
     task: str
@@ -30,24 +24,24 @@ class TunedWorkload(BaseModel):
     max_error: float
 
 
-class MeasuredOn(BaseModel):
+class MeasuredOn(Value):
     """What must be equal for other times to compare with those of the workloads."""
 
     host_class: str = "unknown"
     tvm_version: str = "unknown"
     threads: int = 0
-    evaluator: dict[str, Any] = {}
+    evaluator: dict[str, JsonValue] = {}
 
 
-class Manifest(BaseModel):
+class Manifest(Value):
     """What schedules were made for. Only target and recipe are there in every export."""
 
     job: str = ""
     model: str = ""
-    target: str | dict[str, Any]
+    target: str | dict[str, JsonValue]
     tuned_at: float = 0.0  # seconds since the epoch; 0: it does not say
     versions: dict[str, str] = {}
-    recipe: dict[str, Any]
+    recipe: StoredRecipe
     inputs: list[TensorSpec] = []
     outputs: list[TensorSpec] = []
     input_shapes: dict[str, list[int]] = {}  # of inputs whose shapes the model leaves free

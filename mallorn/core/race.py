@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-Timing = Mapping[str, float]  # median, low, high; in microseconds
+from mallorn.core.values.report import ModelLatency
+
 # Medians nearer than this are as fast as one another where their intervals overlap.
 ALIKE: Final = 1.2
 # From so many times slower on, a result is poor.
@@ -54,18 +55,18 @@ class Race:
         return " (onnxruntime was not timed)" if self.by_default_build else ""
 
 
-def raced(latency_us: Mapping[str, Timing | None]) -> Race | None:
+def raced(latency_us: Mapping[str, ModelLatency | None]) -> Race | None:
     """The tuned model against onnxruntime, else against the default build; None without both times."""
     tuned = latency_us.get("tuned")
-    rival = next((name for name in RIVALS if latency_us.get(name)), None)
-    if not tuned or rival is None:
+    rivals = ((name, latency_us.get(name)) for name in RIVALS)
+    rival, other = next(((name, timed) for name, timed in rivals if timed), ("", None))
+    if tuned is None or other is None:
         return None
-    other = latency_us[rival] or {}
-    overlap = tuned["low"] <= other["high"] and other["low"] <= tuned["high"]
-    return Race(rival, other["median"] / tuned["median"], overlap)
+    overlap = tuned.low <= other.high and other.low <= tuned.high
+    return Race(rival, other.median / tuned.median, overlap)
 
 
-def beside_onnxruntime(latency_us: Mapping[str, Timing | None]) -> str:
+def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> str:
     """A few words for a column, as `1.4x faster`; empty where onnxruntime was not timed."""
     race = raced(latency_us)
     if race is None or race.by_default_build:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mallorn.core.race import beside_onnxruntime
+from mallorn.core.values.report import FinishReport
 from mallorn.report.chart import TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.style import scoped
@@ -50,7 +51,7 @@ def _standing(job: Row) -> Row:
         "Trials": spent_of(job),
         "Sum over tasks": latency(progress["estimated_us"]),
         "Whole model": None if tuned is None else latency(tuned),
-        "Beside onnxruntime": beside_onnxruntime((job["report"] or {}).get("latency_us") or {}),
+        "Beside onnxruntime": beside_onnxruntime(FinishReport.model_validate(job["report"] or {}).latency_us),
         "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,
         "Failures": failed or None,
         "Took": None if ended is None else duration(ended - job["created_at"]),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mallorn.core.verdict import Verdict
+from mallorn.core.values.verdict import Verdict
 from mallorn.report.html import Html, el
 
 

@@ -17,7 +17,8 @@ from research.replay.recording import RecordedTask, RecordedTrial
 from workers.round.context import descriptors_of
 from workers.search.space import Candidate
 
-HOST_FACTS: Final = ("cpu_model", "cores", "governor", "machine", "gpu")  # never names and addresses
+# Never names and addresses.
+HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
 
 
 def collect(directories: Sequence[Path], candidates: int) -> tuple[list[RecordedTask], list[dict[str, Any]]]:
@@ -65,7 +66,7 @@ def measuring_hosts(database: Database) -> list[dict[str, Any]]:
                 "host_class": device.host_class,
                 "threads": device.threads,
                 "tvm_version": device.tvm_version,
-                **{name: device.info[name] for name in HOST_FACTS if name in device.info},
+                **device.info.model_dump(include=HOST_FACTS, exclude_defaults=True),
             }
             for device in Recordings(session).devices()
         ]

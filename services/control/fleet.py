@@ -27,7 +27,7 @@ class Survey:
 def survey(session: Session, target_id: int) -> Survey:
     """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
-    devices = [device for device in fresh if not device.info.get("stopped")]
+    devices = [device for device in fresh if not device.info.stopped]
     claims = Shares(session).claims(target_id)
     workers = Workers(session).list(FRESH_SEC)
     slots = _slots(len(devices), sum(tunes(worker) for worker in workers))
@@ -41,7 +41,7 @@ def survey(session: Session, target_id: int) -> Survey:
 
 def tunes(worker: Worker) -> bool:
     """Whether a worker runs rounds: it has not said good-bye, and does not import alone."""
-    return bool(worker.info.get("tunes", True)) and not worker.info.get("stopped")
+    return worker.info.tunes and not worker.info.stopped
 
 
 def _slots(devices: int, workers: int) -> int:

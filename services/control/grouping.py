@@ -13,6 +13,7 @@ from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
+from mallorn.core.values.event import FamilyChangedEvent
 from services.control.messages import Message
 from services.planner.families.base import Families, Member, Ranking
 
@@ -72,13 +73,9 @@ def _announce(session: Session, job: Job, moved: Sequence[tuple[Seat, Seat]]) ->
     train: dict[str, Message] = {}
     for was, seat in moved:
         if (task := tasks.get(seat.workload_id)) is not None:
-            payload = {
-                "task": task.index,
-                "name": task.name,
-                "from": was.family,
-                "to": seat.family,
-                "why": seat.why,
-            }
-            Events(session).append(job.id, "family_changed", payload)
+            told = FamilyChangedEvent(
+                task=task.index, name=task.name, old=was.family, new=seat.family, why=seat.why
+            )
+            Events(session).append(job.id, told)
             train.setdefault(seat.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
     return list(train.values())

@@ -18,6 +18,7 @@ from mallorn.core.errors import PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
 from mallorn.core.states import JobState
+from mallorn.core.values.event import FailedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.waiting import waits_for
 from services.control.grouping import group
 from services.control.messages import Message
@@ -79,8 +80,8 @@ def _give_up(step: _Step, error: PluginFailed) -> Turn:
     reason = f"{error.message}\n{error.hint}".strip()
     Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FAILED, reason)
     Rounds(step.session).cancel_open(step.job.id)
-    why = {"error": error.code, "detail": error.message, "hint": error.hint}
-    Events(step.session).append(step.job.id, "failed", why)
+    told = FailedEvent(error=error.code, detail=error.message, hint=error.hint)
+    Events(step.session).append(step.job.id, told)
     return Turn(over=True)
 
 
@@ -134,12 +135,12 @@ def _open(step: _Step, planned: PlannedRound, task: Standing) -> Message | None:
     )
     if (row := Rounds(step.session).add(new)) is None:  # another job tunes this workload right now
         return None
-    payload = {"round": row.index, "task": task.index, "name": task.name, "size": row.size, **row.reason}
-    Events(step.session).append(step.job.id, "round_planned", payload)
+    told = {"round": row.index, "task": task.index, "name": task.name, "size": row.size, **row.reason}
+    Events(step.session).append(step.job.id, RoundPlannedEvent.model_validate(told))
     return queues.RUN_ROUND, row.id
 
 
 def _finish(step: _Step, why: str) -> list[Message]:
     Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
-    Events(step.session).append(step.job.id, "finishing", {"why": why})
+    Events(step.session).append(step.job.id, FinishingEvent(why=why))
     return [(queues.FINISH_JOB, step.job.id)]

@@ -13,6 +13,8 @@ from db.repositories.waiting import Waiting
 from db.session import read_clock
 from db.tables import Job
 from mallorn.core.settings import Settings
+from mallorn.core.states import JobState
+from mallorn.core.values.event import PausedEvent
 from mallorn.core.waiting import Here, paused_words, waiting_words, waits_for
 
 _FIELDS: Final = Settings.model_fields
@@ -46,4 +48,4 @@ def wait_for_device(session: Session, job: Job, patience: Patience) -> bool:
 
 def _pause(session: Session, job: Job, why: str) -> None:
     Jobs(session).pause(job.id, None, why)
-    Events(session).append(job.id, "paused", {"state": job.state, "trials": job.trials, "why": why})
+    Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))

@@ -27,6 +27,8 @@ from mallorn.core.artifacts import scripts_uri
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.targets import parse_target
+from mallorn.core.values.event import FailedEvent
+from mallorn.core.values.job import SuggestedOptions
 from tests.browser.played import OWNER, TVM, Player, Stage
 from tests.browser.recorded import Recording, recording
 
@@ -155,7 +157,7 @@ class House:
         """An import that would have needed the shapes of its inputs."""
         job = self.unplayed("encoder-1.onnx", 50 * MINUTE, JobState.FAILED, FREE_DIMENSIONS)
         shapes = {"input_ids": [1, 128], "mask": [1, 128]}
-        Events(self.session).append(job.id, "failed", {"suggest": {"input_shapes": shapes}})
+        Events(self.session).append(job.id, FailedEvent(suggest=SuggestedOptions(input_shapes=shapes)))
         return job
 
     def stuck(self, cell: Recording) -> Job:

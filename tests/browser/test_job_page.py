@@ -12,6 +12,7 @@ from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.states import RoundState
+from mallorn.core.values.event import RoundClosedEvent
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_workload
@@ -34,7 +35,7 @@ def run_round(rows: OwnedRows, workload: str, latency_us: float, failures: int =
     def end(session: Session) -> None:
         Measurements(session).add_batch(round_id, attempt, found)
         Rounds(session).close(round_id, attempt, RoundState.DONE)
-        Events(session).append(rows.job_id, "round_closed", {})
+        Events(session).append(rows.job_id, RoundClosedEvent(round=0, task=0, name="w0"))
 
     rows.write(end)
 

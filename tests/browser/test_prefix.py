@@ -14,6 +14,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.states import JobState
+from mallorn.core.values.event import PausedEvent
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.schedules import promote
@@ -79,7 +80,7 @@ def test_news_come_through(url: str, open_page: Open, rows: OwnedRows) -> None:
 
     def pause(session: Session) -> None:
         Jobs(session).pause(rows.job_id, "local", "for a cup of tea")
-        Events(session).append(rows.job_id, "paused", {})
+        Events(session).append(rows.job_id, PausedEvent(state=JobState.PAUSED))
 
     rows.write(pause)
     page.get_by_text("for a cup of tea").wait_for()

@@ -59,7 +59,7 @@ def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner:
     assert identity["name"] == "device"
     assert identity["target"] == local_target.text
     assert (identity["host_id"], identity["host_class"]) == (host["host_id"], host["host_class"])
-    assert Fleet(fleet.settings).describe(local_target).info["address"] == identity["address"]
+    assert Fleet(fleet.settings).describe(local_target).info.address == identity["address"]
 
 
 @pytest.mark.parametrize("cores", sorted({1, available_cores()}))
@@ -216,7 +216,7 @@ def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, run
 
 
 def test_a_client_without_the_trackers_key_is_turned_away(fleet: TestFleet, local_target: Target) -> None:
-    host, _, port = Fleet(fleet.settings).describe(local_target).info["address"].rpartition(":")
+    host, _, port = Fleet(fleet.settings).describe(local_target).info.address.rpartition(":")
     key = f"client:{device_key(local_target)}:guess".encode()
     with socket.create_connection((host, int(port)), PATIENCE) as end:
         end.sendall(RPC_MAGIC.to_bytes(4, "little") + len(key).to_bytes(4, "little") + key)

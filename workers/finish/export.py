@@ -81,7 +81,7 @@ def _record(winner: Winner) -> dict[str, Any]:
 
 
 def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
-    graph, tuned = claimed.job.graph or {}, {winner.contest.task.name for winner in winners}
+    graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
     with claimed.runtime.database.session() as session:
         tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
         measured_on = _measured_on(session, claimed.job.id)
@@ -91,11 +91,11 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
         target=claimed.target.attrs,
         tuned_at=time.time(),
         versions={"mallorn": VERSION} | _installed(),
-        recipe=graph["recipe"],
-        inputs=graph["inputs"],
-        outputs=graph["outputs"],
+        recipe=graph.recipe,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
         input_shapes=claimed.options.input_shapes,
-        input_ranges=graph["input_ranges"],
+        input_ranges=graph.input_ranges,
         workloads=[_workload(winner) for winner in winners],
         without_schedule=[name for name in tasks if name not in tuned],
         measured_on=measured_on,

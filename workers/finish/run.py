@@ -11,6 +11,8 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState, StageKind
+from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
+from mallorn.core.values.report import FinishReport
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import complete_export, upload
 from workers.finish.handout import choose
@@ -56,9 +58,9 @@ def _finish(claimed: Stage) -> None:
             report |= limits(stand, tasks, report, undone)
         claimed.lease.check()
         report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
-        report["not_done"] = undone.entries
-        (handout.directory / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-        _store(claimed, why, report, upload(claimed, handout.directory))
+        told = FinishReport.model_validate(report | {"not_done": undone.entries}, extra="forbid")
+        (handout.directory / "report.json").write_text(json.dumps(told.stored(), indent=1) + "\n")
+        _store(claimed, why, told, upload(claimed, handout.directory))
 
 
 def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner], list[Contest]]:
@@ -85,15 +87,15 @@ def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Veri
 
 def _why_tuning_ended(claimed: Stage) -> str:
     with claimed.runtime.database.session() as session:
-        news = Events(session).newest(claimed.job.id, "finishing")
-    return str(news.payload["why"]) if news is not None else ""
+        news = Events(session).newest(claimed.job.id, FinishingEvent)
+    return news.why if news is not None else ""
 
 
 def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -> None:
     latency_us = winner.latency_us if winner else None
-    payload = {"task": contest.task.index, "name": contest.task.name, "latency_us": latency_us}
+    told = CheckedEvent(task=contest.task.index, name=contest.task.name, latency_us=latency_us)
     with claimed.runtime.database.transaction() as session:
-        Events(session).append(claimed.job.id, "checked", payload)
+        Events(session).append(claimed.job.id, told)
         Jobs(session).say(claimed.job.id, words)
 
 
@@ -115,7 +117,7 @@ def _trials(claimed: Stage) -> dict[str, Any]:
     return {"trials": how_far.spent, "outcomes": how_far.outcomes}
 
 
-def _store(claimed: Stage, why: str, report: dict[str, Any], url: str) -> None:
+def _store(claimed: Stage, why: str, report: FinishReport, url: str) -> None:
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url)
-        claimed.end(session, JobState.DONE, why, "done", {"report": report})
+        claimed.end(session, JobState.DONE, why, DoneEvent(report=report))

@@ -46,7 +46,6 @@ class Stand:
 
     def prepare(self) -> list[str]:
         """Make the inputs that every engine is run with; their names."""
-        graph = self.claimed.job.graph or {}
         names: list[str] = self.graphs.call(
             "make_inputs",
             LOAD_TIMEOUT_SEC,
@@ -54,7 +53,7 @@ class Stand:
             inputs_npz=str(self.inputs),
             seed=0,
             input_shapes=self.claimed.options.input_shapes,
-            input_ranges=graph["input_ranges"],
+            input_ranges=self.claimed.graph.input_ranges,
         )
         return names
 
@@ -72,7 +71,7 @@ class Stand:
     def compile(self, directory: Path, winners: Sequence[Winner]) -> Built:
         """The model with the schedules of a directory that `write` filled."""
         library = directory.with_suffix(".so")
-        recipe = (self.claimed.job.graph or {})["recipe"]
+        recipe = self.claimed.graph.recipe.stored()
         found = self._compile("compile_model", library, schedules_dir=str(directory), recipe=recipe)
         told = {key: found[key] for key in ("found", "of", "missing")}
         return Built(tuple(winners), directory, library, told, found["seconds"])

@@ -15,6 +15,7 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.states import JobState, StageKind
+from mallorn.core.values.event import ImportedEvent
 from workers.children.errors import ChildFailed
 from workers.host.courtesy import giving_way
 from workers.slot.runtime import Runtime
@@ -68,8 +69,8 @@ def _store(session: Session, claimed: Stage, graph: dict[str, Any]) -> None:
     tasks = [_task(index, task, ids[task["key"]], known) for index, task in enumerate(found)]
     Tasks(session).add_many(claimed.job.id, tasks)
     Jobs(session).record(claimed.job.id, graph=graph)
-    news = {"tasks": len(tasks), "known": sum(task.known_at_start for task in tasks)}
-    claimed.end(session, JobState.TUNING, "", "imported", news)
+    told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
+    claimed.end(session, JobState.TUNING, "", told)
 
 
 def _check_only(patterns: Sequence[str], names: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.core.values.fleet import DeviceInfo
 from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.search.space import Candidate, Sketch
@@ -34,7 +35,7 @@ class Endpoint:
     host_class: str
     threads: int  # TVM_NUM_THREADS in the process that ran the candidate
     tvm_version: str
-    info: dict[str, Any] = field(default_factory=dict)
+    info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from typing import Any
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.core.values.fleet import DeviceInfo
 from workers.device.tracker_client import TrackerClient, device_key
 from workers.measure.base import Endpoint
-
-ENDPOINT_FIELDS = ("name", "host_id", "host_class", "threads", "tvm_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,13 @@ class Fleet:
 
 def endpoint_of(identity: dict[str, Any]) -> Endpoint:
     """What a device said of itself, as an Endpoint."""
-    info = {name: value for name, value in identity.items() if name not in ENDPOINT_FIELDS}
     return Endpoint(
         name=str(identity["name"]),
         host_id=str(identity["host_id"]),
         host_class=str(identity["host_class"]),
         threads=int(identity["threads"]),
         tvm_version=str(identity["tvm_version"]),
-        info=info,
+        info=DeviceInfo.model_validate(identity),
     )
 
 

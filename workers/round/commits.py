@@ -1,7 +1,7 @@
 """Commits the results of a round in small batches, behind the fence of its attempt."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -9,6 +9,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
+from mallorn.core.values.event import MeasuredEvent
 from workers.measure.base import Result, Slot
 from workers.round.context import RoundContext
 from workers.round.rows import Place, store_sketches
@@ -52,7 +53,7 @@ class Commits:
             sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
             rows = [self._row(session, result, sketches) for result in results]
             Measurements(session).add_batch(self._context.row.id, self._attempt, rows)
-            Events(session).append(self._context.row.job_id, "measured", self._news(results))
+            Events(session).append(self._context.row.job_id, self._news(results))
             Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
 
     def _row(self, session: Session, result: Result, sketches: dict[str, int]) -> NewMeasurement:
@@ -74,13 +75,13 @@ class Commits:
             predicted=proposal.predicted,
         )
 
-    def _news(self, results: Sequence[Result]) -> dict[str, Any]:
+    def _news(self, results: Sequence[Result]) -> MeasuredEvent:
         times = [latency_us for result in results if (latency_us := result.latency_us) is not None]
-        return {
-            "round": self._context.row.index,
-            "task": self._context.task_index,
-            "name": self._context.task_name,
-            "trials": len(results),
-            "failed": sum(result.outcome.failed for result in results),
-            "best_us": min(times, default=None),
-        }
+        return MeasuredEvent(
+            round=self._context.row.index,
+            task=self._context.task_index,
+            name=self._context.task_name,
+            trials=len(results),
+            failed=sum(result.outcome.failed for result in results),
+            best_us=min(times, default=None),
+        )

@@ -24,6 +24,13 @@ from mallorn.core.logs import note
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.event import (
+    FailedEvent,
+    PausedEvent,
+    RoundClosedEvent,
+    RoundPoisonedEvent,
+    RoundReturnedEvent,
+)
 from workers.children.errors import ChildError, ChildFailed
 from workers.children.shutdown import Stopping
 from workers.host.alone import Host
@@ -144,8 +151,8 @@ def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[st
     with runtime.database.transaction() as session:
         if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats):
             raise LeaseLost
-        payload = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats}
-        Events(session).append(row.job_id, "round_closed", payload)
+        told = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats}
+        Events(session).append(row.job_id, RoundClosedEvent.model_validate(told))
     log.info("a round of %s is done: %s candidates", context.task_name, stats["candidates"])
 
 
@@ -169,7 +176,7 @@ def _stumble(runtime: Runtime, round_id: int, attempt: int, error: HostFault) ->
             next_step = f"{error.hint}   (then: mallorn resume {row.job_id})"
             Jobs(session).pause(row.job_id, None, f"{error.message}\n{next_step}")
             Rounds(session).withdraw(row.job_id)
-            Events(session).append(row.job_id, "paused", {"state": JobState.PAUSED, "why": error.message})
+            Events(session).append(row.job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
 
 
 def _fail(runtime: Runtime, round_id: int, attempt: int, error: MallornError) -> None:
@@ -182,15 +189,15 @@ def _fail(runtime: Runtime, round_id: int, attempt: int, error: MallornError) ->
         Rounds(session).cancel_open(job_id)
         reason = f"{error.message}\n{error.hint}".strip()
         if Jobs(session).move(job_id, [JobState.TUNING], JobState.FAILED, reason):
-            why = {"error": error.code, "detail": error.message, "hint": error.hint}
-            Events(session).append(job_id, "failed", why)
+            told = FailedEvent(error=error.code, detail=error.message, hint=error.hint)
+            Events(session).append(job_id, told)
 
 
 def _lose(runtime: Runtime, round_id: int, attempt: int, error: MallornError, max_losses: int) -> None:
     log.error("the round failed: %s", error)
     with runtime.database.transaction() as session:
         ended = Rounds(session).lose(round_id, attempt, error.message[-ERROR_CHARS:], max_losses)
-        for kind, lost in (("round_returned", ended.returned), ("round_poisoned", ended.poisoned)):
+        for event, lost in ((RoundReturnedEvent, ended.returned), (RoundPoisonedEvent, ended.poisoned)):
             for row in map(Rounds(session).get, lost):
-                payload = {"round": row.index, "attempt": row.attempt, "error": row.error}
-                Events(session).append(row.job_id, kind, payload)
+                told = event(round=row.index, attempt=row.attempt, error=row.error)
+                Events(session).append(row.job_id, told)

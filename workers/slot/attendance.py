@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.targets import Targets
@@ -13,6 +12,7 @@ from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import parse_target
+from mallorn.core.values.fleet import WorkerInfo
 from workers.measure.fleet import Device, Fleet
 
 log = logging.getLogger(__name__)
@@ -29,14 +29,14 @@ class RollCall:
         self._fleet = fleet
         self._name = name
         self._busy_with = ""
-        self._info: dict[str, Any] = {"pid": os.getpid()}
+        self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
     def start(self, tunes: bool = True) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports."""
-        self._info |= {"tunes": tunes}
+        self._info = WorkerInfo(pid=os.getpid(), tunes=tunes)
         self._thread.start()
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class RollCall:
 
     def _report_leave(self) -> None:
         with self._database.transaction() as session:
-            Workers(session).seen(self._name, host_id(), self._info | {"stopped": True})
+            Workers(session).seen(self._name, host_id(), self._info.model_copy(update={"stopped": True}))
 
     def _report_devices(self) -> None:
         devices = self._fleet.devices()
@@ -91,5 +91,5 @@ def _seen(device: Device, targets: Targets) -> SeenDevice:
         host_class=endpoint.host_class,
         threads=endpoint.threads,
         tvm_version=endpoint.tvm_version,
-        info=endpoint.info | {"busy": device.busy},
+        info=endpoint.info.model_copy(update={"busy": device.busy}),
     )

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import fsspec
 from sqlalchemy.orm import Session
@@ -21,6 +20,8 @@ from mallorn.core.logs import note
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
+from mallorn.core.values.event import FailedEvent, JobEvent, StageReturnedEvent
+from mallorn.core.values.graph import GraphReport
 from workers.children.advice import advice
 from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
 from workers.children.shutdown import Stopping
@@ -53,11 +54,16 @@ class Stage:
                 copy.write(chunk)
         return path
 
-    def end(self, session: Session, to: JobState, reason: str, kind: str, payload: dict[str, Any]) -> None:
+    @property
+    def graph(self) -> GraphReport:
+        """What the import found out; nothing before it."""
+        return self.job.graph or GraphReport()
+
+    def end(self, session: Session, to: JobState, reason: str, event: JobEvent) -> None:
         """Move the job on, in the caller's transaction; raises LeaseLost when it is no longer ours."""
         if not Jobs(session).move(self.job.id, [self.state], to, reason, attempt=self.attempt):
             raise LeaseLost
-        Events(session).append(self.job.id, kind, payload)
+        Events(session).append(self.job.id, event)
 
 
 @contextmanager
@@ -129,9 +135,9 @@ def _lose(claimed: Stage, error: ChildError) -> None:
         lost = Stages(session).lose_stage(job_id, claimed.attempt, given_up)
         if lost.returned:
             Jobs(session).say(job_id, f"{claimed.state} broke off and is tried again: {what}\n{hint}".strip())
-            Events(session).append(job_id, "stage_returned", {"state": claimed.state, "error": error.message})
+            Events(session).append(job_id, StageReturnedEvent(state=claimed.state, error=error.message))
         if lost.failed:
-            Events(session).append(job_id, "failed", _why(error, hint))
+            Events(session).append(job_id, _why(error, hint))
 
 
 def _say(claimed: Stage, words: str) -> None:
@@ -146,9 +152,10 @@ def _fail(claimed: Stage, error: MallornError) -> None:
         if Jobs(session).move(
             claimed.job.id, [claimed.state], JobState.FAILED, reason, attempt=claimed.attempt
         ):
-            Events(session).append(claimed.job.id, "failed", _why(error, error.hint))
+            Events(session).append(claimed.job.id, _why(error, error.hint))
 
 
-def _why(error: MallornError, hint: str) -> dict[str, Any]:
+def _why(error: MallornError, hint: str) -> FailedEvent:
     suggestion = {"suggest": error.suggest} if error.suggest else {}
-    return {"error": error.code, "detail": error.message, "hint": hint} | suggestion
+    told = {"error": error.code, "detail": error.message, "hint": hint}
+    return FailedEvent.model_validate(told | suggestion)

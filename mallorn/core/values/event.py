@@ -20,6 +20,10 @@ class JobEvent(Value):
         """As stored beside the kind."""
         return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
 
+    def told(self) -> dict[str, object]:
+        """As sent to who follows the job: whole, with its kind."""
+        return self.model_dump(mode="json")
+
 
 class SubmittedEvent(JobEvent):
     kind: Literal["submitted"] = "submitted"
@@ -188,6 +192,9 @@ class OtherEvent(JobEvent):
 
     def payload(self) -> dict[str, object]:
         return dict(self.data)
+
+    def told(self) -> dict[str, object]:
+        return {"kind": self.kind, **self.data}
 
 
 def read_event(kind: str, payload: dict[str, Any]) -> KnownEvent | OtherEvent:

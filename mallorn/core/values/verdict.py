@@ -1,7 +1,8 @@
 """How good a job's result is, in one line."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -32,3 +33,9 @@ class Verdict(Value):
 
     def __str__(self) -> str:
         return self.summary
+
+    @classmethod
+    def told(cls, job: Mapping[str, Any]) -> Self | None:
+        """As the API gives it with a job."""
+        known = job.get("verdict")
+        return None if known is None else cls.model_validate(known)

@@ -1,11 +1,12 @@
 """A device as the API shows it."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, Field
 
 from db.tables import Device
+from mallorn.core.values.fleet import DeviceInfo
 
 ONLINE_SEC = 60.0
 
@@ -29,7 +30,7 @@ class DeviceOut(BaseModel):
     host_class: Annotated[str, Field(description="Equal for machines whose times compare.")]
     threads: int
     tvm_version: str
-    info: dict[str, Any]
+    info: DeviceInfo
     busy: Annotated[bool, Field(description="A session holds it right now.")]
     state: DeviceState
     last_seen: float
@@ -48,7 +49,7 @@ class DeviceOut(BaseModel):
             threads=device.threads,
             tvm_version=device.tvm_version,
             info=device.info,
-            busy=bool(device.info.get("busy")),
+            busy=device.info.busy,
             state=_state(device, seen_sec),
             last_seen=device.last_seen,
             seen_sec=round(seen_sec, 3),
@@ -58,12 +59,12 @@ class DeviceOut(BaseModel):
 
 def is_online(device: Device, seen_sec: float) -> bool:
     """Whether a device can be counted on."""
-    return seen_sec < ONLINE_SEC and not device.info.get("stopped")
+    return seen_sec < ONLINE_SEC and not device.info.stopped
 
 
 def _state(device: Device, seen_sec: float) -> DeviceState:
-    if device.info.get("stopped"):
+    if device.info.stopped:
         return DeviceState.STOPPED
     if seen_sec >= ONLINE_SEC:
         return DeviceState.SILENT
-    return DeviceState.MEASURING if device.info.get("busy") else DeviceState.IDLE
+    return DeviceState.MEASURING if device.info.busy else DeviceState.IDLE

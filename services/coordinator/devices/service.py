@@ -42,7 +42,7 @@ def local_target(session: Session) -> Target:
 
 
 def _closeness(device: Device, target: Target) -> tuple[bool, bool, float]:
-    return bool(device.info.get("is_local")), target.is_cpu, device.last_seen
+    return device.info.is_local, target.is_cpu, device.last_seen
 
 
 def _silent(device: Device, now_sec: float) -> NoDevice:

@@ -12,6 +12,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.tables import Event
 from mallorn.core.states import JobState
+from mallorn.core.values.event import read_event
 from services.coordinator.web.parts import Parts
 
 POLL_SEC: Final = 0.5
@@ -47,4 +48,5 @@ async def stream(parts: Parts, owner: str, job_id: str, after: int) -> AsyncIter
 
 def format_event(event: Event) -> str:
     """One event on the wire; JSON holds no line break that could end it early."""
-    return f"id: {event.seq}\nevent: {event.kind}\ndata: {json.dumps(event.payload)}\n\n"
+    told = read_event(event.kind, event.payload).told()
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: {json.dumps(told)}\n\n"

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
-from mallorn.core.verdict import Level
+from mallorn.core.values.verdict import Level
 from services.coordinator.web.texts import check_storable
 
 # Columns of 32 bits; a seed is also TVM's.

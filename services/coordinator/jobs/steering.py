@@ -11,6 +11,7 @@ from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
+from mallorn.core.values.event import CancelledEvent, PausedEvent, ResumedEvent
 from services.coordinator.jobs.schemas import JobOut
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.parts import Parts
@@ -23,11 +24,13 @@ NEXT_TASK: Final = {
     JobState.FINISHING: queues.FINISH_JOB,
 }
 
+Steered = type[PausedEvent] | type[ResumedEvent] | type[CancelledEvent]
+
 
 def pause(parts: Parts, owner: str, job_id: str) -> JobOut:
     """Plan no more rounds; those in flight end. Raises NotFound; Conflict in a state that cannot pause."""
     with parts.database.transaction() as session:
-        return _announce(session, "paused", Jobs(session).pause(job_id, owner))
+        return _announce(session, PausedEvent, Jobs(session).pause(job_id, owner))
 
 
 def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
@@ -35,7 +38,7 @@ def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
     with parts.database.transaction() as session:
         job = Jobs(session).cancel(job_id, owner)
         Rounds(session).cancel_open(job_id)
-        return _announce(session, "cancelled", job)
+        return _announce(session, CancelledEvent, job)
 
 
 def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
@@ -46,7 +49,7 @@ def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
     with parts.database.transaction() as session:
         _explain_refusal(Jobs(session).get(job_id, owner), more_trials)
         job = Jobs(session).resume(job_id, owner, more_trials)
-        answer = _announce(session, "resumed", job)
+        answer = _announce(session, ResumedEvent, job)
     parts.waker.wake(NEXT_TASK[answer.state], job_id)
     return answer
 
@@ -65,6 +68,6 @@ def _explain_refusal(job: Job, more_trials: int) -> None:
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
 
 
-def _announce(session: Session, kind: str, job: Job) -> JobOut:
-    Events(session).append(job.id, kind, {"state": job.state, "trials": job.trials})
+def _announce(session: Session, event: Steered, job: Job) -> JobOut:
+    Events(session).append(job.id, event(state=JobState(job.state), trials=job.trials))
     return job_out(session, job)

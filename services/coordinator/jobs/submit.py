@@ -12,6 +12,7 @@ from db.tables import Model
 from mallorn.core import queues
 from mallorn.core.asked import check_names
 from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.values.event import SubmittedEvent
 from services.coordinator.devices.service import local_target
 from services.coordinator.jobs.schemas import JobIn, JobOut
 from services.coordinator.jobs.views import job_out
@@ -32,7 +33,7 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
         new = _new_job(session, model, request, idempotency_key)
         job, is_new = Jobs(session).create(new)
         if is_new:
-            Events(session).append(job.id, "submitted", {"trials": job.trials, "minutes": job.minutes})
+            Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)

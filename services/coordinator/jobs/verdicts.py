@@ -8,7 +8,9 @@ from db.repositories.progress import Progress
 from db.repositories.tasks import TaskEffort, Tasks
 from db.tables import Job
 from mallorn.core.states import JobState
-from mallorn.core.verdict import Facts, Verdict, judge
+from mallorn.core.values.report import FinishReport
+from mallorn.core.values.verdict import Verdict
+from mallorn.core.verdict import Facts, judge
 from services.planner.useful import Effort, trials_left
 from services.planner.values import Point
 
@@ -23,7 +25,7 @@ def verdict_of(session: Session, job: Job, progress: Progress) -> Verdict:
         reason=job.reason,
         trials=progress.spent,
         useful_trials=_useful(session, job, progress) if state is JobState.DONE else None,
-        report=job.report or {},
+        report=job.report or FinishReport(),
         warnings=job.warnings,
     )
     return judge(facts)

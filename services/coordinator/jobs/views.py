@@ -12,6 +12,7 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
 from db.tables import Job
 from mallorn.core.states import JobState
+from mallorn.core.values.event import FailedEvent
 from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut, VerdictOut, WarningOut
 from services.coordinator.jobs.verdicts import verdict_of
 
@@ -35,9 +36,9 @@ def job_out(session: Session, job: Job) -> JobOut:
         reason=job.reason,
         progress=progress_out(progress, Tasks(session).weights(job.id)),
         suggest=_suggestion(session, job),
-        warnings=[WarningOut.model_validate(warning) for warning in job.warnings],
-        graph=job.graph,
-        report=job.report,
+        warnings=[WarningOut.model_validate(warning.model_dump()) for warning in job.warnings],
+        graph=job.graph and job.graph.model_dump(mode="json"),
+        report=job.report and job.report.model_dump(mode="json"),
         verdict=VerdictOut(level=verdict.level, summary=verdict.summary, next=verdict.next),
         exported=job.export_uri is not None,
         archived=job.archived_at is not None,
@@ -50,8 +51,8 @@ def job_out(session: Session, job: Job) -> JobOut:
 def _suggestion(session: Session, job: Job) -> dict[str, Any] | None:
     if job.state != JobState.FAILED:
         return None
-    failed = Events(session).newest(job.id, "failed")
-    return None if failed is None else failed.payload.get("suggest")
+    failed = Events(session).newest(job.id, FailedEvent)
+    return None if failed is None or failed.suggest is None else failed.suggest.stored()
 
 
 def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:

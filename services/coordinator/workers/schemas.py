@@ -1,11 +1,12 @@
 """A worker as the API shows it."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, Field
 
 from db.tables import Worker
+from mallorn.core.values.fleet import WorkerInfo
 
 SILENT_SEC = 30.0
 
@@ -24,7 +25,7 @@ class WorkerOut(BaseModel):
 
     id: str
     host_id: str
-    info: dict[str, Any]
+    info: WorkerInfo
     busy_with: str
     state: WorkerState
     started_at: float
@@ -49,7 +50,7 @@ class WorkerOut(BaseModel):
 
 
 def _state(worker: Worker, seen_sec: float) -> WorkerState:
-    if worker.info.get("stopped"):
+    if worker.info.stopped:
         return WorkerState.STOPPED
     if seen_sec > SILENT_SEC:
         return WorkerState.SILENT

@@ -14,6 +14,7 @@ from db.tables import Event, Job, Measurement, Model
 from mallorn.core.artifacts import export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
+from mallorn.core.values.event import OtherEvent
 from services.control import tidying
 from services.control.tidying import tidy
 from tests.fixtures.rows import MODEL, Rows
@@ -36,7 +37,7 @@ class Kept:
     def _end(self, session: Any) -> None:
         Jobs(session).record(self.rows.job_id, export_uri=str(self.export))
         Jobs(session).move(self.rows.job_id, list(JobState), JobState.DONE)
-        Events(session).append(self.rows.job_id, "done", {})
+        Events(session).append(self.rows.job_id, OtherEvent(kind="done", data={}))
         session.execute(update(Job).values(finished_at=Job.finished_at - LONG_AGO_SEC))
         session.execute(update(Model).values(created_at=Model.created_at - LONG_AGO_SEC))
 

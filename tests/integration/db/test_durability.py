@@ -18,15 +18,17 @@ from db.repositories.rounds import Rounds
 from db.session import Database
 from mallorn.core.errors import Conflict, LeaseLost, StorageFull
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.event import OtherEvent
 
 WRITE_UNTIL_KILLED = """
 import sys
 from db.repositories.events import Events
 from db.session import Database
+from mallorn.core.values.event import OtherEvent
 database = Database(sys.argv[1])
 while True:
     with database.transaction() as session:
-        seq = Events(session).append(sys.argv[2], "trial", {"text": "x" * 500})
+        seq = Events(session).append(sys.argv[2], OtherEvent(kind="trial", data={"text": "x" * 500}))
     print(seq, flush=True)
 """
 
@@ -42,7 +44,8 @@ def test_what_was_committed_survives_kill_9(rows):
     stored = [event.seq for event in rows.read(lambda session: Events(session).after(rows.job_id, 0, 10_000))]
     assert stored == list(range(1, len(stored) + 1))
     assert len(stored) >= confirmed
-    rows.write(lambda session: Events(session).append(rows.job_id, "next", {}))  # no lock was left behind
+    after = OtherEvent(kind="next", data={})
+    rows.write(lambda session: Events(session).append(rows.job_id, after))  # no lock was left behind
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_done(sqlite_url):
@@ -69,14 +72,14 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
     def commit(slot):
         def act(session):
             Measurements(session).add_batch(round_id, attempt, [rows.ok(slot)])
-            Events(session).append(rows.job_id, "trial", {})
+            Events(session).append(rows.job_id, OtherEvent(kind="trial", data={}))
 
         rows.write(act)
 
     def steer(slot):
         def act(session):
             Jobs(session).pause(rows.job_id, "ada") if slot % 2 else Jobs(session).resume(rows.job_id, "ada")
-            Events(session).append(rows.job_id, "steered", {})
+            Events(session).append(rows.job_id, OtherEvent(kind="steered", data={}))
             if slot > 15:
                 Rounds(session).cancel_open(rows.job_id)
 
@@ -119,7 +122,7 @@ def test_closing_a_round_and_cancelling_its_job_wait_for_each_other(rows):
     def close(session):
         Rounds(session).close(round_id, attempt, RoundState.DONE)
         meet()
-        Events(session).append(rows.job_id, "round", {})
+        Events(session).append(rows.job_id, OtherEvent(kind="round", data={}))
 
     def cancel(session):
         Jobs(session).cancel(rows.job_id, "ada")

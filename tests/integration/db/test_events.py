@@ -8,13 +8,14 @@ import pytest
 from db.repositories.events import Events
 from db.session import read_clock
 from mallorn.core.errors import NotFound
+from mallorn.core.values.event import OtherEvent
 
 WRITERS, EACH = 4, 15
 
 
 def append(rows, kind="trial", payload=None, pause=None):
     def act(session):
-        seq = Events(session).append(rows.job_id, kind, payload or {})
+        seq = Events(session).append(rows.job_id, OtherEvent(kind=kind, data=payload or {}))
         if pause is not None:
             pause.wait(0.005)  # a commit that lags behind its number
             read_clock(session)
@@ -30,14 +31,15 @@ def test_numbers_follow_each_other_from_one(rows):
 
 
 def test_a_rolled_back_event_leaves_no_gap(rows):
+    lost = OtherEvent(kind="lost", data={})
     with pytest.raises(ZeroDivisionError):
-        rows.write(lambda session: 1 / (Events(session).append(rows.job_id, "lost", {}) - 1))
+        rows.write(lambda session: 1 / (Events(session).append(rows.job_id, lost) - 1))
     assert append(rows) == 1
 
 
 def test_an_event_of_no_job_is_not_found(rows):
     with pytest.raises(NotFound):
-        rows.write(lambda session: Events(session).append("none", "trial", {}))
+        rows.write(lambda session: Events(session).append("none", OtherEvent(kind="trial", data={})))
 
 
 def test_a_reader_beside_many_writers_skips_nothing(rows):

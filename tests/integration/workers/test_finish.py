@@ -20,6 +20,7 @@ from mallorn.core.errors import NoDevice
 from mallorn.core.manifest import read_manifest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
+from mallorn.core.values.event import DoneEvent
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.children.shutdown import Stopping
@@ -138,7 +139,8 @@ def promoted(workshop, job):
 
 
 def report(workshop, job):
-    return workshop.read(lambda session: Jobs(session).get(job, None).report)
+    found = workshop.read(lambda session: Jobs(session).get(job, None).report)
+    return found and found.stored()
 
 
 def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, exported):
@@ -360,7 +362,7 @@ def test_a_job_cancelled_while_it_finishes_stays_cancelled(workshop, exported):
     finish(workshop, job)
     assert workshop.state(job) == JobState.CANCELLED
     assert report(workshop, job) is None
-    last = workshop.read(lambda session: Events(session).newest(job, "done"))
+    last = workshop.read(lambda session: Events(session).newest(job, DoneEvent))
     assert last is None
 
 

@@ -9,6 +9,7 @@ from db.repositories.tasks import Tasks
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind
+from mallorn.core.values.event import FailedEvent
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.shutdown import Stopping
 from workers.importing.run import import_job
@@ -55,7 +56,7 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
     ]
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     assert (stored.state, stored.reason) == (JobState.TUNING, "")
-    assert stored.graph["recipe"]["name"] == "tuned"
+    assert stored.graph.recipe.name == "tuned"
     assert "tasks" not in stored.graph
 
 
@@ -90,8 +91,8 @@ def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
     assert workshop.reason(job).split("\n") == ["dimension n is free", "--input-shape x:1,3"]
-    event = workshop.read(lambda session: Events(session).newest(job, "failed"))
-    assert event.payload == {
+    event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
+    assert event.payload() == {
         "error": "InvalidModel",
         "detail": "dimension n is free",
         "hint": "--input-shape x:1,3",
@@ -102,7 +103,8 @@ def test_what_would_help_a_refused_import_is_kept_for_whoever_tries_again(worksh
     suggest = {"input_shapes": {"x": [1, 3]}}
     workshop.graph_answers["extract"] = InvalidModel("dimension n is free", suggest=suggest)
     import_job(workshop, job)
-    assert workshop.read(lambda session: Events(session).newest(job, "failed")).payload["suggest"] == suggest
+    event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
+    assert event.suggest.stored() == suggest
 
 
 def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job):
@@ -135,8 +137,8 @@ def test_the_third_helper_that_dies_in_a_row_fails_the_job_with_its_words(worksh
         assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
     assert workshop.reason(job).startswith(f"importing broke off 3 times in a row: {error.message}")
-    event = workshop.read(lambda session: Events(session).newest(job, "failed"))
-    assert event.payload["detail"] == error.message
+    event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
+    assert event.detail == error.message
 
 
 def test_what_the_importer_cannot_say_better_fails_the_job_as_a_matter_of_its_model(workshop, job):

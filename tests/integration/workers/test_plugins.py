@@ -11,6 +11,7 @@ from db.repositories.jobs import Jobs
 from mallorn.core import queues
 from mallorn.core.errors import PluginFailed
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.event import WarningEvent
 from services.planner.policy import Policy
 from tests.integration.workers.test_round_life import proposals_of
 from workers.search.algorithms.random import RandomSearch
@@ -94,7 +95,7 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
     assert search not in warning["message"], "its source names it"
     assert warning["message"].endswith("; random proposes instead")
     assert warning["count"] == 2, "one a round"
-    assert workshop.read(lambda session: Events(session).newest(job, "warning")).payload["source"]
+    assert workshop.read(lambda session: Events(session).newest(job, WarningEvent)).source
 
 
 def test_what_raised_is_told_with_its_line(workshop):

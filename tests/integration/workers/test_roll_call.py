@@ -10,6 +10,7 @@ from db.repositories.devices import Devices
 from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device
+from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.waiting import wait_for
 from workers.measure.base import Endpoint
 from workers.measure.fleet import Device as Registered
@@ -21,19 +22,19 @@ TARGET = '{"kind":"llvm","num-cores":2}'
 @pytest.fixture
 def tracker() -> Any:
     """A tracker with one device."""
-    endpoint = Endpoint("d", "host", "class", 2, "0.27.0", {"is_local": True})
+    endpoint = Endpoint("d", "host", "class", 2, "0.27.0", DeviceInfo(is_local=True))
     known = [Registered("key", TARGET, True, endpoint)]
     return SimpleNamespace(known=known, devices=lambda: known)
 
 
 def devices(database: Database) -> dict[str, dict[str, Any]]:
     with database.session() as session:
-        return {device.name: dict(device.info) for device in Devices(session).list()}
+        return {device.name: device.info.stored() for device in Devices(session).list()}
 
 
 def workers(database: Database) -> dict[str, dict[str, Any]]:
     with database.session() as session:
-        return {worker.id: dict(worker.info) for worker in Workers(session).list()}
+        return {worker.id: worker.info.stored() for worker in Workers(session).list()}
 
 
 def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:

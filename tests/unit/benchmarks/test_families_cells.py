@@ -11,6 +11,7 @@ from benchmarks.families_report import GROUPINGS, Cell, totals
 from db.repositories.events import Events
 from mallorn.client import Client
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.values.event import FamilyChangedEvent
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 
@@ -20,7 +21,8 @@ def test_figures_are_trials_in_order_with_seconds_since_the_first_round(
 ) -> None:
     run_round(owned, "w0", [30.0, None], FIRST_PASS)
     run_round(owned, "w1", [5.0], FIRST_PASS)
-    owned.write(lambda session: Events(session).append(owned.job_id, "family_changed", {"to": "x"}))
+    moved = FamilyChangedEvent(task=0, name="w0", old="", new="x", why="")
+    owned.write(lambda session: Events(session).append(owned.job_id, moved))
     with Client(coordinator.url) as api:
         job = api.job(owned.job_id)
         job.cancel()

@@ -17,6 +17,7 @@ from db.repositories.measurements import Measurements
 from db.repositories.workers import Workers
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
+from mallorn.core.values.event import OtherEvent
 from stack.datadir import DataDir, StackInfo
 from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -44,7 +45,7 @@ def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) ->
     with owned.database.transaction() as session:
         Jobs(session).move(owned.job_id, [JobState.TUNING], state, reason)
         Jobs(session).record(owned.job_id, report={}, **recorded)
-        Events(session).append(owned.job_id, "state", {"state": str(state)})
+        Events(session).append(owned.job_id, OtherEvent(kind="state", data={"state": str(state)}))
 
 
 def measure(owned: OwnedRows) -> None:

@@ -18,6 +18,7 @@ from db.repositories.measurements import Measurements
 from db.session import Database
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
+from mallorn.core.values.event import OtherEvent
 from mallorn.wording.units import TAKE_DATA, placed
 from stack.datadir import DataDir
 from tests.fixtures.answers import data
@@ -75,7 +76,7 @@ def mallorn(place: Path) -> Type:
 def finish(left: OwnedRows) -> None:
     with left.database.transaction() as session:
         Jobs(session).move(left.job_id, [JobState.TUNING], JobState.DONE, "")
-        Events(session).append(left.job_id, "state", {"state": "done"})
+        Events(session).append(left.job_id, OtherEvent(kind="state", data={"state": "done"}))
 
 
 def test_what_looks_needs_no_service(mallorn: Type, left: OwnedRows, tmp_path: Path) -> None:

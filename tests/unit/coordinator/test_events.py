@@ -7,19 +7,21 @@ import pytest
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
+from mallorn.core.values.event import OtherEvent
 from services.coordinator.events import service
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
 def append(owned: OwnedRows, *kinds: str) -> None:
     for kind in kinds:
-        owned.write(lambda session, kind=kind: Events(session).append(owned.job_id, kind, {"kind": kind}))  # type: ignore[misc]
+        event = OtherEvent(kind=kind, data={"n": kind})
+        owned.write(lambda session, event=event: Events(session).append(owned.job_id, event))  # type: ignore[misc]
 
 
 def end(owned: OwnedRows) -> None:
     with owned.database.transaction() as session:
         Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE)
-        Events(session).append(owned.job_id, "state", {"state": "done"})
+        Events(session).append(owned.job_id, OtherEvent(kind="state", data={"state": "done"}))
 
 
 def ids(text: str) -> list[int]:
@@ -32,9 +34,9 @@ def test_a_stream_of_an_ended_job_tells_all_and_ends(coordinator: Coordinator, o
     answer = coordinator.http.get(f"/jobs/{owned.job_id}/events")
     assert answer.headers["Content-Type"].startswith("text/event-stream")
     assert answer.text == (
-        'id: 1\nevent: imported\ndata: {"kind": "imported"}\n\n'
-        'id: 2\nevent: round\ndata: {"kind": "round"}\n\n'
-        'id: 3\nevent: state\ndata: {"state": "done"}\n\n'
+        'id: 1\nevent: imported\ndata: {"kind": "imported", "n": "imported"}\n\n'
+        'id: 2\nevent: round\ndata: {"kind": "round", "n": "round"}\n\n'
+        'id: 3\nevent: state\ndata: {"kind": "state", "state": "done"}\n\n'
     )
 
 

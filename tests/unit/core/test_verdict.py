@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from mallorn.core.advice import command_in
 from mallorn.core.race import beside_onnxruntime, raced
 from mallorn.core.states import JobState
-from mallorn.core.verdict import Facts, Level, Verdict, judge
+from mallorn.core.values.job import JobWarning
+from mallorn.core.values.report import FinishReport, ModelLatency
+from mallorn.core.values.verdict import Level, Verdict
+from mallorn.core.verdict import Facts, judge
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 
@@ -18,9 +21,18 @@ def timing(median: float, spread: float = 0.01) -> dict[str, float]:
     return {"median": median, "low": median * (1 - spread), "high": median * (1 + spread)}
 
 
+def timed(times: float, spread: float = 0.01, rival: str = "onnxruntime") -> dict[str, ModelLatency | None]:
+    """The same as values."""
+    return FinishReport.model_validate({"latency_us": latencies(times, spread, rival)}).latency_us
+
+
 def latencies(times: float, spread: float = 0.01, rival: str = "onnxruntime") -> dict[str, Any]:
     """A tuned model that is so many times faster than its rival."""
     return {"tuned": timing(1000.0, spread), rival: timing(1000.0 * times, spread)}
+
+
+def said(level: Level, summary: str, following: str = "") -> Verdict:
+    return Verdict(level=level, summary=summary, next=following)
 
 
 def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Verdict:
@@ -28,11 +40,11 @@ def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Ve
     report = changes.pop("report", {})
     if times is not None:
         report = {"latency_us": latencies(times, spread), **report}
-    return judge(Facts(**fields | changes, report=report))
+    return judge(Facts(**fields | changes, report=FinishReport.model_validate(report)))
 
 
 def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
-    assert done(1 / 1.9) == Verdict(
+    assert done(1 / 1.9) == said(
         Level.POOR,
         "1.9 times slower than onnxruntime after 8 of about 460 useful trials",
         "mallorn resume j1 --trials +500",
@@ -41,7 +53,7 @@ def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on(
 
 def test_faster_at_the_machines_limit_is_done() -> None:
     limits = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}
-    assert done(1.4, trials=400, report=limits) == Verdict(
+    assert done(1.4, trials=400, report=limits) == said(
         Level.GOOD, "1.4 times faster than onnxruntime; 92 % of what this machine computes; done"
     )
 
@@ -92,7 +104,7 @@ def test_figures_of_a_busy_host_are_uncertain_and_to_be_taken_again() -> None:
 
 def test_what_the_finish_did_not_do_and_warnings_are_told() -> None:
     missed = [{"step": "timing the whole model", "why": "no memory", "hint": "free some"}]
-    verdict = done(1.5, report={"not_done": missed}, warnings=[{"source": "search"}])
+    verdict = done(1.5, report={"not_done": missed}, warnings=[JobWarning(source="search")])
     assert verdict.level is Level.FAIR
     assert verdict.summary.endswith("not done: timing the whole model; 1 warning")
 
@@ -108,7 +120,7 @@ def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
         return judge(Facts("j1", "mlp", JobState.FAILED, reason))
 
     assert failed("no room\ndf -h   (then: mallorn resume JOB)").next == "df -h"
-    assert failed("free dimension n\ngive it with --input-shape x:1,3") == Verdict(
+    assert failed("free dimension n\ngive it with --input-shape x:1,3") == said(
         Level.POOR, "failed: free dimension n; give it with --input-shape x:1,3", "mallorn show j1"
     )
     assert failed("").summary == "failed: no reason was recorded"
@@ -137,12 +149,12 @@ def test_a_command_is_found_in_words(text: str, command: str) -> None:
 
 
 def test_a_column_says_how_it_stands_beside_onnxruntime() -> None:
-    assert beside_onnxruntime(latencies(0.25)) == "4.0x slower"
-    assert beside_onnxruntime(latencies(9.0, rival="untuned")) == ""
-    assert beside_onnxruntime(latencies(1.4)) == "1.4x faster"
-    assert beside_onnxruntime(latencies(1.05, spread=0.1)) == "as fast"
+    assert beside_onnxruntime(timed(0.25)) == "4.0x slower"
+    assert beside_onnxruntime(timed(9.0, rival="untuned")) == ""
+    assert beside_onnxruntime(timed(1.4)) == "1.4x faster"
+    assert beside_onnxruntime(timed(1.05, spread=0.1)) == "as fast"
     assert beside_onnxruntime({}) == ""
-    assert raced({"tuned": timing(1.0), "onnxruntime": None}) is None
+    assert raced({"tuned": ModelLatency(median=1.0, low=1.0, high=1.0), "onnxruntime": None}) is None
 
 
 TIMES = st.floats(0.01, 100.0)

@@ -11,6 +11,7 @@ from db.repositories.jobs import Jobs
 from mallorn import Client
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.states import JobState
+from mallorn.core.values.event import OtherEvent
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.models import onnx_bytes
 
@@ -72,10 +73,10 @@ def test_a_job_is_steered(client: Client, owned: OwnedRows) -> None:
 
 def test_events_are_iterated_to_the_jobs_last(client: Client, owned: OwnedRows) -> None:
     with owned.database.transaction() as session:
-        Events(session).append(owned.job_id, "round", {"index": 0})
+        Events(session).append(owned.job_id, OtherEvent(kind="round", data={"index": 0}))
         Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE)
     (seen,) = client.job(owned.job_id).events()
-    assert (seen.id, seen.kind, seen.payload) == (1, "round", {"index": 0})
+    assert (seen.id, seen.kind, seen.payload) == (1, "round", {"kind": "round", "index": 0})
 
 
 def test_schedules_of_a_job_are_downloaded(

@@ -11,7 +11,7 @@ import pytest
 import mallorn.job
 from mallorn import Job
 from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.verdict import Level, Verdict
+from mallorn.core.values.verdict import Level, Verdict
 from mallorn.http import Connection
 from mallorn.job import JobFailed, unzip
 from mallorn.sse import parse_events
@@ -155,7 +155,7 @@ def test_a_handle_tells_its_verdict_once_the_job_has_ended() -> None:
     body = {"id": "j", "state": "done", "reason": "", "verdict": told}
     connection = Connection("http://c:80/", transport=httpx.MockTransport(lambda _: httpx.Response(404)))
     done = Job(connection, body)
-    assert done.verdict == Verdict(Level.GOOD, "1.4 times faster than onnxruntime; done")
+    assert done.verdict == Verdict(level=Level.GOOD, summary="1.4 times faster than onnxruntime; done")
     assert repr(done) == "<Job j done: 1.4 times faster than onnxruntime; done>"
     assert repr(Job(connection, body | {"state": "tuning"})) == "<Job j tuning>"
     assert done.page == "http://c:80/#/jobs/j"

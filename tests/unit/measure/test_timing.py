@@ -8,6 +8,7 @@ import pytest
 
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.waiting import PATIENCE
 from workers.children.child import Child
 from workers.children.errors import ChildTimeout
@@ -40,7 +41,7 @@ def test_a_timed_candidate_has_its_device_and_its_costs(runner: Child, tmp_path:
     assert (result.slot, result.outcome) == (3, Outcome.OK)
     assert (result.build_ms, result.run_ms) == (7.0, 1.0)
     assert result.endpoint is not None
-    assert (result.endpoint.name, result.endpoint.info) == ("odd", {"cores": 2})
+    assert (result.endpoint.name, result.endpoint.info) == ("odd", DeviceInfo(cores=2))
 
 
 @pytest.mark.parametrize(

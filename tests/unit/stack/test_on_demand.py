@@ -17,6 +17,7 @@ from mallorn.core.hosts import host_id
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.fleet import DeviceInfo
 from stack import on_demand
 from stack.on_demand import OnDemand, Scout
 
@@ -51,7 +52,7 @@ class Place:
             return str(Jobs(session).get(job_id, None).reason)
 
     def serve(self, target: Target, **info: Any) -> None:
-        endpoint = SimpleNamespace(info=info, host_id=host_id())
+        endpoint = SimpleNamespace(info=DeviceInfo(**info), host_id=host_id())
         self.devices.append(SimpleNamespace(target=target.text, endpoint=endpoint))
 
 
