@@ -1,4 +1,4 @@
-"""What somebody asks for of a job's options: keywords that an editor completes, checked before they go out."""
+"""What somebody asks for of a job's options: keywords that an editor completes, checked before they go."""
 
 from typing import TypedDict
 

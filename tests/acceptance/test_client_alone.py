@@ -19,6 +19,7 @@ from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 
+LEFT_OUT: Final = shutil.ignore_patterns("node_modules", "__pycache__")
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
 
 
@@ -54,7 +55,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy_distribution(found, site)
     source = folder / "source"
     for room in OURS:
-        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("node_modules", "__pycache__"))
+        shutil.copytree(ROOT / room, source / room, ignore=LEFT_OUT)
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / file, source / file)
     offline = "--no-deps", "--no-index", "--no-build-isolation", "--target", str(site)
