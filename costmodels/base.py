@@ -23,7 +23,7 @@ class CostModel(ABC):
     Contract
     - `fit` replaces what was learned before. Rows of one group (a task) are compared with each other only.
       Labels are at most 0: log(best latency of the group / latency). Failures carry FAILED_LABEL; runs that
-      were cut off carry LATE_LABEL, a lower bound on how slow they are.
+      were cut off carry LATE_LABEL, a lower bound on how slow they are. No measured time has either label.
     - The same data and seed give the same model on the same machine.
     - `predict` never fails on rows of the right width, and answers in one vectorised pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, Matrix, Vector
+from costmodels.base import Matrix, Vector
 from costmodels.metrics import Groups, members
-from costmodels.training import timed
+from costmodels.training import of_times, timed
 
 Indices = NDArray[np.int64]
 Networks = Mapping[str, Set[int]]  # the tasks of each network
@@ -66,7 +66,8 @@ def rebased(labels: Vector, groups: Groups) -> Vector:
     ran = timed(labels)
     for lines in members(groups):
         good = lines[ran[lines]]
-        answer[good] -= labels[good].max(initial=FAILED_LABEL) if len(good) else 0
+        if len(good):
+            answer[good] = of_times(labels[good] - labels[good].max())
     return answer
 
 

@@ -1,6 +1,7 @@
 """From measurements to training data: labels, and a sample that stays small while the dataset grows."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
 def labels(
     latencies_us: Sequence[float | None], groups: NDArray[np.int64], outcomes: Sequence[Outcome]
 ) -> Vector:
-    """log(best latency of the group / latency); failures carry FAILED_LABEL, and nothing lies below.
+    """log(best latency of the group / latency); failures carry FAILED_LABEL, and all else lies above.
 
     A run that was cut off is no failure: it is at least LATE_LABEL slow. A build that was never ran.
     """
@@ -35,13 +36,23 @@ def labels(
     np.minimum.at(best, group_of, logs)
     late = np.array([outcome is Outcome.RUN_TIMEOUT for outcome in outcomes], dtype=np.bool_)
     answer = np.where(late, LATE_LABEL, FAILED_LABEL).astype(np.float32)
-    answer[known] = np.maximum(FAILED_LABEL, best[group_of[known]] - logs[known])
+    answer[known] = of_times(best[group_of[known]] - logs[known])
     return answer
 
 
+def of_times(label: NDArray[np.floating[Any]]) -> Vector:
+    """Labels of times: the least change keeps them off the two labels that say there is no time."""
+    answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
+    return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)
+
+
 def timed(label: Vector) -> NDArray[np.bool_]:
-    """Which labels come from a time, as far as one can tell: neither failed nor cut off."""
+    """Which labels come from a time: neither failed nor cut off."""
     return np.asarray((label > FAILED_LABEL) & (label != LATE_LABEL))
+
+
+def _just_above(label: float) -> np.float32:
+    return np.float32(np.nextafter(np.float32(label), np.float32(0)))
 
 
 def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:

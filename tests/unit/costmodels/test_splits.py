@@ -14,6 +14,7 @@ from costmodels.mlp import MLP
 from costmodels.random import RandomModel
 from costmodels.splits import Split, by_network, by_task, newest, rebased, scrambled, within_task
 from costmodels.testing import easy_data
+from costmodels.training import timed
 from costmodels.xgb import XGBoost
 
 
@@ -82,6 +83,13 @@ def test_labels_to_learn_from_do_not_know_the_best_of_those_held_out() -> None:
 def test_what_was_late_stays_as_late_whatever_the_best_of_the_rest() -> None:
     labels = np.array([-0.5, LATE_LABEL, LATE_LABEL], dtype=np.float32)
     assert rebased(labels, ids(1, 1, 2)).tolist() == [0.0, LATE_LABEL, LATE_LABEL]
+
+
+def test_a_time_is_one_after_rebasing_too() -> None:
+    labels = np.array([-0.25, LATE_LABEL - 0.25], dtype=np.float32)
+    moved = rebased(labels, ids(1, 1))
+    assert moved.tolist() == pytest.approx([0.0, LATE_LABEL])
+    assert timed(moved).all()
 
 
 def test_what_a_model_learns_from_is_rebased_and_from_the_train_side_only() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL
-from costmodels.training import bounded_sample, informative, labels, timed
+from costmodels.training import bounded_sample, informative, labels, of_times, timed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
@@ -27,8 +27,16 @@ def test_labels_compare_with_the_best_of_the_group() -> None:
     assert made.dtype == np.float32
 
 
-def test_nothing_lies_below_a_failure() -> None:
-    assert labels([1.0, 1e6], ids(1, 1), [OK, OK]).tolist() == [0.0, FAILED_LABEL]
+def test_the_slowest_time_is_one_and_lies_above_a_failure() -> None:
+    made = labels([1.0, 1e6, None], ids(1, 1, 1), [OK, OK, BAD])
+    assert made.tolist() == pytest.approx([0.0, FAILED_LABEL, FAILED_LABEL])
+    assert timed(made).tolist() == [True, True, False]
+
+
+def test_a_time_that_is_as_slow_as_one_that_was_cut_off_is_a_time_all_the_same() -> None:
+    made = of_times(np.array([LATE_LABEL, -1.0]))
+    assert made.tolist() == pytest.approx([LATE_LABEL, -1.0])
+    assert timed(made).all()
 
 
 def test_a_run_that_was_cut_off_was_late_and_a_build_that_was_failed() -> None:
