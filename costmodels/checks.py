@@ -10,6 +10,10 @@ from mallorn.core.errors import InvalidRequest
 ROUNDING = 1e-4
 
 
+class WrongRows(InvalidRequest):
+    """The rows are of another view than the model's."""
+
+
 def check_rows(features: Matrix, labels: Vector, groups: NDArray[np.int64]) -> None:
     """Raises InvalidRequest unless each row has one group and one finite label of at most 0."""
     if not len(features) == len(labels) == len(groups):
@@ -27,9 +31,9 @@ def check_rows(features: Matrix, labels: Vector, groups: NDArray[np.int64]) -> N
 
 
 def check_width(features: Matrix, view: str) -> None:
-    """Raises InvalidRequest if the rows do not have this view's width."""
+    """Raises WrongRows if the rows do not have this view's width."""
     if features.ndim != 2 or features.shape[1] != VIEWS[view].width:
-        raise InvalidRequest(
+        raise WrongRows(
             f"rows of shape {features.shape} are no {view}: each has {VIEWS[view].width} columns",
             hint=f"compute the view {view!r} of the candidates, version {VIEWS[view].version}",
         )

@@ -36,6 +36,10 @@ class InvalidRequest(MallornError):
     status_code = 422
 
 
+class UnknownName(InvalidRequest):
+    """Nothing of this name is known here."""
+
+
 class Unauthorized(MallornError):
     """An API key is needed; set MALLORN_API_KEY."""
 
@@ -84,6 +88,14 @@ class PluginFailed(MallornError):
 
 class HostFault(Unavailable):
     """This host lacks what every candidate needs; mend it, then resume the job."""
+
+
+class Misconfigured(Unavailable):
+    """A setting of this worker does not allow what is asked for; mend it, then start the worker again."""
+
+
+class Unschedulable(MallornError):
+    """TVM refuses to schedule this program, and will refuse it again."""
 
 
 class LeaseLost(MallornError):

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from mallorn.core.errors import InvalidRequest, PluginFailed
+from mallorn.core.errors import PluginFailed, UnknownName
 
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
@@ -110,7 +110,7 @@ _OF_ONES_OWN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", 
 
 
 def check_name(seam: str, name: str) -> None:
-    """Raise InvalidRequest, listing the known names, for what is neither registered nor MODULE:CLASS.
+    """Raise UnknownName, listing the known names, for what is neither registered nor MODULE:CLASS.
 
     A class of one's own is not imported here: it need only be where it runs.
     """
@@ -118,13 +118,14 @@ def check_name(seam: str, name: str) -> None:
         return
     known = ", ".join(sorted(REGISTRY[seam]))
     also = "; or MODULE:CLASS of your own" if seam in CONTRACTS else ""
-    raise InvalidRequest(f"unknown {seam} {name!r}", hint=f"known: {known}{also}")
+    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {known}{also}")
 
 
 def resolve(seam: str, name: str) -> Any:
     """The object of a name, imported on first use.
 
-    Raises PluginFailed where a class of one's own cannot be imported, or is not what the seam asks for.
+    Raises UnknownName, and PluginFailed where a class of one's own cannot be imported, or is not what the
+    seam asks for.
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tvm
 
+from mallorn.core.errors import StorageFull
 from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_space.programs import matmul, softmax
 from workers.tvm.build import InvalidCandidate, build, build_reference
@@ -55,6 +56,16 @@ def test_an_invalid_candidate_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     trace, decisions = first_default(matmul(), HOST)
     with pytest.raises(InvalidCandidate):
         build(matmul(), HOST, trace, decisions, str(tmp_path / "candidate.so"))
+
+
+def test_a_library_that_cannot_be_written_is_blamed_on_the_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, decisions = first_default(softmax(), HOST)
+    (tmp_path / "candidate.o").symlink_to(tmp_path / "nowhere" / "candidate.o")  # where TVM writes its object
+    monkeypatch.setattr("workers.tvm.linker.LEAST_FREE_BYTES", 1 << 60)
+    with pytest.raises(StorageFull, match="is full"):
+        build(softmax(), HOST, trace, decisions, str(tmp_path / "candidate.so"))
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What a user may do about a helper process that died or took too long."""
 
+from signal import Signals
 from typing import Final
 
 from mallorn.core.settings import Settings
@@ -15,7 +16,7 @@ def advice(error: ChildError, config: Settings) -> str:
     if isinstance(error, ChildTimeout):
         limit_sec = 2 * config.import_timeout_sec
         return f"the host is slow or busy; more time to import: MALLORN_IMPORT_TIMEOUT_SEC={limit_sec:.0f}"
-    if isinstance(error, ChildCrashed) and "died of SIGKILL" in error.message:
+    if isinstance(error, ChildCrashed) and error.died_of is Signals.SIGKILL:
         return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
     if isinstance(error, ChildCrashed) and _asked_for_too_much(error.message):
         limit_bytes = config.child_memory_bytes

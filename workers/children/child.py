@@ -189,15 +189,16 @@ class Child:
                 os.killpg(self._process.pid, number)
 
     def _crash(self) -> ChildCrashed:
-        how = "closed its connection"
+        how, died_of = "closed its connection", None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(timeout=END_TIMEOUT_SEC)
-                how = f"died of {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+                died_of = signal.Signals(-code) if code < 0 else None
+                how = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
         tail = self._log.tail() if self._log is not None else ""
         self.kill()
         STOP.check()  # then it did not die of what it was doing
-        return ChildCrashed(f"{self.name} {how}" + (f"\n{tail}" if tail else ""))
+        return ChildCrashed(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
 
     def _tidy(self) -> None:
         if self._max_calls is not None and self._calls >= self._max_calls:

@@ -1,11 +1,14 @@
 """How a call into a child process can end badly, and the way of errors across the process border."""
 
+import errno
+import signal
 from typing import Any
 
 from mallorn.core import errors
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import MallornError, StorageFull
 
 MESSAGE_LIMIT = 4000
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ChildError(MallornError):
@@ -17,7 +20,11 @@ class ChildTimeout(ChildError):
 
 
 class ChildCrashed(ChildError):
-    """A helper process died in the middle of a call."""
+    """A helper process died in the middle of a call; `died_of` is the signal that ended it, if one did."""
+
+    def __init__(self, message: str, *, died_of: signal.Signals | None = None) -> None:
+        self.died_of = died_of
+        super().__init__(message)
 
 
 class ChildFailed(ChildError):
@@ -36,6 +43,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
             "message": error.message.removeprefix(f"{error.kind}: "),
             "hint": error.hint,
         }
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        error = StorageFull()
     if isinstance(error, MallornError):
         fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
         return {"kind": _shared_class(error), **fields}

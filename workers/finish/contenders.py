@@ -12,6 +12,7 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
+from mallorn.core.errors import Unschedulable
 from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
 from workers.round.context import descriptors_of, program_of
@@ -91,7 +92,7 @@ def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) 
     compiler = claimed.runtime.compiler
     try:
         sketches = load_sketches(compiler, program, claimed.target)
-    except ChildFailed as error:
+    except (ChildFailed, Unschedulable) as error:
         log.warning("no defaults for %s: %s", program.key, error)
         return ()
     space = TvmSpace(sketches, program, claimed.target, descriptors, compiler)

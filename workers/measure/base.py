@@ -90,7 +90,7 @@ class Measurer(ABC):
     @classmethod
     @abstractmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """The measurer of a worker. Raises InvalidRequest when a setting that it needs is missing."""
+        """The measurer of a worker. Raises Misconfigured when a setting that it needs is missing."""
 
     @abstractmethod
     def measure(

@@ -8,7 +8,7 @@ from typing import Any
 
 from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
-from workers.children.errors import ChildFailed, ChildTimeout
+from workers.children.errors import ChildTimeout
 from workers.children.pool import ChildPool, Finished
 from workers.measure.base import Result, Slot
 from workers.measure.texts import shorten
@@ -89,11 +89,5 @@ class Builds:
             return Built(slot, self._artifact(slot), end.result["args"], float(end.result["build_ms"]))
         if isinstance(end.error, HostFault | StorageFull):
             raise end.error  # of our own host: no candidate is to blame
-        if _disk_full(end.error):
-            raise StorageFull
         outcome = Outcome.BUILD_TIMEOUT if isinstance(end.error, ChildTimeout) else Outcome.BUILD_ERROR
         return Result(slot.slot, outcome, error=shorten(end.error.message))
-
-
-def _disk_full(error: Exception) -> bool:
-    return isinstance(error, ChildFailed) and "No space left on device" in error.message

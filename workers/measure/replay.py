@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, Misconfigured, NotFound
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
@@ -21,10 +21,13 @@ class ReplayMeasurer(Measurer):
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
         if tools.settings.recording is None:
-            raise InvalidRequest(
+            raise Misconfigured(
                 "replay needs a recording to answer from", hint="MALLORN_RECORDING=FILE mallorn worker"
             )
-        return cls(tools.settings.recording)
+        try:
+            return cls(tools.settings.recording)
+        except (InvalidRequest, NotFound) as error:
+            raise Misconfigured(error.message, hint=error.hint) from error
 
     def __init__(self, recording: Path) -> None:
         self._results = load_recording(recording)

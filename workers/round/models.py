@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from costmodels.base import CostModel
 from db.tables import CostModel as CostModelRow
+from mallorn.core.errors import InvalidRequest, PluginFailed
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
 
@@ -15,6 +16,9 @@ def model_of(row: CostModelRow) -> CostModel:
 
 @lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
 def _loaded(name: str, blob: bytes) -> CostModel:
-    with blaming(("cost_model", name)):
-        model: CostModel = resolve("cost_model", name).load(blob)
-    return model
+    kind: type[CostModel] = resolve("cost_model", name)
+    try:
+        with blaming(("cost_model", name)):
+            return kind.load(blob)
+    except InvalidRequest as error:  # bytes of another version, or damaged
+        raise PluginFailed(error.message, hint=error.hint, seam="cost_model", name=name) from error

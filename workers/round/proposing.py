@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
+from costmodels.checks import WrongRows
 from costmodels.draft import Draft
 from mallorn.core.errors import PluginFailed
 from mallorn.core.names import resolve
@@ -26,8 +27,12 @@ WIDER: Final = 3  # drafted candidates for each that a model that needs lowering
 
 def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
     """What the round measures, and what each candidate was expected to be."""
-    with blaming(*_parts(context)):
-        return _proposed(viewer, context)
+    try:
+        with blaming(*_parts(context)):
+            return _proposed(viewer, context)
+    except WrongRows as error:  # a model of a version whose view had other columns
+        seam, name = "cost_model", context.model_kind or ""
+        raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
 
 def _parts(context: RoundContext) -> list[tuple[str, str]]:

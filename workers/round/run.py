@@ -19,6 +19,8 @@ from mallorn.core.errors import (
     PluginFailed,
     StorageFull,
     Unavailable,
+    UnknownName,
+    Unschedulable,
 )
 from mallorn.core.logs import note
 from mallorn.core.names import resolve
@@ -31,7 +33,7 @@ from mallorn.core.values.event import (
     RoundPoisonedEvent,
     RoundReturnedEvent,
 )
-from workers.children.errors import ChildError, ChildFailed
+from workers.children.errors import ChildError
 from workers.children.shutdown import Stopping
 from workers.host.alone import Host
 from workers.measure.base import Measurer, Result
@@ -44,8 +46,8 @@ from workers.slot.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
-# What time or an operator mends: no device, no tracker, a full disk, a setting that this worker lacks.
-PASSING: Final = (Unavailable, StorageFull, InvalidRequest)
+# What time or an operator mends: no device, a full disk, a setting or a name that this worker lacks.
+PASSING: Final = (Unavailable, StorageFull, UnknownName)
 PROPOSING: Final = ("search", "sampler", "cost_model")
 
 
@@ -81,9 +83,11 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
                 _fail(runtime, round_id, attempt, error)
         except ChildError as error:
             # TVM died of the workload, not of a candidate: it is tried again, three times in all.
-            # What it refuses to schedule it will refuse again.
-            refused = isinstance(error, ChildFailed) and error.kind == "ScheduleError"
-            _lose(runtime, round_id, attempt, error, max_losses=1 if refused else MAX_LOSSES)
+            _lose(runtime, round_id, attempt, error, MAX_LOSSES)
+        except InvalidRequest as error:
+            _fail(runtime, round_id, attempt, error)
+        except Unschedulable as error:
+            _lose(runtime, round_id, attempt, error, max_losses=1)
     return None
 
 

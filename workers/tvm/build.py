@@ -11,7 +11,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from mallorn.core.errors import InvalidRequest
 from workers.tvm.arguments import tensor_args
-from workers.tvm.linker import link_shared
+from workers.tvm.linker import blame_the_host, link_shared
 from workers.tvm.programs import parse_module, parse_tvm_target
 from workers.tvm.rebuild import rebuild
 
@@ -45,10 +45,14 @@ def build_reference(tir: str, out_path: str) -> dict[str, float]:
 
 
 def _export(library: Any, out_path: str, started_sec: float) -> dict[str, float]:
-    if library.imports:
-        library.export_library(out_path, fcompile=link_shared)
-    else:
-        _export_single(library, out_path)
+    try:
+        if library.imports:
+            library.export_library(out_path, fcompile=link_shared)
+        else:
+            _export_single(library, out_path)
+    except RuntimeError:  # TVM's own error tells only in words that a file could not be written
+        blame_the_host(Path(out_path).absolute().parent)
+        raise
     elapsed_ms = (time.perf_counter() - started_sec) * 1000
     return {"build_ms": elapsed_ms, "bytes": os.path.getsize(out_path)}
 

@@ -47,7 +47,7 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
         link_command.cache_clear()
         raise HostFault(f"cannot run the linker {command[0]}: {error.strerror}", hint=INSTALL) from error
     if done.returncode != 0:
-        _blame_the_host(Path(output).absolute().parent)
+        blame_the_host(Path(output).absolute().parent)
         raise LinkError(f"{' '.join(command)}\n{done.stdout.strip()}")
 
 
@@ -62,7 +62,7 @@ def check_linking(folder: Path) -> str:
     return " ".join(link_command())
 
 
-def _blame_the_host(folder: Path) -> None:
+def blame_the_host(folder: Path) -> None:
     """Raise the reason why nothing could be written, whatever the objects were."""
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         raise StorageFull(f"the disk of {folder} is full", hint="df -h   (then: mallorn resume JOB)")

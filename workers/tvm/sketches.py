@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from tvm.s_tir.schedule import Trace
+from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
+from mallorn.core.errors import Unschedulable
+from workers.children.errors import MESSAGE_LIMIT
 from workers.search.space import ChoiceKind
 from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
 
@@ -21,7 +23,18 @@ SUGGESTS = "mallorn_suggests"
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[dict[str, Any]]:
-    """The sketches of a program on a target as plain values: key, trace and choices, in TVM's order."""
+    """The sketches of a program on a target as plain values: key, trace and choices, in TVM's order.
+
+    Raises Unschedulable where TVM has no schedule for the program.
+    """
+    try:
+        return _design_space(tir, target)
+    except ScheduleError as error:
+        # TVM appends long native backtraces: the head says what went wrong.
+        raise Unschedulable(f"ScheduleError: {str(error)[:MESSAGE_LIMIT]}") from error
+
+
+def _design_space(tir: str, target: str) -> list[dict[str, Any]]:
     schedules = tune_context(tir, target).generate_design_space()
     traces = {trace_text(schedule.trace): schedule.trace for schedule in schedules}
     return [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.random import RandomModel
+from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from mallorn.core import queues
@@ -150,6 +151,18 @@ def test_a_cost_model_that_cannot_predict_is_left_out(workshop):
     assert len(workshop.rows()) == 32
     messages = [warning["message"] for warning in warnings(workshop, job)]
     assert any(words.endswith("; candidates are proposed unguided") for words in messages)
+
+
+def test_a_stored_model_that_cannot_be_read_any_more_is_left_out(workshop):
+    workshop.work(workshop.job(("w0",), trials=8))  # later rounds have a history to ask a model about
+    new = NewCostModel("operator:matmul", workshop.target_id, "xgboost", 0, 8, {}, b"cut short")
+    workshop.write(lambda session: CostModels(session).add(new))
+    job = workshop.job(("w0",), trials=16, cost_model="xgboost", search="ga")
+    workshop.run(workshop.next_round(job))
+    assert workshop.state(job) == JobState.TUNING
+    (warning,) = warnings(workshop, job)
+    assert warning["source"] == "cost model xgboost"
+    assert warning["message"].endswith("; candidates are proposed unguided")
 
 
 def test_a_cost_model_whose_package_is_missing_is_told_with_the_line_that_installs_it(workshop, monkeypatch):

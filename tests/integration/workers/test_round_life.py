@@ -8,12 +8,19 @@ import pytest
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
-from mallorn.core.errors import HostFault, NoDevice
+from mallorn.core.errors import (
+    HostFault,
+    InvalidTarget,
+    Misconfigured,
+    NoDevice,
+    UnknownName,
+    Unschedulable,
+)
 from mallorn.core.logs import JsonLines
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import RoundState
+from mallorn.core.states import JobState, RoundState
 from workers import tasks
-from workers.children.errors import ChildCrashed, ChildFailed
+from workers.children.errors import ChildCrashed
 from workers.children.shutdown import STOP
 from workers.round.commits import BATCH, Commits
 from workers.round.context import load_round
@@ -202,10 +209,28 @@ def test_a_workload_that_kills_the_compiler_is_given_up_after_three_times(worksh
 
 def test_what_tvm_refuses_to_schedule_is_not_tried_again(workshop):
     round_id = workshop.next_round(workshop.job())
-    workshop.maker.error = ChildFailed("ScheduleError", "no block is named padded")
+    workshop.maker.error = Unschedulable("ScheduleError: no block is named padded")
     assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.POISON
     assert "padded" in workshop.round(round_id).error
+
+
+def test_what_cannot_be_done_as_asked_for_fails_the_job_wherever_it_is_found_out(workshop):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    workshop.maker.error = InvalidTarget("cores: -1", hint="give it some")
+    assert workshop.run(round_id) is None
+    assert (workshop.state(job), workshop.reason(job)) == (JobState.FAILED, "cores: -1\ngive it some")
+
+
+@pytest.mark.parametrize("error", [Misconfigured("no recording"), UnknownName("unknown search 'new'")])
+def test_what_this_worker_lacks_another_may_have(workshop, error):
+    job = workshop.job()
+    round_id = workshop.next_round(job)
+    workshop.bench.before = after(0, refuse(error))
+    assert workshop.run(round_id) is None
+    assert (workshop.round(round_id).state, workshop.round(round_id).losses) == (RoundState.QUEUED, 0)
+    assert workshop.reason(job) == error.message
 
 
 def stored_model(workshop, seed):

@@ -1,6 +1,7 @@
 """A child for tests: it answers, fails, crashes and hangs on request."""
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -40,6 +41,10 @@ class OwnRefusal(InvalidModel):
 
 def refuse_oddly() -> None:
     raise OwnRefusal
+
+
+def fill_the_disk() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "a.so")
 
 
 def segfault() -> None:
@@ -86,6 +91,7 @@ METHODS = (
     echo,
     environment,
     fail,
+    fill_the_disk,
     leave,
     loop,
     pid,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mallorn.core.errors import InvalidModel
+from mallorn.core.errors import InvalidModel, StorageFull
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.fixtures.waiting import PATIENCE
 from workers.children.child import Child
@@ -59,6 +59,11 @@ def test_an_error_that_only_the_child_knows_arrives_as_its_nearest_kin(child: Ch
         child.call("refuse_oddly", PATIENCE)
 
 
+def test_a_full_disk_arrives_as_such_and_not_as_some_error(child: Child) -> None:
+    with pytest.raises(StorageFull):
+        child.call("fill_the_disk", PATIENCE)
+
+
 @pytest.mark.parametrize("method", ["unknown", "unprintable"])
 def test_what_cannot_be_answered_is_an_error_not_a_crash(child: Child, method: str) -> None:
     with pytest.raises(ChildFailed):
@@ -67,8 +72,9 @@ def test_what_cannot_be_answered_is_an_error_not_a_crash(child: Child, method: s
 
 
 def test_a_segfault_is_named_with_the_last_output(child: Child) -> None:
-    with pytest.raises(ChildCrashed, match=r"tester died of SIGSEGV[\s\S]*last words"):
+    with pytest.raises(ChildCrashed, match=r"tester died of SIGSEGV[\s\S]*last words") as caught:
         child.call("segfault", PATIENCE)
+    assert caught.value.died_of is signal.Signals.SIGSEGV
 
 
 def test_an_exit_is_named_with_its_code(child: Child) -> None:

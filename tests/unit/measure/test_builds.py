@@ -121,7 +121,7 @@ def test_a_full_disk_is_not_the_candidates_fault() -> None:
     pool = Pool()
     builds = builds_of(pool)
     builds.feed()
-    pool.end(0, ChildFailed("OSError", "[Errno 28] No space left on device"))
+    pool.end(0, StorageFull())
     with pytest.raises(StorageFull):
         builds.poll(0)
 

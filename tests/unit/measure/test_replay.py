@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.errors import InvalidRequest, Misconfigured, NotFound
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 from tests.fixtures.measurer_kit import MeasurerKit, Workplace
-from workers.measure.base import Endpoint, Program, Result, Slot
+from workers.children.child import Child
+from workers.children.pool import ChildPool
+from workers.measure.base import Endpoint, Program, Result, Slot, Tools
 from workers.measure.recording import append_result, load_recording
 from workers.measure.replay import NOT_RECORDED, ReplayMeasurer
 from workers.search.space import Candidate, Sketch
@@ -68,6 +71,17 @@ def test_a_bad_line_is_named(recording: Path, line: str) -> None:
         lines.write(line + "\n")
     with pytest.raises(InvalidRequest, match="line 4"):
         load_recording(recording)
+
+
+@pytest.mark.parametrize("file", [None, "nowhere.jsonl"])
+def test_a_worker_without_its_recording_is_one_that_is_set_up_wrongly(
+    tmp_path: Path, file: str | None
+) -> None:
+    settings = Settings(recording=None if file is None else tmp_path / file)
+    tools = Tools(settings, ChildPool("nothing", 0), Child("nothing"))
+    with pytest.raises(Misconfigured) as caught:
+        ReplayMeasurer.from_tools(tools)
+    assert caught.value.hint
 
 
 def test_replay_needs_no_tvm() -> None:

@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tvm.s_tir.schedule import ScheduleError
+
+from mallorn.core.errors import Unschedulable
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 from workers.tvm.sketches import design_space, sketch_key
 
@@ -52,6 +56,16 @@ def test_compute_locations_list_where_a_block_may_go() -> None:
 def test_a_program_without_choices_is_one_candidate() -> None:
     (sketch,) = design_space(negate(), TARGET)
     assert sketch["choices"] == []
+
+
+def test_what_tvm_cannot_schedule_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ScheduleError("no block is named padded")
+
+    monkeypatch.setattr("workers.tvm.sketches.tune_context", refuse)
+    design_space.cache_clear()
+    with pytest.raises(Unschedulable, match="ScheduleError: no block is named padded"):
+        design_space(matmul(), TARGET)
 
 
 def test_sketches_differ_and_are_named_by_their_trace() -> None:
