@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import PAUSED_BY_OWNER, JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.core.values.verdict import Verdict
 from mallorn.frames import frame, history_frame
 from mallorn.http import Connection
@@ -142,7 +142,7 @@ class Job:
     def stuck(self) -> bool:
         """Whether the service paused it at its last known state: it does not go on by itself."""
         paused = JobState(self.body["state"]) is JobState.PAUSED
-        return paused and str(self.body["reason"]) != PAUSED_BY_OWNER
+        return paused and self.body.get("cause") != Cause.OWNER
 
     def raise_for_state(self) -> None:
         """Raise JobFailed if the last known state is failed or cancelled, or the service paused the job."""

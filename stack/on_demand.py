@@ -94,7 +94,7 @@ class Scout:
 
         words = waiting_words(target.text, Here.of(self._settings), why)
         with self._database.transaction() as session:
-            Waiting(session).tell(target.text, words)
+            Waiting(session).tell(target.text, words, why)
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_SEC):

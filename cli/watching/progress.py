@@ -44,7 +44,7 @@ def _advised(show: Show, console: Console) -> Show:
     said: set[str] = set()
 
     def both(body: dict[str, Any]) -> None:
-        for told in (advice(body), command_for(body["reason"])):
+        for told in (advice(body), command_for(body["reason"], body.get("cause"))):
             if told and told not in said:
                 console.print(Text(told), soft_wrap=True)
                 said.add(told)

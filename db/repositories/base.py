@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.clock import now
 from db.tables import Base, Job
+from mallorn.core.states import Cause
 
 
 class Repository:
@@ -48,6 +49,11 @@ class Repository:
 def until(seconds: float) -> ColumnElement[float]:
     """A moment from now by the database's clock."""
     return now() + seconds
+
+
+def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, Any]:
+    """The columns of a job that say why it is where it is: to people, and to programs."""
+    return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 
 def owned(owner: str | None) -> ColumnElement[bool]:

@@ -9,12 +9,12 @@ from sqlalchemy import case, func, select, true, tuple_, update
 
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import owned
+from db.repositories.base import owned, said
 from db.repositories.progress import Progress, count_by_outcome, progress
 from db.repositories.stages import Stages
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.states import PAUSED_BY_OWNER, JobState
+from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 
 PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 ACTIVE = (*PAUSABLE, JobState.FINISHING)
@@ -129,7 +129,7 @@ class Jobs(Stages):
         """Change the state if it is one of `from_states` and the stage's token, if given, still this one."""
         values: dict[str, Any] = {
             "state": to_state,
-            "reason": reason,
+            **said(reason),
             "stage_worker": None,
             "stage_lease_until": None,
             "stage_losses": 0,
@@ -143,13 +143,19 @@ class Jobs(Stages):
         fence = () if attempt is None else (Job.attempts == attempt,)
         return self.changed(update(Job).where(*mine, *fence).values(values)) == 1
 
-    def pause(self, job_id: str, owner: str | None, reason: str = PAUSED_BY_OWNER) -> Job:
-        """Stop planning for a job. Raises NotFound; Conflict when it is in no state to be paused."""
-        return self._act(job_id, owner, PAUSABLE, JobState.PAUSED, reason, resume_state=Job.state)
+    def pause(
+        self, job_id: str, owner: str | None, why: str = "", cause: Cause = Cause.OTHER, detail: str = ""
+    ) -> Job:
+        """Stop planning for a job: as its owner wants, or for a reason of the service's own.
+
+        Raises NotFound; Conflict when it is in no state to be paused.
+        """
+        told = said(why, cause, detail) if why else said(PAUSED_BY_OWNER, Cause.OWNER)
+        return self._act(job_id, owner, PAUSABLE, JobState.PAUSED, told, resume_state=Job.state)
 
     def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
         """End a job. Raises NotFound; Conflict when it has ended already."""
-        return self._act(job_id, owner, (*ACTIVE, JobState.PAUSED), JobState.CANCELLED, reason)
+        return self._act(job_id, owner, (*ACTIVE, JobState.PAUSED), JobState.CANCELLED, said(reason))
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0) -> Job:
         """Go on with a paused job, or with one that came to its finish and is given more trials.
@@ -167,7 +173,7 @@ class Jobs(Stages):
         spent = case((Job.state != JobState.PAUSED, sum(count_by_outcome(self.session, job_id).values())))
         budget = func.coalesce(Job.trials, spent) + more_trials if more_trials else Job.trials
         changes = {"trials": budget, "finished_at": None, "archived_at": None, "stage_losses": 0}
-        return self._act(job_id, owner, [state], back, "", resume_state=None, **changes)
+        return self._act(job_id, owner, [state], back, said(""), resume_state=None, **changes)
 
     def _act(
         self,
@@ -175,11 +181,11 @@ class Jobs(Stages):
         owner: str | None,
         states: Collection[JobState],
         to: Any,
-        reason: str,
+        told: dict[str, Any],
         **changes: Any,
     ) -> Job:
         job = self.get(job_id, owner)
-        changes |= {"state": to, "reason": reason, "stage_worker": None, "stage_lease_until": None, **NO_TURN}
+        changes |= {"state": to, "stage_worker": None, "stage_lease_until": None, **told, **NO_TURN}
         if to is JobState.CANCELLED:
             changes["finished_at"] = now()
         allowed = Job.id == job_id, Job.state.in_(states), Job.deleted_at.is_(None)
@@ -187,13 +193,15 @@ class Jobs(Stages):
             raise Conflict(f"job {job_id} is {job.state}", hint=f"mallorn show {job_id}")
         return self.get(job_id, owner)
 
-    def say(self, job_id: str, reason: str) -> None:
+    def say(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
         """Tell in words what an active job waits for; a paused or ended one keeps the reason it has."""
         news = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
-        self.changed(update(Job).where(*news).values(reason=reason))
+        self.changed(update(Job).where(*news).values(said(reason, cause)))
 
     def record(self, job_id: str, **report: Any) -> None:
-        """Store what a stage found out: `graph=` of the import, `report=` and `export_uri=` of the finish."""
+        """Store what was found out: `graph=` by the import, `tuning_ended=` by the planner, `report=` and
+        `export_uri=` by the finish.
+        """
         self.changed(update(Job).where(Job.id == job_id).values(report))
 
     def bind_context(self, job_id: str, context_id: int) -> int:

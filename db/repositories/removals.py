@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import delete, exists, select, update
 
 from db.clock import now
-from db.repositories.base import until
+from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
 from db.tables import Event, Job, Model, Round, StageRun
 from mallorn.core.errors import Conflict
@@ -16,7 +16,9 @@ ENDED: Final = tuple(state for state in JobState if state.final)
 # What people said and read of a job; what its measurements need to be understood is kept.
 WORDS: Final[dict[str, Any]] = {
     "name": "",
-    "reason": "",
+    **said(""),
+    "suggest": None,
+    "tuning_ended": "",
     "graph": None,
     "report": None,
     "warnings": [],

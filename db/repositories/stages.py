@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, func, or_, select, update
 
 from db.clock import now
-from db.repositories.base import Repository, until
+from db.repositories.base import Repository, said, until
 from db.tables import Job
 from mallorn.core.states import JobState
 
@@ -73,8 +73,8 @@ class Stages(Repository):
             "stage_sent_at": 0.0,
             "stage_losses": Job.stage_losses + 1,
         }
-        ended = {"state": JobState.FAILED, "resume_state": Job.state, "finished_at": now(), "reason": reason}
-        failed = freed | ended
+        ended = {"state": JobState.FAILED, "resume_state": Job.state, "finished_at": now()}
+        failed = freed | ended | said(reason)
         lost = update(Job).where(*which, last).values(failed).returning(Job.id)
         kept = update(Job).where(*which).values(freed).returning(Job.id)
         failed_ids = sorted(self.session.scalars(lost))

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import func, select, update
 
-from db.repositories.base import Repository
+from db.repositories.base import Repository, said
 from db.repositories.jobs import ACTIVE
 from db.tables import Device, Event, Job, TargetRow
+from mallorn.core.states import Cause
 
 
 class Waiting(Repository):
@@ -17,11 +18,11 @@ class Waiting(Repository):
         query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id).where(Job.state.in_(ACTIVE))
         return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
 
-    def tell(self, target: str, reason: str) -> None:
-        """Say to all active jobs of a target what they wait for."""
+    def tell(self, target: str, reason: str, why_not_here: str) -> None:
+        """Say to all active jobs of a target what they wait for: a device that this machine cannot run."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
         theirs = Job.target_id == target_id, Job.state.in_(ACTIVE), Job.reason != reason
-        self.changed(update(Job).where(*theirs).values(reason=reason))
+        self.changed(update(Job).where(*theirs).values(said(reason, Cause.NOT_HERE, why_not_here)))
 
     def since(self, job: Job) -> float:
         """When anything last happened to the job, or a device of its target was last seen."""

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, Timestamp
 from db.tables.values import ValueType
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import Cause, JobState, RoundState
 from mallorn.core.values.graph import GraphReport
-from mallorn.core.values.job import JobWarning
+from mallorn.core.values.job import JobWarning, SuggestedOptions
 from mallorn.core.values.report import FinishReport
 
 
@@ -60,6 +60,10 @@ class Job(Base):
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed
     reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words
+    cause: Mapped[str] = mapped_column(default=Cause.OTHER, server_default=Cause.OTHER)  # of the reason
+    cause_detail: Mapped[str] = mapped_column(default="", server_default="")  # NOT_HERE: why, in words
+    suggest: Mapped[SuggestedOptions | None] = mapped_column(ValueType(SuggestedOptions))  # of a failed job
+    tuning_ended: Mapped[str] = mapped_column(default="", server_default="")  # why, in words; empty: not yet
     warnings: Mapped[list[JobWarning]] = mapped_column(
         ValueType(list[JobWarning]), default=list, server_default="[]"
     )

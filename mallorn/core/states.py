@@ -26,7 +26,15 @@ class JobState(StrEnum):
         return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
-# The reason of a job that a person paused; whoever follows it waits for that person.
+class Cause(StrEnum):
+    """What a job's reason is about, for programs: its words are for people."""
+
+    OTHER = "other"  # what the words say, and nobody has to tell apart
+    OWNER = "owner"  # its owner paused it: whoever follows it waits for that person
+    NO_DEVICE = "no_device"  # no device of its target answers
+    NOT_HERE = "not_here"  # nor can the service's own machine run one
+
+
 PAUSED_BY_OWNER: Final = "paused by its owner"
 
 

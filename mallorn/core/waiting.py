@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from mallorn.core.addresses import host_and_port
 from mallorn.core.binding import is_loopback
 from mallorn.core.settings import Settings, default_data_dir
+from mallorn.core.states import Cause
 
 OTHERS_REACH = "THIS_MACHINE:9190"
 A_WHILE_SEC = 120.0
-NOT_HERE = "this machine cannot run it"
-
-
-def waits_for(target: str) -> str:
-    """How the reason of every job begins that waits for a device of this target."""
-    return f"waits for a device for {target}"
+WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +29,19 @@ class Here:
 
 def waiting_words(target: str, here: Here, why_not_here: str = "") -> str:
     """The reason of a job without a device: what it waits for, and below it what to type."""
-    about = f": {NOT_HERE}, {why_not_here}" if why_not_here else ""
-    return f"{waits_for(target)}{about}\n{device_command(target, here)}"
+    return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, here)}"
 
 
-def command_for(reason: str) -> str:
+def command_for(reason: str, cause: str | None) -> str:
     """What to type for a job that no device here can serve; empty for all others."""
-    what, _, command = reason.partition("\n")
-    return f"next: {command}" if NOT_HERE in what else ""
+    command = reason.partition("\n")[2]
+    return f"next: {command}" if cause == Cause.NOT_HERE else ""
 
 
-def paused_words(job_id: str, target: str, here: Here, waited_sec: float, reason: str) -> str:
+def paused_words(job_id: str, target: str, here: Here, waited_sec: float, why_not_here: str = "") -> str:
     """The reason of a job that was paused because no device came."""
-    about = reason.partition("\n")[0].removeprefix(waits_for(target))
     waited = f"{waited_sec / 60:.0f} minutes" if waited_sec >= A_WHILE_SEC else f"{waited_sec:.0f} s"
-    what = f"waited {waited} for a device for {target}{about}"
+    what = f"waited {waited} for a device for {target}{_not_here(why_not_here)}"
     return f"{what}\n{device_command(target, here)}   (then: mallorn resume {job_id})"
 
 
@@ -58,3 +52,7 @@ def device_command(target: str, here: Here) -> str:
         start = f"mallorn up{here.data} --tracker {OTHERS_REACH}"
         return f"{start}   (there: {there.format(target, OTHERS_REACH)})"
     return there.format(target, here.tracker)
+
+
+def _not_here(why: str) -> str:
+    return f": this machine cannot run it, {why}" if why else ""

@@ -10,7 +10,6 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import NewRound, Rounds
 from db.repositories.standings import Standing, Standings
-from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
@@ -19,7 +18,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
 from mallorn.core.states import JobState
 from mallorn.core.values.event import FailedEvent, FinishingEvent, RoundPlannedEvent
-from mallorn.core.waiting import waits_for
+from mallorn.core.waiting import WAITING
 from services.control.grouping import group
 from services.control.messages import Message
 from services.control.views import job_view, measuring_context
@@ -88,7 +87,7 @@ def _give_up(step: _Step, error: PluginFailed) -> Turn:
 def _bind(step: _Step, device: Device) -> None:
     """The first device of its target gives a job its measuring context."""
     jobs, job = Jobs(step.session), step.job
-    if job.reason.startswith(waits_for(Targets(step.session).get(job.target_id).text)):
+    if job.cause in WAITING:
         jobs.say(job.id, "")
     if job.context_id is None:
         jobs.bind_context(job.id, measuring_context(step.session, device, step.options))
@@ -142,5 +141,6 @@ def _open(step: _Step, planned: PlannedRound, task: Standing) -> Message | None:
 
 def _finish(step: _Step, why: str) -> list[Message]:
     Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
+    Jobs(step.session).record(step.job.id, tuning_ended=why)
     Events(step.session).append(step.job.id, FinishingEvent(why=why))
     return [(queues.FINISH_JOB, step.job.id)]

@@ -13,9 +13,9 @@ from db.repositories.waiting import Waiting
 from db.session import read_clock
 from db.tables import Job
 from mallorn.core.settings import Settings
-from mallorn.core.states import JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.core.values.event import PausedEvent
-from mallorn.core.waiting import Here, paused_words, waiting_words, waits_for
+from mallorn.core.waiting import WAITING, Here, paused_words, waiting_words
 
 _FIELDS: Final = Settings.model_fields
 
@@ -38,14 +38,15 @@ def wait_for_device(session: Session, job: Job, patience: Patience) -> bool:
     # What happened while nobody looked was no waiting.
     waited_sec = read_clock(session) - max(patience.since, Waiting(session).since(job))
     if waited_sec > patience.limit_sec:
-        _pause(session, job, paused_words(job.id, target, patience.here, waited_sec, job.reason))
+        _pause(session, job, paused_words(job.id, target, patience.here, waited_sec, job.cause_detail))
         return True
     # Whoever knows better why there is none has said so in more words.
-    if not job.reason.startswith(waits_for(target)):
-        Jobs(session).say(job.id, waiting_words(target, patience.here))
+    if job.cause not in WAITING:
+        Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
 
 
 def _pause(session: Session, job: Job, why: str) -> None:
-    Jobs(session).pause(job.id, None, why)
+    cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
+    Jobs(session).pause(job.id, None, why, cause, job.cause_detail)
     Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))

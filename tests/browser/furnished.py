@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.events import Events
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models
 from db.repositories.schedules import NewSchedule, Schedules
@@ -25,9 +24,8 @@ from db.session import Database
 from db.tables import Device, Job, Measurement, Worker
 from mallorn.core.artifacts import scripts_uri
 from mallorn.core.options import JobOptions
-from mallorn.core.states import JobState, StageKind
+from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, StageKind
 from mallorn.core.targets import parse_target
-from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.job import SuggestedOptions
 from tests.browser.played import OWNER, TVM, Player, Stage
 from tests.browser.recorded import Recording, recording
@@ -157,19 +155,20 @@ class House:
         """An import that would have needed the shapes of its inputs."""
         job = self.unplayed("encoder-1.onnx", 50 * MINUTE, JobState.FAILED, FREE_DIMENSIONS)
         shapes = {"input_ids": [1, 128], "mask": [1, 128]}
-        Events(self.session).append(job.id, FailedEvent(suggest=SuggestedOptions(input_shapes=shapes)))
+        job.suggest = SuggestedOptions(input_shapes=shapes)
         return job
 
     def stuck(self, cell: Recording) -> Job:
         """Two rounds, then the only device went away."""
         job = self._player(cell, 6 * MINUTE, 1, rounds=2, room="-stuck").play()
-        job.name, job.reason = "mlp-wide", NO_DEVICE
+        job.name, job.reason, job.cause = "mlp-wide", NO_DEVICE, Cause.NO_DEVICE
         return job
 
     def paused(self, cell: Recording) -> Job:
         """Half of a tuning, with failures."""
         job = self._player(cell, 9 * MINUTE, 1, rounds=7, failures=6, room="-paused").play()
-        job.state, job.resume_state, job.reason = JobState.PAUSED, JobState.TUNING, "paused by its owner"
+        job.state, job.resume_state = JobState.PAUSED, JobState.TUNING
+        job.reason, job.cause = PAUSED_BY_OWNER, Cause.OWNER
         return job
 
     def unplayed(self, name: str, ago_sec: float, state: JobState, reason: str) -> Job:

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.states import JobState
-from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.job import SuggestedOptions
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
@@ -33,7 +31,7 @@ def refused(rows: OwnedRows) -> str:
     def add(session: Session) -> str:
         job, _ = Jobs(session).create(new_job("local", name="encoder", target_id=rows.target_id))
         Jobs(session).move(job.id, [JobState.QUEUED], JobState.FAILED, REASON)
-        Events(session).append(job.id, FailedEvent(suggest=SuggestedOptions(input_shapes=SHAPES)))
+        Jobs(session).record(job.id, suggest=SuggestedOptions(input_shapes=SHAPES))
         return str(job.id)
 
     return rows.write(add)

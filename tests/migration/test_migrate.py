@@ -1,5 +1,6 @@
 """Migrations lead from nothing to exactly the tables of the code, whoever runs them and how often."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from db.migrate import check, upgrade
 from db.session import Database
 from db.tables import Base, CostModel, Job, Model
 from mallorn.core.errors import Conflict, Unavailable
+from mallorn.core.states import Cause
 
 
 @pytest.fixture
@@ -99,21 +101,68 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path):
         upgrade(f"sqlite:///{tmp_path / 'file' / 'mallorn.db'}")
 
 
+def insert(session, table, **row):
+    """A row as some older version wrote it."""
+    names = ", ".join(f'"{name}"' for name in row)
+    values = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in row.items()}
+    marks = ", ".join(f":{name}" for name in row)
+    session.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), values)
+
+
+def insert_target(session):
+    insert(session, "targets", id=1, key="k", text="{}")
+
+
+def insert_job(session, name, **changes):
+    """A job of the version 0007 or before."""
+    words = {"owner": "ada", "name": "mlp", "model_id": "m", "state": "queued", "reason": "", "options": {}}
+    zeros = dict.fromkeys(("seed", "priority", "event_count", "attempts", "stage_losses"), 0)
+    insert(session, "jobs", **{"id": name, "target_id": 1, "trials": 64, **words, **zeros, **changes})
+
+
 def test_jobs_keep_their_budgets_and_later_ones_may_have_none(empty):
     upgrade(empty.url, "0004")
-    columns = "(id, owner, name, model_id, target_id, trials, seed, priority, options, state, reason)"
-    more = "event_count, attempts, stage_losses"
-    values = "'ada', 'mlp', 'm', 1, {}, 0, 0, '{{}}', 'queued', '', 0, 0, 0"
-    columns = f"{columns[:-1]}, {more})"
     with empty.transaction() as session:
-        session.execute(text("INSERT INTO targets (id, key, text) VALUES (1, 'k', '{}')"))
-        session.execute(text(f"INSERT INTO jobs {columns} VALUES ('old', {values.format(64)})"))
+        insert_target(session)
+        insert_job(session, "old")
+    upgrade(empty.url, "0007")
+    with empty.transaction() as session:
+        insert_job(session, "new", trials=None)
     upgrade(empty.url)
-    with empty.transaction() as session:
-        session.execute(text(f"INSERT INTO jobs {columns} VALUES ('new', {values.format('NULL')})"))
+    with empty.session() as session:
         budgets = dict(session.execute(select(Job.id, Job.trials)).all())
         assert session.scalars(select(Job.created_at).where(Job.id == "new")).one() > 0
     assert budgets == {"old": 64, "new": None}
+
+
+def test_what_only_words_and_the_log_told_of_a_job_is_data_from_now_on(empty):
+    upgrade(empty.url, "0007")
+    here = "waits for a device for {}\nmallorn device"
+    there = "waited 10 minutes for a device for {}: this machine cannot run it, no cuda\nmallorn device"
+    with empty.transaction() as session:
+        insert_target(session)
+        insert_job(session, "mine", state="paused", reason="paused by its owner")
+        insert_job(session, "waits", state="tuning", reason=here)
+        insert_job(session, "elsewhere", state="paused", reason=there)
+        insert_job(session, "finishing", state="finishing", reason="the budget is spent; 1 of 2 tasks")
+        for seq, why in enumerate(("too early", "the budget is spent"), 1):
+            news = {"kind": "finishing", "payload": {"why": why}}
+            insert(session, "events", job_id="finishing", seq=seq, **news)
+        insert_job(session, "failed", state="failed", reason="no")
+        news = {"kind": "failed", "payload": {"suggest": {"input_shapes": {"x": [1]}}}}
+        insert(session, "events", job_id="failed", seq=1, **news)
+    upgrade(empty.url)
+    with empty.session() as session:
+        jobs = {job.id: job for job in session.scalars(select(Job))}
+    causes = {name: (job.cause, job.cause_detail) for name, job in jobs.items() if job.cause != Cause.OTHER}
+    assert causes == {
+        "mine": (Cause.OWNER, ""),
+        "waits": (Cause.NO_DEVICE, ""),
+        "elsewhere": (Cause.NOT_HERE, "no cuda"),
+    }
+    assert jobs["finishing"].tuning_ended == "the budget is spent"
+    assert jobs["failed"].suggest == {"input_shapes": {"x": [1]}}
+    assert jobs["mine"].suggest is None
 
 
 def test_the_newest_versions_of_cost_models_become_the_active_ones(empty):

@@ -11,7 +11,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState, StageKind
-from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
+from mallorn.core.values.event import CheckedEvent, DoneEvent
 from mallorn.core.values.report import FinishReport
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import complete_export, upload
@@ -38,7 +38,7 @@ def finish(runtime: Runtime, job_id: str) -> None:
 
 def _finish(claimed: Stage) -> None:
     started = time.monotonic()
-    why = _why_tuning_ended(claimed)
+    why = claimed.job.tuning_ended
     with (
         TemporaryDirectory(prefix="mallorn-finish-") as scratch,
         claimed.runtime.graphs(claimed.target.num_cores) as graphs,
@@ -83,12 +83,6 @@ def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Veri
         return winner
     again = second_chance(claimed, contest)
     return decide(claimed, again, measurer, check) if again is not None else None
-
-
-def _why_tuning_ended(claimed: Stage) -> str:
-    with claimed.runtime.database.session() as session:
-        news = Events(session).newest(claimed.job.id, FinishingEvent)
-    return news.why if news is not None else ""
 
 
 def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -> None:

@@ -15,7 +15,7 @@ from db.repositories.stages import MAX_LOSSES, Stages
 from db.repositories.targets import Targets
 from db.tables import Job
 from mallorn.core.artifacts import model_uri
-from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailable
+from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.logs import note
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
@@ -84,7 +84,7 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
         _give_back(claimed)
     except LeaseLost:
         log.warning("%s was taken back", state)
-    except (Unavailable, StorageFull) as error:
+    except (Unavailable, StorageFull, UnknownName) as error:
         _give_back(claimed, error)
     except (ChildCrashed, ChildTimeout) as error:
         # It may have died of a busy host: tried again, three times in all.
@@ -152,7 +152,9 @@ def _fail(claimed: Stage, error: MallornError) -> None:
         if Jobs(session).move(
             claimed.job.id, [claimed.state], JobState.FAILED, reason, attempt=claimed.attempt
         ):
-            Events(session).append(claimed.job.id, _why(error, error.hint))
+            told = _why(error, error.hint)
+            Jobs(session).record(claimed.job.id, suggest=told.suggest)
+            Events(session).append(claimed.job.id, told)
 
 
 def _why(error: MallornError, hint: str) -> FailedEvent:

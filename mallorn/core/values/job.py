@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mallorn.core.options import KeptOptions
-from mallorn.core.states import JobState, TaskState
+from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.base import Value
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.report import FinishReport
@@ -62,6 +62,13 @@ class JobStatus(Value):
     options: KeptOptions = KeptOptions()
     state: JobState
     reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")] = ""
+    cause: Annotated[
+        Cause,
+        Field(
+            description="Of the reason, for programs. `owner`: its owner paused it. `no_device`: no device "
+            "of its target answers; `not_here`: nor can the service's own machine run one. `other`: the rest."
+        ),
+    ] = Cause.OTHER
     suggest: Annotated[SuggestedOptions | None, Field(description="Null unless the job failed so.")] = None
     warnings: Annotated[
         list[JobWarning], Field(description="What went wrong without ending the job, the oldest first.")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mallorn.core.options import JobOptions
-from mallorn.core.states import JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.core.values.verdict import Level
 from services.coordinator.web.texts import check_storable
 
@@ -123,6 +123,13 @@ class JobOut(BaseModel):
     options: dict[str, Any]
     state: JobState
     reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")]
+    cause: Annotated[
+        Cause,
+        Field(
+            description="Of the reason, for programs. `owner`: its owner paused it. `no_device`: no device "
+            "of its target answers; `not_here`: nor can the service's own machine run one. `other`: the rest."
+        ),
+    ]
     suggest: Annotated[
         dict[str, Any] | None, Field(description="Of a failed job: options with which it may succeed.")
     ]

@@ -2,7 +2,7 @@
 
 from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.tasks import Tasks
-from mallorn.core.states import JobState
+from mallorn.core.states import Cause, JobState
 from services.coordinator.jobs.schemas import JobOut, TaskOut
 from services.coordinator.jobs.views import job_out, task_out
 from services.coordinator.web.disk import full_disk_words
@@ -23,7 +23,7 @@ def get_job(parts: Parts, owner: str, job_id: str) -> JobOut:
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
-        return job.model_copy(update={"reason": words})
+        return job.model_copy(update={"reason": words, "cause": Cause.OTHER})
     return job
 
 

@@ -1,18 +1,15 @@
 """Rows of the database as the API shows them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy.orm import Session
 
-from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import Progress
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
 from db.tables import Job
-from mallorn.core.states import JobState
-from mallorn.core.values.event import FailedEvent
+from mallorn.core.states import Cause, JobState
 from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut, VerdictOut, WarningOut
 from services.coordinator.jobs.verdicts import verdict_of
 
@@ -34,8 +31,9 @@ def job_out(session: Session, job: Job) -> JobOut:
         options=job.options,
         state=JobState(job.state),
         reason=job.reason,
+        cause=Cause(job.cause),
         progress=progress_out(progress, Tasks(session).weights(job.id)),
-        suggest=_suggestion(session, job),
+        suggest=job.suggest.stored() if job.suggest and job.state == JobState.FAILED else None,
         warnings=[WarningOut.model_validate(warning.model_dump()) for warning in job.warnings],
         graph=job.graph and job.graph.model_dump(mode="json"),
         report=job.report and job.report.model_dump(mode="json"),
@@ -46,13 +44,6 @@ def job_out(session: Session, job: Job) -> JobOut:
         started_at=job.started_at,
         finished_at=job.finished_at,
     )
-
-
-def _suggestion(session: Session, job: Job) -> dict[str, Any] | None:
-    if job.state != JobState.FAILED:
-        return None
-    failed = Events(session).newest(job.id, FailedEvent)
-    return None if failed is None or failed.suggest is None else failed.suggest.stored()
 
 
 def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:

@@ -13,7 +13,7 @@ from db.repositories.waiting import Waiting
 from db.repositories.workers import Workers
 from db.tables import Job
 from mallorn.core import queues
-from mallorn.core.states import JobState
+from mallorn.core.states import Cause, JobState
 from mallorn.core.waiting import Here, waiting_words
 from services.control import planning
 from services.control.planning import plan_job
@@ -144,11 +144,27 @@ def test_who_waits_is_told_the_whole_command(yard):
 
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    words = waiting_words(NINE, Here("127.0.0.1:1"), "the target has 9 cores, this machine has 2")
-    yard.write(lambda session: Waiting(session).tell(NINE, words))
+    why = "the target has 9 cores, this machine has 2"
+    words = waiting_words(NINE, Here("127.0.0.1:1"), why)
+    yard.write(lambda session: Waiting(session).tell(NINE, words, why))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
     assert yard.read(lambda session: list(Waiting(session).targets())) == [NINE]
+
+
+def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
+    waits = yard.job(target_id=yard.target(cores=9))
+    yard.write(lambda session: Waiting(session).tell(NINE, "no such machine far and wide", "it is too small"))
+    yard.plan(waits)
+    assert yard.workshop.reason(waits) == "no such machine far and wide"
+    plan_job(yard.workshop.database, waits, "control", Patience(limit_sec=-1.0))
+    paused = yard.read(lambda session: Jobs(session).get(waits, None))
+    assert f"for a device for {NINE}: this machine cannot run it, it is too small" in paused.reason
+    assert paused.cause == Cause.NOT_HERE
+    yard.devices(1, yard.target(cores=9))
+    yard.write(lambda session: Jobs(session).resume(waits, None))
+    yard.plan(waits)
+    assert yard.read(lambda session: Jobs(session).get(waits, None).cause) == Cause.OTHER
 
 
 def test_a_job_that_waited_too_long_for_a_device_is_paused_and_can_go_on(yard):

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
@@ -15,8 +15,8 @@ from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules, full_trace_of
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
-from db.tables import Measurement
-from mallorn.core.errors import NoDevice
+from db.tables import Event, Measurement
+from mallorn.core.errors import NoDevice, Unschedulable
 from mallorn.core.manifest import read_manifest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
@@ -298,7 +298,7 @@ def test_a_task_that_nothing_computes_is_named_in_the_report(workshop, exported,
 
 def test_a_task_that_tvm_finds_no_space_for_is_named_too(workshop, exported):
     job = untuned(workshop)
-    workshop.compiler.error = ChildFailed("ScheduleError", "reverse-compute-at")
+    workshop.compiler.error = Unschedulable("ScheduleError: reverse-compute-at")
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     assert report(workshop, job)["without_schedule"] == ["w0"]
@@ -327,6 +327,13 @@ def test_a_finish_without_a_device_waits_in_words_and_goes_on(workshop, exported
     workshop.bench.before = lambda slot: None
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
+    assert workshop.reason(job) == "the budget of 32 trials is spent"
+
+
+def test_why_tuning_ended_is_known_without_the_jobs_log(workshop, exported):
+    job = tuned(workshop)
+    workshop.write(lambda session: session.execute(delete(Event).where(Event.job_id == job)))
+    finish(workshop, job)
     assert workshop.reason(job) == "the budget of 32 trials is spent"
 
 

@@ -1,5 +1,7 @@
 """What an import leaves in the database. The process that reads the model is made up."""
 
+from signal import Signals
+
 import pytest
 from sqlalchemy import select, update
 
@@ -103,6 +105,7 @@ def test_what_would_help_a_refused_import_is_kept_for_whoever_tries_again(worksh
     suggest = {"input_shapes": {"x": [1, 3]}}
     workshop.graph_answers["extract"] = InvalidModel("dimension n is free", suggest=suggest)
     import_job(workshop, job)
+    assert workshop.read(lambda session: Jobs(session).get(job, None).suggest).stored() == suggest
     event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
     assert event.suggest.stored() == suggest
 
@@ -119,7 +122,8 @@ def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job
 
 
 def test_a_helper_that_dies_costs_a_try_and_not_the_job(workshop, job):
-    workshop.graph_answers["extract"] = ChildCrashed("graphs died of SIGKILL\nits last words")
+    killed = ChildCrashed("graphs died of SIGKILL\nits last words", died_of=Signals.SIGKILL)
+    workshop.graph_answers["extract"] = killed
     for _ in range(2):
         assert not import_job(workshop, job)
         assert workshop.state(job) == JobState.IMPORTING

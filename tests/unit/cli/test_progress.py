@@ -269,7 +269,8 @@ def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
-    waits = body("tuning", reason=waiting_words("t", Here("10.0.0.2:9190"), "it has no cuda device"))
+    words = waiting_words("t", Here("10.0.0.2:9190"), "it has no cuda device")
+    waits = body("tuning", reason=words) | {"cause": "not_here"}
     console = Console(file=io.StringIO(), width=300)
     follow(Scripted(waits, waits, body("cancelled")), console)
     assert isinstance(console.file, io.StringIO)

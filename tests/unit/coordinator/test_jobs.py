@@ -11,7 +11,7 @@ from db.repositories.schedules import NewSchedule, Schedules
 from db.repositories.tasks import Tasks
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
-from mallorn.core.values.event import FailedEvent
+from mallorn.core.values.job import SuggestedOptions
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -111,8 +111,8 @@ def test_a_failed_job_says_with_which_options_to_try_again(
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["suggest"] is None
     suggest = {"input_shapes": {"x": [1, 3]}}
     owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.FAILED, "no"))
-    failed = FailedEvent.model_validate({"suggest": suggest})
-    owned.write(lambda session: Events(session).append(owned.job_id, failed))
+    told = SuggestedOptions.model_validate(suggest)
+    owned.write(lambda session: Jobs(session).record(owned.job_id, suggest=told))
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["suggest"] == suggest
 
 

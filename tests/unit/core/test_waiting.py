@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from mallorn.core.settings import Settings, default_data_dir
-from mallorn.core.waiting import Here, command_for, paused_words, waiting_words, waits_for
+from mallorn.core.states import Cause
+from mallorn.core.waiting import Here, command_for, paused_words, waiting_words
 
 PRIVATE = Here("10.0.0.2:9190")
 TARGET = '{"kind":"cuda"}'
@@ -11,7 +12,7 @@ THERE = f"mallorn device --target '{TARGET}' --tracker 10.0.0.2:9190 --host ITS_
 
 
 def test_the_command_is_whole_where_others_reach_the_tracker() -> None:
-    assert waiting_words(TARGET, PRIVATE) == f"{waits_for(TARGET)}\n{THERE}"
+    assert waiting_words(TARGET, PRIVATE) == f"waits for a device for {TARGET}\n{THERE}"
 
 
 def test_a_tracker_that_only_this_machine_reaches_is_opened_first() -> None:
@@ -23,14 +24,13 @@ def test_a_tracker_that_only_this_machine_reaches_is_opened_first() -> None:
 
 def test_only_who_waits_for_another_machine_is_told_at_once_what_to_type() -> None:
     refused = waiting_words(TARGET, PRIVATE, "it has no cuda device")
-    assert command_for(refused) == f"next: {THERE}"
-    assert command_for(waiting_words(TARGET, PRIVATE)) == ""
-    assert command_for("the budget is spent") == ""
+    assert command_for(refused, Cause.NOT_HERE) == f"next: {THERE}"
+    assert command_for(waiting_words(TARGET, PRIVATE), Cause.NO_DEVICE) == ""
+    assert command_for("the budget is spent\nmallorn watch", Cause.OTHER) == ""
 
 
 def test_a_paused_job_keeps_the_reason_and_names_the_way_on() -> None:
-    before = waiting_words(TARGET, PRIVATE, "it has no cuda device")
-    what, command = paused_words("j1", TARGET, PRIVATE, 600.0, before).split("\n")
+    what, command = paused_words("j1", TARGET, PRIVATE, 600.0, "it has no cuda device").split("\n")
     assert what == (
         f"waited 10 minutes for a device for {TARGET}: this machine cannot run it, it has no cuda device"
     )

@@ -162,7 +162,8 @@ def test_a_handle_tells_its_verdict_once_the_job_has_ended() -> None:
 
 
 def test_a_job_that_the_service_paused_ends_the_waiting_with_its_words_and_the_next_command() -> None:
-    body = {"id": "j", "state": "paused", "reason": "waited 10 minutes for a device\nmallorn device"}
+    reason = "waited 10 minutes for a device\nmallorn device"
+    body = {"id": "j", "state": "paused", "reason": reason, "cause": "no_device"}
     stuck = job(lambda _request: httpx.Response(200, json=body))
     with pytest.raises(JobFailed, match="job j paused: waited 10 minutes for a device") as caught:
         stuck.wait(timeout_sec=60)
@@ -170,6 +171,6 @@ def test_a_job_that_the_service_paused_ends_the_waiting_with_its_words_and_the_n
 
 
 def test_a_job_that_a_person_paused_is_waited_for() -> None:
-    body = {"id": "j", "state": "paused", "reason": "paused by its owner"}
+    body = {"id": "j", "state": "paused", "reason": "by Ada", "cause": "owner"}
     with pytest.raises(TimeoutError):
         job(lambda _request: httpx.Response(200, json=body)).wait(timeout_sec=0)
