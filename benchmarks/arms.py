@@ -16,6 +16,7 @@ from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
 from workers.children.child import Child
+from workers.faces.engine import Engine
 from workers.racing.engines import race
 from workers.tvm.recipes import recipe_for, recipe_json
 
@@ -132,7 +133,7 @@ def compare_latency(
         graphs.call(
             "make_inputs", CALL_SEC, model_path=str(model), inputs_npz=inputs, seed=0, input_ranges=ranges
         )
-        engines: dict[str, Child] = {}
+        engines: dict[str, Engine] = {}
         for name, directory in schedules.items():
             library = str(folder / f"{name}.so")
             compiled = graphs.call(
@@ -144,15 +145,9 @@ def compare_latency(
                 out_so=library,
             )
             hits[name] = {key: compiled[key] for key in ("found", "of", "missing")}
-            engines[name] = stack.enter_context(Child("workers.tvm.engines", env=env, name=name))
-            engines[name].call(
-                "load_library", CALL_SEC, library=library, target=target.text, inputs_npz=inputs
-            )
-        engines["onnxruntime"] = stack.enter_context(
-            Child("workers.tvm.engines", env=env, name="onnxruntime")
-        )
-        engines["onnxruntime"].call(
-            "load_onnxruntime", CALL_SEC, model_path=str(model), inputs_npz=inputs, threads=target.num_cores
-        )
+            engines[name] = stack.enter_context(Engine(env=env, name=name))
+            engines[name].load_library(library, target.text, inputs)
+        engines["onnxruntime"] = stack.enter_context(Engine(env=env, name="onnxruntime"))
+        engines["onnxruntime"].load_onnxruntime(str(model), inputs, target.num_cores)
         times = race(engines, passes=9)
     return {name: timing | hits.get(name, {}) for name, timing in times.items()}

@@ -24,10 +24,12 @@ import numpy as np
 import psutil
 
 from benchmarks.hosts import describe_host
+from costmodels.views import CODE
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.device.detect import detect_target
+from workers.faces.compiler import Compiler
 from workers.measure.base import Program
 from workers.round.context import descriptors
 from workers.round.viewing import LOWERED
@@ -44,7 +46,7 @@ def main() -> None:
     target = detect_target()
     with tempfile.TemporaryDirectory(prefix="mallorn-features-") as scratch:
         tasks = _tasks(args.model or _example(Path(scratch)), target)
-    with Child("workers.tvm.compiler") as compiler:
+    with Compiler() as compiler:
         rows = [_row(compiler, task, target, args.candidates, args.seed) for task in tasks]
     headline = statistics.median(row["code_ms"] / row["statements_ms"] for row in rows)
     if args.json:
@@ -59,7 +61,7 @@ def main() -> None:
     print(f"code over statements, median: {headline:.0f}")
 
 
-def _row(compiler: Child, task: dict[str, Any], target: Target, count: int, seed: int) -> dict[str, Any]:
+def _row(compiler: Compiler, task: dict[str, Any], target: Target, count: int, seed: int) -> dict[str, Any]:
     """Milliseconds a candidate, by view."""
     program = Program(task["key"], task["tir"], task["args"], task["flops"])
     work = descriptors(task["flops"], {"extents": task["extents"]})
@@ -82,16 +84,21 @@ def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, drawn: Sequence[
     return (time.process_time() - started_sec) * 1000 / len(drawn)
 
 
-def _spent_sec(compiler: Child) -> float:
+def _spent_sec(compiler: Compiler) -> float:
     """Processor time of the child and of the compilers that it started."""
     return sum(psutil.Process(compiler.pid).cpu_times()[:4])
 
 
 def _ask(
-    compiler: Child, space: TvmSpace, program: Program, target: Target, view: str, drawn: Sequence[Candidate]
+    compiler: Compiler,
+    space: TvmSpace,
+    program: Program,
+    target: Target,
+    view: str,
+    drawn: Sequence[Candidate],
 ) -> None:
-    candidates = [[space.by_key[each.sketch].trace, each.decisions] for each in drawn]
-    compiler.call(view, CALL_SEC, tir=program.tir, target=target.text, candidates=candidates)
+    candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in drawn]
+    (compiler.code if view == CODE.name else compiler.statements)(program.tir, target.text, candidates)
 
 
 def _tasks(model: Path, target: Target) -> list[dict[str, Any]]:

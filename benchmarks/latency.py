@@ -28,7 +28,8 @@ from cli.engines import EngineRoom, engine_room
 from cli.exported import read_exported
 from mallorn.core.errors import Unavailable
 from workers.children.errors import ChildError
-from workers.racing.engines import Engine, race
+from workers.faces.engine import Engine
+from workers.racing.engines import race
 
 LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9
@@ -59,7 +60,9 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             label: stack.enter_context(engine_room(model, one, threads)) for label, one in exported.items()
         }
         hits = {label: room.compile_tuned(_library(room)) for label, room in rooms.items()}
-        engines: dict[str, Engine] = {label: room.load(_library(room)) for label, room in rooms.items()}
+        engines: dict[str, Engine | Rival] = {
+            label: room.load(_library(room)) for label, room in rooms.items()
+        }
         room = next(iter(rooms.values()))
         if (onnxruntime := room.load_onnxruntime()) is None:
             raise Unavailable(

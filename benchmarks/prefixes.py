@@ -12,6 +12,7 @@ from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.targets import Target
 from workers.children.child import Child
+from workers.faces.compiler import Compiler
 from workers.tvm.database import RECORDS, WORKLOADS
 
 Record = dict[str, Any]
@@ -46,7 +47,7 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
         if record["latency_us"] and (rival is None or record["latency_us"] < rival["latency_us"]):
             fastest[record["workload"]] = record
     database = Database(f"sqlite:///{(data / 'mallorn.db').absolute()}")
-    with Child("workers.tvm.compiler") as compiler, Child("workers.tvm.graphs") as graphs:
+    with Compiler() as compiler, Child("workers.tvm.graphs") as graphs:
         with database.session() as session:
             texts = [_texts(session, record) for record in fastest.values()]
         found = zip(fastest.values(), texts, strict=True)
@@ -63,9 +64,7 @@ def _texts(session: Session, record: Record) -> tuple[str, str]:
     return tir_of(Workloads(session).get(workload_id)), sketch.trace
 
 
-def _row(compiler: Child, target: Target, record: Record, tir: str, trace: str) -> dict[str, Any]:
+def _row(compiler: Compiler, target: Target, record: Record, tir: str, trace: str) -> dict[str, Any]:
     decisions = record["decisions"]
-    full = compiler.call(
-        "full_trace", CALL_SEC, tir=tir, target=target.text, trace=trace, decisions=decisions
-    )
+    full = compiler.full_trace(tir, target.text, trace, decisions)
     return {"tir": tir, "trace": full, "run_secs": [time / 1e6 for time in record["run_us"]]}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.faces.engine import RUN_TIMEOUT_SEC
 
 RIVALS: Final = Path(__file__).parent / "rivals"
 NAMES: Final = tuple(
@@ -17,7 +18,7 @@ NAMES: Final = tuple(
 
 
 class Rival:
-    """Serves the Engine protocol of workers.racing.engines."""
+    """A Racer of workers.racing.engines."""
 
     def __init__(self, name: str, python: str) -> None:
         self._name = name
@@ -32,9 +33,14 @@ class Rival:
         """Hold a model. Raises one of workers.children.errors."""
         self._ask(timeout_sec, {"model": str(model), "inputs": inputs, "threads": threads})
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
-        """Time bursts, or save the outputs. Raises one of workers.children.errors."""
-        return self._ask(timeout_sec, {"method": method, **params})
+    def time_bursts(self, bursts: int, number: int) -> list[float]:
+        """The median latency in microseconds of each burst. Raises one of workers.children.errors."""
+        found = self._ask(RUN_TIMEOUT_SEC, {"method": "time_bursts", "bursts": bursts, "number": number})
+        return [float(us) for us in found]
+
+    def save_outputs(self, outputs_npz: str) -> int:
+        """Run once and write the outputs; how many there are."""
+        return int(self._ask(RUN_TIMEOUT_SEC, {"method": "save_outputs", "outputs_npz": outputs_npz}))
 
     def suspend(self) -> None:
         os.killpg(self._process.pid, signal.SIGSTOP)

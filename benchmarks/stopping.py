@@ -29,6 +29,7 @@ from mallorn.core.options import EvaluatorOptions
 from research.replay.reading import recorded_tasks
 from research.replay.recording import RecordedTask, RecordedTrial
 from workers.children.child import Child
+from workers.faces.compiler import Compiler
 
 RULES: Final = sorted(REGISTRY["stopping"])
 REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)
@@ -42,7 +43,7 @@ Times = dict[str, dict[str, float]]  # by rule, or "long": latency_us and run_ms
 class Bench:
     """What candidates are built with and timed on."""
 
-    compiler: Child
+    compiler: Compiler
     runner: Child
     tracker: str
     folder: Path
@@ -51,20 +52,12 @@ class Bench:
         """One candidate by every rule, the reference in between."""
         library = str(self.folder / "candidate.so")
         sketch = next(sketch for sketch in task.sketches if sketch.key == trial.candidate.sketch)
-        built = self.compiler.call(
-            "build",
-            CALL_SEC,
-            tir=tir,
-            target=task.target,
-            trace=sketch.trace,
-            decisions=trial.candidate.decisions,
-            out_path=library,
-        )
+        built = self.compiler.build(tir, task.target, sketch.trace, trial.candidate.decisions, library)
         request: dict[str, Any] = {
             "tracker": self.tracker,
             "target": task.target,
             "artifact": library,
-            "args": {**args, "args": built["args"]},
+            "args": {**args, "args": built.args},
             "candidate_key": trial.candidate.key,
             "best_us": task.optimum_us,
         }
@@ -85,7 +78,7 @@ def main() -> None:
     tasks = recorded_tasks(database, args.candidates)
     with (
         connected_stack(None, None, args.data) as stack,
-        Child("workers.tvm.compiler") as compiler,
+        Compiler() as compiler,
         Child("workers.tvm.runner") as runner,
         tempfile.TemporaryDirectory(prefix="mallorn-stopping-") as folder,
     ):

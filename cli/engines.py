@@ -14,7 +14,7 @@ from stack.environ import search_path
 
 if TYPE_CHECKING:
     from workers.children.child import Child
-    from workers.racing.engines import Engine
+    from workers.faces.engine import Engine
 
 SEED: Final = 0
 COMPILE_TIMEOUT_SEC: Final = 3600.0
@@ -61,17 +61,11 @@ class EngineRoom:
             input_shapes=self._exported.input_shapes,
         )
 
-    def load(self, library: Path) -> "Child":
+    def load(self, library: Path) -> "Engine":
         """A process that holds a compiled library."""
-        child = self._child("workers.tvm.engines")
-        child.call(
-            "load_library",
-            RUN_TIMEOUT_SEC,
-            library=str(library),
-            target=self.target.text,
-            inputs_npz=self.inputs,
-        )
-        return child
+        engine = self._engine()
+        engine.load_library(str(library), self.target.text, self.inputs)
+        return engine
 
     def tasks(self) -> list[dict[str, Any]]:
         """The model's workloads, as they were tuned."""
@@ -85,30 +79,26 @@ class EngineRoom:
         )
         return list(found["tasks"])
 
-    def load_onnxruntime(self) -> "Child | None":
+    def load_onnxruntime(self) -> "Engine | None":
         """A process that holds the model in onnxruntime; None where that is missing or no match."""
         if find_spec("onnxruntime") is None or not self.target.is_cpu:
             return None
-        child = self._child("workers.tvm.engines")
-        child.call(
-            "load_onnxruntime",
-            RUN_TIMEOUT_SEC,
-            model_path=self._model,
-            inputs_npz=self.inputs,
-            threads=self._threads,
-        )
-        return child
+        engine = self._engine()
+        engine.load_onnxruntime(self._model, self.inputs, self._threads)
+        return engine
 
     def peak_gflops(self) -> float:
         """What the target's cores compute at most."""
-        target = {"target": self.target.text, "cores": self.target.num_cores}
-        return float(self._child("workers.tvm.peak").call("peak_gflops", RUN_TIMEOUT_SEC, **target))
+        from workers.faces.peak import Peak
+
+        peak = self._stack.enter_context(Peak(env=self._env))
+        return peak.peak_gflops(self.target.text, self.target.num_cores)
 
     def error(self, engine: "Engine", reference: "Engine") -> float:
         """The relative error of an engine's outputs against another's, on the same random inputs."""
         files = [str(self.folder / f"{name}.npz") for name in ("ours", "theirs")]
-        for child, file in zip((engine, reference), files, strict=True):
-            child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=file)
+        for each, file in zip((engine, reference), files, strict=True):
+            each.save_outputs(file)
         return float(
             self._graphs.call("compare_models", RUN_TIMEOUT_SEC, outputs_npz=files[0], expected_npz=files[1])
         )
@@ -132,8 +122,16 @@ class EngineRoom:
     def _child(self, module: str) -> "Child":
         from workers.children.child import Child
 
-        env = {"TVM_NUM_THREADS": str(self._threads), "PATH": search_path()}
-        return self._stack.enter_context(Child(module, env=env))
+        return self._stack.enter_context(Child(module, env=self._env))
+
+    def _engine(self) -> "Engine":
+        from workers.faces.engine import Engine
+
+        return self._stack.enter_context(Engine(env=self._env))
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {"TVM_NUM_THREADS": str(self._threads), "PATH": search_path()}
 
 
 @contextmanager

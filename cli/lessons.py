@@ -51,13 +51,13 @@ def lessons_from(
 def lowering_in(database: "Database") -> Iterator["Lowering"]:
     """A compiler for a database's programs; its process starts when it is first asked."""
     from research.lessons.views import Lowering
-    from workers.children.child import Child
+    from workers.faces.compiler import Compiler
     from workers.round.training import MOST_NEW
     from workers.round.viewing import Viewer
-    from workers.slot.runtime import COMPILER, MAX_CALLS
+    from workers.slot.runtime import MAX_CALLS
 
     memory_bytes = Settings().child_memory_bytes
-    compiler = Child(COMPILER, memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
+    compiler = Compiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
     try:
         yield Lowering(Viewer(database, compiler), MOST_NEW)
     finally:

@@ -9,9 +9,11 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.faces.compiler import Compiler
 from workers.measure.tvm import TvmMeasurer
 
 pytestmark = pytest.mark.usefixtures("ample_time")
@@ -50,7 +52,7 @@ def test_a_bad_candidate_costs_its_own_slot(
     text: str,
 ) -> None:
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): hazard})}
-    with ChildPool("tests.fixtures.hazards", 2, env=hazards, name="builder") as builders:
+    with ChildPool(Hazards, 2, env=hazards, name="builder") as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
         assert builders.free == 2
@@ -67,7 +69,7 @@ def test_a_bad_candidate_costs_its_own_slot(
 def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
     fleet: TestFleet, local_target: Target, subject: Subject, runner: Child
 ) -> None:
-    with ChildPool("workers.tvm.compiler", 1, name="builder") as builders:
+    with ChildPool(Compiler, 1, name="builder") as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         results = [next(stream)]
@@ -83,7 +85,7 @@ def test_a_device_that_dies_is_not_the_candidates_fault(
     device = lone_tracker.start_device(local_target)
     lone_tracker.wait_free(local_target)
     hazards = {"HAZARDS": json.dumps({str(BAD_SLOT): "run_loop"})}
-    with ChildPool("tests.fixtures.hazards", 1, env=hazards, name="builder") as builders:
+    with ChildPool(Hazards, 1, env=hazards, name="builder") as builders:
         measurer = TvmMeasurer(lone_tracker.settings, builders, runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         assert next(stream).outcome is Outcome.OK

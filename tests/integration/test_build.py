@@ -8,10 +8,10 @@ import pytest
 import tvm
 
 from mallorn.core.errors import StorageFull
-from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_space.programs import matmul, softmax
-from workers.tvm.build import InvalidCandidate, build, build_reference
+from workers.tvm.build import InvalidCandidate, build
 from workers.tvm.defaults import RECIPES, Machine, default_decisions
+from workers.tvm.programs import parse_module, parse_tvm_target
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
 
@@ -19,7 +19,7 @@ HOST = '{"kind":"llvm","num-cores":2}'
 
 
 def first_default(tir: str, target: str) -> tuple[str, tuple[int, ...]]:
-    sketch = unpack_sketch(design_space(tir, target)[-1])
+    sketch = design_space(tir, target)[-1]
     return sketch.trace, default_decisions(sketch, Machine(2, 4), RECIPES[0])
 
 
@@ -36,13 +36,14 @@ def test_a_candidate_computes_what_the_reference_computes(tir: str, tmp_path: Pa
     inputs = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
     expected = [array.copy() for array in inputs]
     trace, decisions = first_default(tir, HOST)
-    cost = build(tir, HOST, trace, decisions, str(tmp_path / "candidate.so"))
-    build_reference(tir, str(tmp_path / "reference.so"))
+    library = build(tir, HOST, trace, decisions, str(tmp_path / "candidate.so"))
+    unscheduled = tvm.tirx.build(parse_module(tir), target=parse_tvm_target(HOST))
+    unscheduled.export_library(str(tmp_path / "reference.so"))
     run(tmp_path / "candidate.so", *inputs)
     run(tmp_path / "reference.so", *expected)
     np.testing.assert_allclose(inputs[-1], expected[-1], rtol=1e-4, atol=1e-5)
-    assert cost["bytes"] == (tmp_path / "candidate.so").stat().st_size
-    assert cost["build_ms"] > 0
+    assert library.bytes == (tmp_path / "candidate.so").stat().st_size
+    assert library.build_ms > 0
 
 
 def test_nothing_but_the_library_is_left_behind(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_a_library_that_cannot_be_written_is_blamed_on_the_full_disk(
 @pytest.mark.slow
 def test_a_gpu_candidate_is_exported_without_a_gpu(tmp_path: Path) -> None:
     target = '{"kind":"cuda","tag":"nvidia/nvidia-a100"}'
-    sketch = unpack_sketch(design_space(matmul(), target)[-1])
+    sketch = design_space(matmul(), target)[-1]
     decisions = default_decisions(sketch, Machine(1, 1, gpu=True), RECIPES[0])
     assert rebuild(matmul(), target, sketch.trace, decisions) is not None
     build(matmul(), target, sketch.trace, decisions, str(tmp_path / "candidate.so"))

@@ -14,6 +14,7 @@ from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.measurer_kit import MeasurerKit, Workplace
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.faces.compiler import Compiler, Library
 from workers.measure import tvm
 from workers.measure.base import Slot
 from workers.measure.tvm import TvmMeasurer
@@ -26,8 +27,8 @@ OPTIONS = JobOptions(
 
 
 @pytest.fixture(scope="module")
-def builders() -> Iterator[ChildPool]:
-    with ChildPool("workers.tvm.compiler", 2, name="builder") as pool:
+def builders() -> Iterator[ChildPool[Library]]:
+    with ChildPool(Compiler, 2, name="builder") as pool:
         yield pool
 
 
@@ -49,7 +50,7 @@ class TestTvmMeasurer(MeasurerKit):
     """Two candidates that run and one whose decisions make no program."""
 
     @pytest.fixture
-    def measurer(self, fleet: TestFleet, builders: ChildPool, runner: Child) -> TvmMeasurer:
+    def measurer(self, fleet: TestFleet, builders: ChildPool[Library], runner: Child) -> TvmMeasurer:
         return TvmMeasurer(fleet.settings, builders, runner)
 
     @pytest.fixture
@@ -61,7 +62,7 @@ class TestTvmMeasurer(MeasurerKit):
 
 @pytest.mark.usefixtures("place")
 def test_every_candidate_is_built_and_timed_once(
-    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
 ) -> None:
     measurer = TvmMeasurer(fleet.settings, builders, runner)
     results = list(measurer.measure(subject.program, local_target, subject.slots, OPTIONS))
@@ -78,7 +79,7 @@ def test_every_candidate_is_built_and_timed_once(
 
 @pytest.mark.usefixtures("place")
 def test_closing_early_frees_builders_and_device(
-    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
 ) -> None:
     measurer = TvmMeasurer(fleet.settings, builders, runner)
     stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
@@ -93,7 +94,7 @@ def test_no_file_of_a_round_stays_behind(
     fleet: TestFleet,
     local_target: Target,
     subject: Subject,
-    builders: ChildPool,
+    builders: ChildPool[Library],
     runner: Child,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,7 +107,7 @@ def test_no_file_of_a_round_stays_behind(
 
 
 def test_without_a_device_for_the_target_nothing_is_built(
-    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
 ) -> None:
     other = with_cores(local_target, local_target.num_cores + 1)
     with pytest.raises(NoDevice):
@@ -119,7 +120,7 @@ def test_without_a_device_for_the_target_nothing_is_built(
 
 
 def test_a_tracker_that_is_gone_is_said_so(
-    local_target: Target, subject: Subject, builders: ChildPool, runner: Child
+    local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
 ) -> None:
     nowhere = Settings(tracker="127.0.0.1:1")
     with pytest.raises(Unavailable, match="tracker"):

@@ -1,38 +1,41 @@
 """TvmSpace over the real compiler child: the parent needs no TVM, and a dying child costs one candidate."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pytest
 
 from mallorn.core.targets import Target
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.children.child import Child
+from workers.children.call import Call
 from workers.children.errors import ChildCrashed
+from workers.faces.compiler import Compiler
 from workers.measure.base import Program
 from workers.search.space import Candidate
 from workers.tvm.space import TvmSpace, load_sketches
 
+R = TypeVar("R")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def compiler() -> Iterator[Child]:
-    with Child("workers.tvm.compiler") as child:
+def compiler() -> Iterator[Compiler]:
+    with Compiler() as child:
         yield child
 
 
-def space_of(compiler: Child, tir: str) -> TvmSpace:
+def space_of(compiler: Compiler, tir: str) -> TvmSpace:
     program, target = Program("key", tir, {}, 1.0), Target(TARGET)
     return TvmSpace(load_sketches(compiler, program, target), program, target, (), compiler)
 
 
 @pytest.mark.parametrize("tir", [matmul(), softmax(), negate()], ids=["matmul", "softmax", "negate"])
-def test_defaults_are_valid_distinct_and_well_formed(compiler: Child, tir: str) -> None:
+def test_defaults_are_valid_distinct_and_well_formed(compiler: Compiler, tir: str) -> None:
     space = space_of(compiler, tir)
     defaults = space.defaults()
     assert defaults
@@ -41,7 +44,7 @@ def test_defaults_are_valid_distinct_and_well_formed(compiler: Child, tir: str) 
     assert all(space.valid(defaults))
 
 
-def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: Child) -> None:
+def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: Compiler) -> None:
     space = space_of(compiler, matmul())
     rng = np.random.default_rng(3)
     parents = space.sample(rng, 8)
@@ -50,25 +53,27 @@ def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: Child) -> 
     assert all(space.valid([*parents, *children, *crossed]))
 
 
-def test_a_fresh_child_gives_the_same_space(compiler: Child) -> None:
-    with Child("workers.tvm.compiler") as other:
+def test_a_fresh_child_gives_the_same_space(compiler: Compiler) -> None:
+    with Compiler() as other:
         assert space_of(other, softmax()).sketches == space_of(compiler, softmax()).sketches
 
 
-class Fragile(Child):
+class Fragile(Compiler):
     """A compiler that one candidate kills."""
 
     deadly: tuple[int, ...] = ()
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
-        if method == "validate" and any(decisions == self.deadly for _, decisions in params["candidates"]):
+    def ask(self, call: Call[R]) -> R:
+        if call.method == "validate" and list(self.deadly) in [
+            decisions for _, decisions in json.loads(call.params)["candidates"]
+        ]:
             self.kill()
             raise ChildCrashed
-        return super().call(method, timeout_sec, **params)
+        return super().ask(call)
 
 
 def test_a_candidate_that_kills_the_compiler_is_alone_invalid() -> None:
-    with Fragile("workers.tvm.compiler") as compiler:
+    with Fragile() as compiler:
         space = space_of(compiler, matmul())
         candidates: list[Candidate] = space.defaults()[:3]
         compiler.deadly = candidates[1].decisions

@@ -1,14 +1,22 @@
-"""Length-prefixed JSON frames over a socket, without ever blocking."""
+"""Length-prefixed frames over a socket, without ever blocking."""
 
 import contextlib
-import json
 import select
 import socket
 import struct
-from typing import Any
+from math import inf
+from typing import NamedTuple
 
 _HEADER = struct.Struct("!Q")
+_END = b"\n"  # of a head
 _CHUNK_BYTES = 1 << 18
+
+
+class Frame(NamedTuple):
+    """What is sent at once: what it is about, and JSON."""
+
+    head: str
+    body: bytes = b""
 
 
 class ChannelClosed(Exception):
@@ -37,29 +45,29 @@ class Channel:
         """The `select.poll` events worth waiting for."""
         return select.POLLIN | (select.POLLOUT if self._outgoing else 0)
 
-    def put(self, message: dict[str, Any]) -> None:
+    def put(self, frame: Frame) -> None:
         """Queue a frame and send what the socket takes now."""
-        body = json.dumps(message, separators=(",", ":")).encode()
-        self._outgoing += _HEADER.pack(len(body)) + body
+        whole = frame.head.encode() + _END + frame.body
+        self._outgoing += _HEADER.pack(len(whole)) + whole
         self.flush()
 
-    def pump(self) -> dict[str, Any] | None:
+    def pump(self) -> Frame | None:
         """Move bytes both ways; the next whole frame, or None.
 
         Raises ChannelClosed at the end of the stream.
         """
         self.flush()
         closed = self._fill()
-        message = self._next_frame()
-        if message is None and closed:
+        frame = self._next_frame()
+        if frame is None and closed:
             raise ChannelClosed
-        return message
+        return frame
 
-    def wait(self, timeout_sec: float | None) -> bool:
-        """Sleep until `pump` can make progress; False when the time is over."""
+    def wait(self, timeout_sec: float = inf) -> None:
+        """Sleep until `pump` can make progress, or the time is over."""
         poller = select.poll()
         poller.register(self._socket, self.events)
-        return bool(poller.poll(None if timeout_sec is None else max(0.0, timeout_sec) * 1000))
+        poller.poll(None if timeout_sec == inf else max(0.0, timeout_sec) * 1000)
 
     def close(self) -> None:
         self._socket.close()
@@ -82,13 +90,13 @@ class Channel:
             return True
         return True
 
-    def _next_frame(self) -> dict[str, Any] | None:
+    def _next_frame(self) -> Frame | None:
         if len(self._incoming) < _HEADER.size:
             return None
         (length,) = _HEADER.unpack_from(self._incoming)
         end = _HEADER.size + length
         if len(self._incoming) < end:
             return None
-        body = bytes(memoryview(self._incoming)[_HEADER.size : end])
+        head, _, body = bytes(memoryview(self._incoming)[_HEADER.size : end]).partition(_END)
         del self._incoming[:end]
-        return dict(json.loads(body))
+        return Frame(head.decode(), body)

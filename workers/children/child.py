@@ -1,114 +1,132 @@
 """A killable helper process, as its parent sees it."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Mapping
+from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
-from workers.children.channel import Channel, ChannelClosed
+from workers.children.call import Call
+from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
 from workers.children.log import ChildLog
+from workers.children.pending import Pending
+from workers.children.serve import ERROR, READY
 from workers.children.shutdown import STOP
 from workers.children.starter import start_process
 
-START_TIMEOUT_SEC = 300.0  # half a dozen may start at once, each with all of TVM to load
-END_TIMEOUT_SEC = 30.0  # from the end of a child's connection to its own: on a busy host it takes a while
+# From the end of a child's connection to its own: on a busy host it takes a while.
+END_TIMEOUT_SEC: Final = 30.0
+
+R = TypeVar("R")
 
 
 class Child:
-    """Runs `module` in a process of its own, in its own process group, and calls the methods it serves.
+    """Runs `MODULE` in a process of its own, in its own process group. A subclass declares what it serves.
 
     It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
     One call at a time; not for use by several threads at once. A call's time begins when it is ready.
     Every method that starts or waits raises Stopping once this process was asked to stop.
     """
 
+    MODULE: ClassVar[str]
+
     def __init__(
         self,
-        module: str,
+        module: str = "",
         *,
         env: Mapping[str, str] | None = None,
         memory_bytes: int | None = None,
         max_calls: int | None = None,
         name: str = "",
     ) -> None:
-        self.name = name or module
-        self._module = module
+        self._module = module or self.MODULE
+        self.name = name or self._module
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._log: ChildLog | None = None
-        self._reply: dict[str, Any] | None = None
-        self._started_sec = 0.0
+        self._reply: Frame | None = None
         self._calls = 0
         self._busy = False
+        self._sent = _plain("", inf, {})
         self.ready = False
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+    def ask(self, call: Call[R]) -> R:
         """The result of a method.
 
         Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that the method raised.
         """
-        self.send(method, **params)
-        return self.receive(timeout_sec)
+        return self.begin(call).wait()
 
-    def send(self, method: str, /, **params: Any) -> None:
-        """Begin a call without waiting; `receive` ends it."""
-        if self._busy:  # an abandoned call: its late answer must not be taken for ours
+    def begin(self, call: Call[R]) -> Pending[R]:
+        """Send a call without waiting. One that was sent before and not answered is abandoned."""
+        if self._busy:  # its late answer must not be taken for ours
             self.kill()
         self.start()
         self._calls += 1
         self._busy = True
-        self._open_channel.put({"method": method, "params": params})
+        self._open_channel.put(Frame(call.method, call.params))
+        return Pending(self, call)
+
+    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+        """The result of a method that nobody declared."""
+        return self.ask(_plain(method, timeout_sec, params))
+
+    def send(self, method: str, /, **params: Any) -> None:
+        """Begin such a call without waiting; `receive` ends it."""
+        self._sent = _plain(method, inf, params)
+        self.begin(self._sent)
 
     def receive(self, timeout_sec: float) -> Any:
         """The result of the call that was sent; the process is killed when it takes longer."""
-        was_ready, deadline_sec = self.ready, time.monotonic() + timeout_sec
-        while not self.poll():
-            if self.ready and not was_ready:
-                was_ready, deadline_sec = True, time.monotonic() + timeout_sec
-            until_sec = deadline_sec if self.ready else self._started_sec + START_TIMEOUT_SEC
-            left_sec = until_sec - time.monotonic()
-            if left_sec <= 0:
-                raise self.expire(timeout_sec)
-            self._open_channel.wait(left_sec)
-        return self.result()
+        return Pending(self, self._sent.within(timeout_sec)).wait()
 
     def poll(self) -> bool:
+        return self.answered()
+
+    def result(self) -> Any:
+        return json.loads(self.take())["value"]
+
+    def answered(self) -> bool:
         """Move bytes without waiting; True when the call has its answer.
 
         Raises ChildCrashed when the process died.
         """
         while self._reply is None:
             try:
-                message = self._open_channel.pump()
+                frame = self._open_channel.pump()
             except ChannelClosed:
                 raise self._crash() from None
-            if message is None:
+            if frame is None:
                 return False
-            if "ready" in message:
+            if frame.head == READY:
                 self.ready = True
             else:
-                self._reply = message
+                self._reply = frame
         return True
 
-    def result(self) -> Any:
+    def take(self) -> bytes:
         """What the finished call returned, or raise what it raised."""
         reply, self._reply = self._reply, None
         if reply is None:
-            raise RuntimeError("no answer yet: poll() first")
+            raise RuntimeError("no answer yet: answered() first")
         self._busy = False
         self._tidy()
-        if "error" in reply:
-            raise unpack_error(reply["error"])
-        return reply["result"]
+        if reply.head == ERROR:
+            raise unpack_error(json.loads(reply.body))
+        return reply.body
+
+    def wait(self, timeout_sec: float) -> None:
+        """Sleep until `answered` can make progress, or so long."""
+        self._open_channel.wait(timeout_sec)
 
     def expire(self, timeout_sec: float) -> ChildTimeout:
         """Kill the process for taking too long; the error to raise."""
@@ -154,7 +172,7 @@ class Child:
             )
         STOP.enter(self._process.pid)
         self._channel = Channel(ours)
-        self._started_sec, self._calls, self.ready = time.monotonic(), 0, False
+        self._calls, self.ready = 0, False
 
     def kill(self) -> None:
         """End the process, all it started, and the call in progress."""
@@ -205,3 +223,7 @@ class Child:
             self.kill()
         elif self._log is not None:
             self._log.trim()
+
+
+def _plain(method: str, limit_sec: float, params: Mapping[str, Any]) -> Call[Any]:
+    return Call(method, json.dumps(params).encode(), limit_sec, lambda body: json.loads(body)["value"])

@@ -4,39 +4,41 @@ import select
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
-from workers.children.child import START_TIMEOUT_SEC, Child
+from workers.children.call import Call
+from workers.children.child import Child
+from workers.children.pending import Pending
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Generic[R]):
     """The end of one task: its result, or the error that ended it."""
 
     tag: Hashable
-    result: Any = None
-    error: MallornError | None = None
+    end: R | MallornError
 
 
 @dataclass(slots=True)
-class _Running:
+class _Running(Generic[R]):
     tag: Hashable
-    timeout_sec: float
-    deadline_sec: float
-    ready: bool
+    pending: Pending[R]
 
 
-class ChildPool:
-    """Runs tasks in `size` warm children.
+class ChildPool(Generic[R]):
+    """Runs tasks of one kind in `size` warm children.
 
     Time spent suspended, or starting, does not count against a timeout.
     """
 
     def __init__(
         self,
-        module: str,
+        kind: type[Child],
         size: int,
         *,
         env: Mapping[str, str] | None = None,
@@ -45,11 +47,10 @@ class ChildPool:
         name: str = "",
     ) -> None:
         self._children = [
-            Child(module, env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name)
-            for _ in range(size)
+            kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name) for _ in range(size)
         ]
-        self._running: dict[Child, _Running] = {}
-        self._suspended_sec: float | None = None
+        self._running: dict[Child, _Running[R]] = {}
+        self._suspended = False
 
     @property
     def free(self) -> int:
@@ -66,19 +67,17 @@ class ChildPool:
         for child in self._children:
             child.start()
 
-    def submit(self, method: str, params: Mapping[str, Any], timeout_sec: float, tag: Hashable) -> None:
+    def submit(self, call: Call[R], tag: Hashable) -> None:
         """Begin a task on a free child; `free` must be above 0 and the pool not suspended."""
         child = next(child for child in self._children if child not in self._running)
-        child.send(method, **params)
-        budget_sec = timeout_sec if child.ready else START_TIMEOUT_SEC
-        self._running[child] = _Running(tag, timeout_sec, time.monotonic() + budget_sec, child.ready)
+        self._running[child] = _Running(tag, child.begin(call))
 
-    def poll(self, timeout_sec: float) -> list[Finished]:
+    def poll(self, timeout_sec: float) -> list[Finished[R]]:
         """The tasks that ended, waiting up to `timeout_sec` for the first one."""
         until_sec = time.monotonic() + timeout_sec
         while self._running:
             finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
-            left_sec = min(until_sec, self._next_deadline_sec()) - time.monotonic()
+            left_sec = min(until_sec - time.monotonic(), self._left_sec())
             if finished or until_sec <= time.monotonic():
                 return finished
             self._wait(left_sec)
@@ -86,18 +85,19 @@ class ChildPool:
 
     def suspend(self) -> None:
         """Stop all children where they are, until `resume`."""
-        if self._suspended_sec is None:
-            self._suspended_sec = time.monotonic()
+        if not self._suspended:
+            self._suspended = True
+            for running in self._running.values():
+                running.pending.pause()
             for child in self._children:
                 child.suspend()
 
     def resume(self) -> None:
         """Let all children go on; their deadlines move by the time they stood still."""
-        if self._suspended_sec is not None:
-            paused_sec = time.monotonic() - self._suspended_sec
-            self._suspended_sec = None
+        if self._suspended:
+            self._suspended = False
             for running in self._running.values():
-                running.deadline_sec += paused_sec
+                running.pending.go_on()
             for child in self._children:
                 child.resume()
 
@@ -123,29 +123,21 @@ class ChildPool:
     ) -> None:
         self.close()
 
-    def _end_of(self, child: Child) -> Finished | None:
+    def _end_of(self, child: Child) -> Finished[R] | None:
         running = self._running[child]
         try:
-            if child.poll():
-                return self._finish(child, Finished(running.tag, result=child.result()))
+            if not running.pending.poll():
+                return None
+            end: R | MallornError = running.pending.result()
         except MallornError as error:
-            return self._finish(child, Finished(running.tag, error=error))
-        if child.ready and not running.ready:
-            running.ready, running.deadline_sec = True, time.monotonic() + running.timeout_sec
-        if self._suspended_sec is None and running.deadline_sec <= time.monotonic():
-            return self._finish(child, Finished(running.tag, error=child.expire(running.timeout_sec)))
-        return None
-
-    def _finish(self, child: Child, end: Finished) -> Finished:
+            end = error
         del self._running[child]
-        if self._suspended_sec is None:
+        if not self._suspended:
             child.start()  # its successor warms up while others work
-        return end
+        return Finished(running.tag, end)
 
-    def _next_deadline_sec(self) -> float:
-        if self._suspended_sec is not None or not self._running:
-            return float("inf")
-        return min(running.deadline_sec for running in self._running.values())
+    def _left_sec(self) -> float:
+        return min((running.pending.left_sec for running in self._running.values()), default=inf)
 
     def _wait(self, timeout_sec: float) -> None:
         poller = select.poll()

@@ -1,49 +1,61 @@
 """The child's side: answer calls until the parent is gone."""
 
+import json
 import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from workers.children.channel import Channel, ChannelClosed
+from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import pack_error
+from workers.children.method import Served
 
-FD_VARIABLE = "MALLORN_CHILD_FD"
-Method = Callable[..., Any]
+FD_VARIABLE: Final = "MALLORN_CHILD_FD"
+READY: Final = "ready"
+RESULT: Final = "result"
+ERROR: Final = "error"
 
 
-def serve(methods: Mapping[str, Method]) -> None:
-    """Answer calls of the named methods, one after the other, with their results or their exceptions."""
+def plain(methods: Mapping[str, Callable[..., Any]]) -> Served:
+    """Methods that nobody declared, by name."""
+    return {name: _plain(function) for name, function in methods.items()}
+
+
+def _plain(function: Callable[..., Any]) -> Callable[[bytes], bytes]:
+    return lambda params: json.dumps({"value": function(**json.loads(params))}).encode()
+
+
+def serve(methods: Served) -> None:
+    """Answer calls, one after the other, with the methods' results or their exceptions."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     end = socket.socket(fileno=int(os.environ.pop(FD_VARIABLE)))
     end.set_inheritable(False)  # a compiler that we start must not keep the line open
     channel = Channel(end)
     try:
-        channel.put({"ready": True})
+        channel.put(Frame(READY))
         while True:
-            request = _read(channel)
-            _answer(channel, methods, request)
+            channel.put(_answer(methods, _read(channel)))
             _drain(channel)
     except ChannelClosed:
         return
 
 
-def _answer(channel: Channel, methods: Mapping[str, Method], request: dict[str, Any]) -> None:
+def _answer(methods: Served, request: Frame) -> Frame:
     # The one broad `except` here: whatever a method raises is its caller's to judge, on the other side.
     try:
-        channel.put({"result": methods[request["method"]](**request["params"])})
+        return Frame(RESULT, methods[request.head](request.body))
     except Exception as error:
-        channel.put({"error": pack_error(error)})
+        return Frame(ERROR, json.dumps(pack_error(error)).encode())
 
 
-def _read(channel: Channel) -> dict[str, Any]:
-    while (message := channel.pump()) is None:
-        channel.wait(None)
-    return message
+def _read(channel: Channel) -> Frame:
+    while (frame := channel.pump()) is None:
+        channel.wait()
+    return frame
 
 
 def _drain(channel: Channel) -> None:
     while channel.pending:
-        channel.wait(None)
+        channel.wait()
         channel.flush()

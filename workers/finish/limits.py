@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from workers.children.child import Child
+from workers.faces.peak import Peak
 from workers.finish.contenders import Contest
 from workers.finish.stand import Stand
 from workers.finish.undone import Undone
 
-PEAK_TIMEOUT_SEC: Final = 120.0
 MEASURE: Final = "measure what this machine computes at most"
 
 
@@ -45,8 +44,7 @@ def _peak_gflops(stand: Stand) -> float:
     """Measured here and now, in a second or two."""
     target = stand.claimed.target
     env = {"TVM_NUM_THREADS": str(target.num_cores)}
-    params = {"target": target.text, "cores": target.num_cores}
-    with Child("workers.tvm.peak", env=env, name="peak") as child:
+    with Peak(env=env, name="peak") as child:
         child.start()
         with stand.alone():
-            return float(child.call("peak_gflops", PEAK_TIMEOUT_SEC, **params))
+            return child.peak_gflops(target.text, target.num_cores)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mallorn.core.hosts import host_id
 from workers.children.child import Child
+from workers.faces.engine import Engine
 from workers.finish.export import write_records
 from workers.finish.winners import Winner
 from workers.host.alone import Host
@@ -111,23 +112,17 @@ class Stand:
             return {name: timing["median"] for name, timing in race(engines).items()}
 
     @contextmanager
-    def _engines(self, builds: Mapping[str, Built]) -> Iterator[dict[str, Child]]:
+    def _engines(self, builds: Mapping[str, Built]) -> Iterator[dict[str, Engine]]:
         with ExitStack() as stack:
             yield {name: stack.enter_context(self._engine(build)) for name, build in builds.items()}
 
     @contextmanager
-    def _engine(self, build: Built) -> Iterator[Child]:
+    def _engine(self, build: Built) -> Iterator[Engine]:
         target = self.claimed.target
         env = {"TVM_NUM_THREADS": str(target.num_cores)}
-        with Child("workers.tvm.engines", env=env, name="engine on the stand") as child:
-            child.call(
-                "load_library",
-                LOAD_TIMEOUT_SEC,
-                library=str(build.library),
-                target=target.text,
-                inputs_npz=str(self.inputs),
-            )
-            yield child
+        with Engine(env=env, name="engine on the stand") as engine:
+            engine.load_library(str(build.library), target.text, str(self.inputs))
+            yield engine
 
 
 def device_is_here(claimed: Stage) -> bool:

@@ -69,11 +69,9 @@ class Verifier:
 
     def trace(self, program: Program, slot: Slot) -> str | None:
         """The candidate's full trace; None when it is invalid by now."""
-        decisions = list(slot.candidate.decisions)
-        sketch = {"trace": slot.sketch.trace, "decisions": decisions}
-        common = {"tir": program.tir, "target": self._target.text}
-        trace: str | None = self._compiler.call("full_trace", BUILD_TIMEOUT_SEC, **common, **sketch)
-        return trace
+        return self._compiler.full_trace(
+            program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+        )
 
     def _compare(self, program: Program, trace: str, outputs: str, reference: dict[str, Any]) -> Verdict:
         found = self._graphs.call(

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import MallornError
-from workers.children.child import Child
 from workers.children.errors import ChildError
+from workers.children.pending import Pending
+from workers.faces.engine import Engine, Loaded
 from workers.finish.agreement import check_numbers
 from workers.finish.stand import Built, Stand, device_is_here
 from workers.finish.undone import Undone, twice
@@ -69,30 +70,25 @@ def _be_here(claimed: Stage) -> bool:
     return True
 
 
-def _start(claimed: Stage, stack: ExitStack) -> dict[str, Child]:
+def _start(claimed: Stage, stack: ExitStack) -> dict[str, Engine]:
     """One process an engine, starting while the model is compiled."""
     env = {"TVM_NUM_THREADS": str(claimed.target.num_cores)}
-    engines = {
-        name: stack.enter_context(Child("workers.tvm.engines", env=env, name=f"{name} engine"))
-        for name in ENGINES
-    }
+    engines = {name: stack.enter_context(Engine(env=env, name=f"{name} engine")) for name in ENGINES}
     for child in engines.values():
         child.start()
     return engines
 
 
-def _load(engines: Mapping[str, Child], files: _Files, undone: Undone) -> dict[str, Child]:
+def _load(engines: Mapping[str, Engine], files: _Files, undone: Undone) -> dict[str, Engine]:
     """The engines that hold the model and answered; all load at once, and stand still afterwards."""
-    for name, child in engines.items():
-        method, params = _loading(name, files)
-        child.send(method, **params, inputs_npz=str(files.stand.inputs))
-    held = _those_that(engines, "load", lambda _, child: child.receive(RUN_TIMEOUT_SEC), undone)
+    loading = {name: _loading(name, engine, files) for name, engine in engines.items()}
+    held = _those_that(engines, "load", lambda name, _: loading[name].wait(), undone)
     return _those_that(held, "run", partial(_save_outputs, files), undone)
 
 
 def _those_that(
-    engines: Mapping[str, Child], step: str, work: Callable[[str, Child], Any], undone: Undone
-) -> dict[str, Child]:
+    engines: Mapping[str, Engine], step: str, work: Callable[[str, Engine], Any], undone: Undone
+) -> dict[str, Engine]:
     """The engines that a step succeeds with; the others end."""
     kept = {}
     for name, child in engines.items():
@@ -103,21 +99,21 @@ def _those_that(
     return kept
 
 
-def _loading(name: str, files: _Files) -> tuple[str, dict[str, Any]]:
-    model, target = files.stand.model, files.stand.claimed.target
+def _loading(name: str, engine: Engine, files: _Files) -> Pending[Loaded]:
+    model, target, inputs = files.stand.model, files.stand.claimed.target, str(files.stand.inputs)
     if name == "onnxruntime":
-        return "load_onnxruntime", {"model_path": str(model), "threads": target.num_cores}
+        return engine.load_onnxruntime.begin(str(model), inputs, target.num_cores)
     library = files.built.library if name == "tuned" else files.untuned
-    return "load_library", {"library": str(library), "target": target.text}
+    return engine.load_library.begin(str(library), target.text, inputs)
 
 
-def _save_outputs(files: _Files, name: str, child: Child) -> int:
-    count: int = child.call("save_outputs", RUN_TIMEOUT_SEC, outputs_npz=str(files.outputs(name)))
-    child.suspend()
+def _save_outputs(files: _Files, name: str, engine: Engine) -> int:
+    count = engine.save_outputs(str(files.outputs(name)))
+    engine.suspend()
     return count
 
 
-def _errors(engines: Mapping[str, Child], files: _Files, undone: Undone) -> dict[str, float]:
+def _errors(engines: Mapping[str, Engine], files: _Files, undone: Undone) -> dict[str, float]:
     """How far the tuned model's outputs are from each other engine's."""
     found = {}
     for name in engines if "tuned" in engines else ():
@@ -135,7 +131,7 @@ def _error(files: _Files, other: str) -> float:
     return float(twice(lambda: call(outputs_npz=outputs, expected_npz=expected)))
 
 
-def _timed(engines: dict[str, Child], stand: Stand, undone: Undone) -> dict[str, Any]:
+def _timed(engines: dict[str, Engine], stand: Stand, undone: Undone) -> dict[str, Any]:
     """The race, with this host for itself; an engine that fails in it is left out, the others start again."""
     meter = LoadMeter(lambda: [child.pid for child in engines.values() if child.pid])
     with stand.alone() as held:

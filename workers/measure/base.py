@@ -13,6 +13,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceInfo
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.faces.compiler import Library
 from workers.search.space import Candidate, Sketch
 
 
@@ -70,7 +71,7 @@ class Tools:
     """What a worker keeps warm between rounds; nothing is started before it is used."""
 
     settings: Settings
-    builders: ChildPool
+    builders: ChildPool[Library]
     runner: Child
 
 

@@ -4,13 +4,16 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.children.call import Call
 from workers.children.errors import ChildTimeout
 from workers.children.pool import ChildPool, Finished
-from workers.measure.base import Result, Slot
+from workers.faces.compiler import Compiler, Library
+from workers.faces.values import Tensor
+from workers.measure.base import Program, Result, Slot
 from workers.measure.texts import shorten
 
 
@@ -20,7 +23,7 @@ class Built:
 
     slot: Slot
     artifact: Path
-    args: list[Any]  # as the program's, but for weights in the layout that the schedule wants
+    args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
     build_ms: float
 
 
@@ -29,9 +32,10 @@ class Builds:
 
     def __init__(
         self,
-        builders: ChildPool,
+        builders: ChildPool[Library],
         slots: Sequence[Slot],
-        program: dict[str, Any],
+        program: Program,
+        target: Target,
         folder: Path,
         timeout_sec: float,
     ) -> None:
@@ -39,6 +43,7 @@ class Builds:
         self._waiting = deque(slots)
         self._slots = {slot.slot: slot for slot in slots}
         self._program = program
+        self._target = target
         self._folder = folder
         self._timeout_sec = timeout_sec
 
@@ -50,7 +55,7 @@ class Builds:
         """Give every free builder a candidate."""
         while self._waiting and self._builders.free:
             slot = self._waiting.popleft()
-            self._builders.submit("build", self._params(slot), self._timeout_sec, slot.slot)
+            self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot)
 
     def poll(self, timeout_sec: float) -> list[Built | Result]:
         """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
@@ -72,22 +77,23 @@ class Builds:
         self._builders.cancel()
         self._builders.resume()
 
-    def _params(self, slot: Slot) -> dict[str, Any]:
-        return {
-            **self._program,
-            "trace": slot.sketch.trace,
-            "decisions": list(slot.candidate.decisions),
-            "out_path": str(self._artifact(slot)),
-        }
+    def _call(self, slot: Slot) -> Call[Library]:
+        return Compiler.build.of(
+            self._program.tir,
+            self._target.text,
+            slot.sketch.trace,
+            slot.candidate.decisions,
+            str(self._artifact(slot)),
+        )
 
     def _artifact(self, slot: Slot) -> Path:
         return self._folder / f"{slot.slot}.so"
 
-    def _judge(self, end: Finished) -> Built | Result:
-        slot = self._slots[int(str(end.tag))]
-        if end.error is None:
-            return Built(slot, self._artifact(slot), end.result["args"], float(end.result["build_ms"]))
-        if isinstance(end.error, HostFault | StorageFull):
-            raise end.error  # of our own host: no candidate is to blame
-        outcome = Outcome.BUILD_TIMEOUT if isinstance(end.error, ChildTimeout) else Outcome.BUILD_ERROR
-        return Result(slot.slot, outcome, error=shorten(end.error.message))
+    def _judge(self, finished: Finished[Library]) -> Built | Result:
+        slot, end = self._slots[int(str(finished.tag))], finished.end
+        if isinstance(end, Library):
+            return Built(slot, self._artifact(slot), end.args, end.build_ms)
+        if isinstance(end, HostFault | StorageFull):
+            raise end  # of our own host: no candidate is to blame
+        outcome = Outcome.BUILD_TIMEOUT if isinstance(end, ChildTimeout) else Outcome.BUILD_ERROR
+        return Result(slot.slot, outcome, error=shorten(end.message))

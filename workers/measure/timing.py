@@ -7,8 +7,9 @@ from enum import Enum
 from typing import Any
 
 from mallorn.core.outcomes import Outcome
-from workers.children.child import START_TIMEOUT_SEC, Child
+from workers.children.child import Child
 from workers.children.errors import ChildError, ChildTimeout
+from workers.children.pending import START_TIMEOUT_SEC
 from workers.measure.base import Endpoint, Program, Result
 from workers.measure.builds import Built
 from workers.measure.fleet import endpoint_of

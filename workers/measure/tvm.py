@@ -13,6 +13,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.faces.compiler import Library
 from workers.host.alone import Host
 from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.builds import Builds, Built
@@ -34,7 +35,7 @@ class TvmMeasurer(Measurer):
     def from_tools(cls, tools: Tools) -> Self:
         return cls(tools.settings, tools.builders, tools.runner)
 
-    def __init__(self, settings: Settings, builders: ChildPool, runner: Child) -> None:
+    def __init__(self, settings: Settings, builders: ChildPool[Library], runner: Child) -> None:
         self._settings = settings
         self._fleet = Fleet(settings)
         self._builders = builders
@@ -85,8 +86,7 @@ class TvmMeasurer(Measurer):
     def _builds(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, folder: Path
     ) -> Builds:
-        subject = {"tir": program.tir, "target": target.text}
-        return Builds(self._builders, slots, subject, folder, options.build_timeout_sec)
+        return Builds(self._builders, slots, program, target, folder, options.build_timeout_sec)
 
     def _timing(
         self,

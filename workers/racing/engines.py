@@ -6,24 +6,24 @@ from statistics import median
 from typing import Any, Final, Protocol
 
 from workers.children.errors import ChildError
+from workers.faces.engine import Engine
 
-RUN_TIMEOUT_SEC: Final = 600.0
 PASSES: Final = 5
 BURST_US: Final = 150_000.0
 MOST_CALLS: Final = 1000
 SLOW_BURST_US: Final = 1_000_000.0  # an engine slower than this a call gets one pass: it is far behind anyway
 
 
-class Engine(Protocol):
-    """A child process that serves `workers.tvm.engines`."""
+class Racer(Protocol):
+    """A process that holds a model, of ours (`workers.faces.engine`) or of other makers."""
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any: ...
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
     def kill(self) -> None: ...
+    def time_bursts(self, bursts: int, number: int) -> list[float]: ...
 
 
-def race(engines: Mapping[str, Engine], passes: int = PASSES) -> dict[str, dict[str, Any]]:
+def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, dict[str, Any]]:
     """Latencies in microseconds: the median of an engine's bursts, its interval, and the bursts.
 
     In turn, so that a slow spell of the machine hits all; stopped, because onnxruntime's threads spin on
@@ -49,7 +49,7 @@ def race_kernels(engines: Sequence[Engine], seconds: float, passes: int = PASSES
     for _ in range(passes):
         for engine, seen in zip(engines, bursts, strict=True):
             with _running(engine):
-                seen.append(engine.call("time_kernels", RUN_TIMEOUT_SEC, seconds=seconds / passes))
+                seen.append(engine.time_kernels(seconds / passes))
     return [{name: median(burst[name] for burst in seen) for name in seen[0]} for seen in bursts]
 
 
@@ -61,18 +61,18 @@ def interval(times_us: Sequence[float]) -> tuple[float, float]:
     return ordered[cut], ordered[-1 - cut]
 
 
-def _calls_in_a_burst(engine: Engine) -> int:
+def _calls_in_a_burst(engine: Racer) -> int:
     (once_us,) = _burst(engine, 1)
     return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
 
 
-def _burst(engine: Engine, number: int) -> list[float]:
+def _burst(engine: Racer, number: int) -> list[float]:
     with _running(engine):
-        return list(engine.call("time_bursts", RUN_TIMEOUT_SEC, bursts=1, number=number))
+        return engine.time_bursts(bursts=1, number=number)
 
 
 @contextmanager
-def _running(engine: Engine) -> Iterator[None]:
+def _running(engine: Racer) -> Iterator[None]:
     engine.resume()
     try:
         yield

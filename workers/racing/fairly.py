@@ -7,7 +7,7 @@ from math import log
 from typing import Any, Final, Protocol
 
 from workers.host.load import Load
-from workers.racing.engines import Engine, race
+from workers.racing.engines import Racer, race
 
 MOST_RACES: Final = 3
 # No race begins later than this.
@@ -43,7 +43,7 @@ class FairRace:
         return {"steady": False, "note": f"While the whole model was timed, {told}.{again}"}
 
 
-def fair_race(engines: Mapping[str, Engine], meter: Meter, alone: bool) -> FairRace:
+def fair_race(engines: Mapping[str, Racer], meter: Meter, alone: bool) -> FairRace:
     """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines."""
     started_sec = time.monotonic()
     races: list[FairRace] = []

@@ -1,6 +1,5 @@
 """Candidates in the view that a cost model reads: at once, or from the cache, or from a compiler."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,23 +12,13 @@ from costmodels.views import CODE, STATEMENTS, VIEWS, View
 from db.repositories.features import Features, ViewOf
 from db.session import Database
 from mallorn.core.names import resolve
-from workers.children.child import Child
 from workers.children.errors import ChildError
+from workers.faces.compiler import Compiler
 from workers.round.rows import TVM_VERSION
 from workers.search.space import Candidate, Sketch
 
-FIRST_SEC: Final = 30.0  # for the program and its context, whatever is asked of it
-
-
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """How much of a lowered view is asked for in one call, and how long a candidate of it may take."""
-
-    batch: int
-    timeout_sec: float
-
-
-LOWERED: Final = {STATEMENTS.name: Lowering(32, 3.0), CODE.name: Lowering(4, 30.0)}
+# The views that a compiler fills, and for how many candidates it is asked at once.
+LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +43,7 @@ class Seen(NamedTuple):
 class Viewer:
     """Fills any view. What a compiler had to answer is stored at once, so that it is asked only once."""
 
-    def __init__(self, database: Database, compiler: Child) -> None:
+    def __init__(self, database: Database, compiler: Compiler) -> None:
         self.database = database
         self.compiler = compiler
 
@@ -73,7 +62,7 @@ class Viewer:
         with self.database.session() as session:
             found = Features(session).known(of, list(by_key))
         missing = [candidate for key, candidate in by_key.items() if key not in found][:most_new]
-        batch = LOWERED[view.name].batch
+        batch = LOWERED[view.name]
         for start in range(0, len(missing), batch):
             fresh = self._ask(view.name, work, missing[start : start + batch])
             with self.database.transaction() as session:
@@ -83,19 +72,14 @@ class Viewer:
 
     def _ask(self, view: str, work: Work, candidates: Sequence[Candidate]) -> dict[str, bytes | None]:
         """Ask the compiler for all at once, and for each alone where one of them kills it."""
+        describe = self.compiler.code if view == CODE.name else self.compiler.statements
+        traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
-            answers = self.compiler.call(
-                view,
-                FIRST_SEC + LOWERED[view].timeout_sec * len(candidates),
-                tir=work.tir,
-                target=work.target,
-                candidates=[[work.sketches[each.sketch].trace, each.decisions] for each in candidates],
-            )
+            packed = describe(work.tir, work.target, traced)
         except ChildError:
             if len(candidates) == 1:
                 return {candidates[0].key: None}
             return {key: row for each in candidates for key, row in self._ask(view, work, [each]).items()}
-        packed = (None if answer is None else base64.b64decode(answer) for answer in answers)
         return {each.key: row for each, row in zip(candidates, packed, strict=True)}
 
 

@@ -13,12 +13,12 @@ from mallorn.core.settings import Settings, settings
 from mallorn.core.states import StageKind
 from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.faces.compiler import Compiler, Library
 from workers.host.alone import Host
 from workers.measure.base import Tools
 from workers.measure.fleet import Fleet
 from workers.slot.attendance import RollCall
 
-COMPILER = "workers.tvm.compiler"
 RELEASE_SEC = 60.0
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
 
@@ -35,17 +35,17 @@ class Runtime:
         self.roll_call = RollCall(self.database, self.fleet, self.name)
 
     @cached_property
-    def builders(self) -> ChildPool:
+    def builders(self) -> ChildPool[Library]:
         """Processes that compile candidates, one a core unless told otherwise."""
         size = self.settings.builders or len(os.sched_getaffinity(0))
         memory = self.settings.child_memory_bytes
-        return ChildPool(COMPILER, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder")
+        return ChildPool(Compiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder")
 
     @cached_property
-    def compiler(self) -> Child:
+    def compiler(self) -> Compiler:
         """The process that knows spaces: sketches, validity, full traces."""
         memory = self.settings.child_memory_bytes
-        return Child(COMPILER, memory_bytes=memory, max_calls=MAX_CALLS, name="compiler")
+        return Compiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler")
 
     @cached_property
     def runner(self) -> Child:

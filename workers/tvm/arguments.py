@@ -5,6 +5,7 @@ from typing import Any
 from tvm.ir import TensorLoad
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
+from workers.faces.values import Tensor
 from workers.tvm.anatomy import Block, blocks_of, collect
 
 Range = list[int]
@@ -28,10 +29,12 @@ def arguments(mod: Any) -> dict[str, Any]:
     return {"args": infos, "outputs": outputs, "ranges": ranges}
 
 
-def tensor_args(mod: Any) -> list[list[Any]]:
-    """[["TENSOR", dtype, shape], ...] of a module's entry."""
+def tensor_args(mod: Any) -> tuple[Tensor, ...]:
+    """What a module's entry takes."""
     infos = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
-    return [[str(kind), str(dtype), [int(size) for size in shape]] for kind, dtype, shape in infos]
+    return tuple(
+        Tensor(str(kind), str(dtype), tuple(int(size) for size in shape)) for kind, dtype, shape in infos
+    )
 
 
 def index_bounds(blocks: list[Block]) -> dict[int, Range]:

@@ -1,36 +1,29 @@
 """The compiler child: sketches, validity, traces and libraries of candidates."""
 
 import os
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 # A compiler runs nothing in parallel, and threads that spin would disturb what is being measured.
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
+from workers.children.method import serving
 from workers.children.serve import serve
-from workers.tvm.build import build, build_reference
+from workers.faces.compiler import Compiler
+from workers.tvm.build import build
 from workers.tvm.lowered import code, statements
-from workers.tvm.programs import parse_tvm_target, vector_lanes
+from workers.tvm.programs import vector_lanes
 from workers.tvm.rebuild import full_trace, validate
 from workers.tvm.sketches import design_space
 
-
-def warm_up(target: str) -> None:
-    """Import all that a build for this target needs."""
-    parse_tvm_target(target)
-
-
-METHODS: Final[dict[str, Callable[..., Any]]] = {
-    "warm_up": warm_up,
-    "vector_lanes": vector_lanes,
-    "design_space": design_space,
-    "validate": validate,
-    "full_trace": full_trace,
-    "statements": statements,
-    "code": code,
-    "build": build,
-    "build_reference": build_reference,
-}
+ANSWERS: Final = (
+    Compiler.vector_lanes.by(vector_lanes),
+    Compiler.design_space.by(design_space),
+    Compiler.validate.by(validate),
+    Compiler.full_trace.by(full_trace),
+    Compiler.statements.by(statements),
+    Compiler.code.by(code),
+    Compiler.build.by(build),
+)
 
 if __name__ == "__main__":
-    serve(METHODS)
+    serve(serving(Compiler, *ANSWERS))

@@ -1,8 +1,4 @@
-"""Child process that holds one engine with one model, and times it when told to.
-
-The parent starts a process an engine, with TVM_NUM_THREADS set to the target's cores, and lets each run in
-turn while the others idle: onnxruntime's threads spin, and slow down whatever shares a process with them.
-"""
+"""Child process that holds one engine with one model, and times it when told to."""
 
 import time
 from collections.abc import Callable
@@ -14,15 +10,17 @@ from typing import Any, Final
 import numpy as np
 
 from mallorn.core.errors import Unavailable
+from workers.children.method import serving
 from workers.children.serve import serve
+from workers.faces.engine import Engine, Loaded
 
 WARM_UP_CALLS: Final = 2
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
 _held: dict[str, Callable[..., Any]] = {}
 
 
-def load_library(library: str, target: str, inputs_npz: str) -> dict[str, Any]:
-    """Hold a compiled model with its inputs (one array an input, in calling order)."""
+def load_library(library: str, target: str, inputs_npz: str) -> Loaded:
+    """Hold a compiled model with its inputs."""
     import tvm
     from tvm import relax
 
@@ -43,10 +41,10 @@ def load_library(library: str, target: str, inputs_npz: str) -> dict[str, Any]:
         return Kernels(relax.VirtualMachine(module, device), args, device.sync)
 
     _held.update(run=run, kernels=cache(kernels))
-    return {"engine": "tvm", "version": tvm.__version__, "threads": tvm.runtime.num_threads()}
+    return Loaded("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
-def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> dict[str, Any]:
+def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Loaded:
     """Hold a model in onnxruntime. Raises Unavailable where that is not installed."""
     if find_spec("onnxruntime") is None:
         raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
@@ -67,7 +65,7 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> dict[str
         return list(binding.get_outputs())
 
     _held["run"] = run
-    return {"engine": "onnxruntime", "version": onnxruntime.__version__, "threads": threads}
+    return Loaded("onnxruntime", onnxruntime.__version__, threads)
 
 
 def time_bursts(bursts: int, number: int) -> list[float]:
@@ -102,13 +100,13 @@ def _arrays(path: str) -> dict[str, Any]:
         return {name: np.asarray(archive[name], order="C") for name in archive.files}
 
 
-METHODS: Final[dict[str, Callable[..., Any]]] = {
-    "load_library": load_library,
-    "load_onnxruntime": load_onnxruntime,
-    "time_bursts": time_bursts,
-    "time_kernels": time_kernels,
-    "save_outputs": save_outputs,
-}
+ANSWERS: Final = (
+    Engine.load_library.by(load_library),
+    Engine.load_onnxruntime.by(load_onnxruntime),
+    Engine.time_bursts.by(time_bursts),
+    Engine.time_kernels.by(time_kernels),
+    Engine.save_outputs.by(save_outputs),
+)
 
 if __name__ == "__main__":
-    serve(METHODS)
+    serve(serving(Engine, *ANSWERS))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mallorn.core.targets import parse_target
-from workers.children.serve import serve
+from workers.children.serve import plain, serve
 from workers.tvm.accuracy import compare, compare_models
 from workers.tvm.compile import compile_default, compile_model
 from workers.tvm.database import write_database
@@ -48,4 +48,4 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 if __name__ == "__main__":
-    serve(METHODS)
+    serve(plain(METHODS))

@@ -1,7 +1,6 @@
 """Views of candidates that only lowering or code generation tells: what the compiler child answers."""
 
-import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,36 +11,35 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.support import nvcc
 
 from costmodels.views import STATEMENTS
+from workers.faces.compiler import Candidates
 from workers.features.code import describe_code
 from workers.search.space import Matrix
 from workers.tvm.programs import parse_tvm_target, tune_context
 from workers.tvm.rebuild import rebuild
 
-Candidates = Sequence[tuple[str, Sequence[int]]]  # a sketch's trace, and decisions
-
 MOST, COLUMNS = STATEMENTS.shape
 _EXTRACTOR: Final = PerStoreFeature()
 
 
-def statements(tir: str, target: str, candidates: Candidates) -> list[str | None]:
-    """For each candidate MetaSchedule's features of its statements, packed; None if it is invalid."""
+def statements(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    """For each candidate MetaSchedule's features of its statements; None if it is invalid."""
     return _each(tir, target, candidates, _statements)
 
 
-def code(tir: str, target: str, candidates: Candidates) -> list[str | None]:
-    """For each candidate counts over its generated code, packed; None if it is invalid."""
+def code(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    """For each candidate counts over its generated code; None if it is invalid."""
     return _each(tir, target, candidates, _code)
 
 
 def _each(
     tir: str, target: str, candidates: Candidates, describe: Callable[[str, str, Any], Matrix]
-) -> list[str | None]:
+) -> list[bytes | None]:
     built = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
-    return [None if schedule is None else _pack(describe(tir, target, schedule)) for schedule in built]
+    return [None if schedule is None else _packed(describe(tir, target, schedule)) for schedule in built]
 
 
-def _pack(row: Matrix) -> str:
-    return base64.b64encode(row.astype("<f4").tobytes()).decode()
+def _packed(row: Matrix) -> bytes:
+    return row.astype("<f4").tobytes()
 
 
 def _statements(tir: str, target: str, schedule: Any) -> Matrix:

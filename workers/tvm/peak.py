@@ -5,7 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from workers.children.method import serving
 from workers.children.serve import serve
+from workers.faces.peak import Peak
 from workers.host.roofline import shortest_sec
 
 #: Fewer vectors leave the multipliers waiting for sums, more do not fit the 16 registers of AVX2.
@@ -41,7 +43,7 @@ def main(sums: T.Buffer(({cores}, {VECTORS}, {lanes}), "float32")) -> None:
     return lambda: library["main"](held)
 
 
-METHODS: Final[dict[str, Callable[..., Any]]] = {"peak_gflops": peak_gflops}
+ANSWERS: Final = (Peak.peak_gflops.by(peak_gflops),)
 
 if __name__ == "__main__":
-    serve(METHODS)
+    serve(serving(Peak, *ANSWERS))

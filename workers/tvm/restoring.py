@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm.s_tir.schedule import Trace
 
+from workers.search.space import Sketch
 from workers.tvm.database import RECORDS, WORKLOADS
 from workers.tvm.logs import Problems, good_lines, program
 from workers.tvm.programs import instructions, is_choice
@@ -42,7 +44,7 @@ def _record(line: list[Any], programs: dict[int, Any], target: str) -> dict[str,
         raise ValueError("it does not rebuild with this version of TVM")
     return {
         "workload": workload,
-        "sketch": _sketch(tir, sketch, decisions),
+        "sketch": asdict(_sketch(tir, sketch, decisions)),
         "decisions": decisions,
         "run_secs": [float(seconds) for seconds in run_secs],
     }
@@ -62,7 +64,7 @@ def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[
     return trace_text(Trace(insts, {})), decisions
 
 
-def _sketch(tir: str, trace: str, decisions: Sequence[int]) -> dict[str, Any]:
+def _sketch(tir: str, trace: str, decisions: Sequence[int]) -> Sketch:
     insts = instructions(tir, trace)
     choices = choices_of(tir, insts, Trace(insts, bind(insts, decisions)))
-    return {"key": sketch_key(trace), "trace": trace, "choices": choices}
+    return Sketch(sketch_key(trace), trace, choices)

@@ -13,7 +13,7 @@ from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
 from mallorn.core.targets import Target
-from workers.children.serve import serve
+from workers.children.serve import plain, serve
 from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.lasting import take_timing
 from workers.tvm.archives import load_arrays, save_arrays
@@ -158,4 +158,4 @@ METHODS: dict[str, Callable[..., Any]] = {
 if __name__ == "__main__":
     # The client's side of RPC needs no compiler: the runtime alone starts faster and stays small.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    serve(METHODS)
+    serve(plain(METHODS))

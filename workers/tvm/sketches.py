@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from tvm.tirx import FloatImm, IntImm
 
 from mallorn.core.errors import Unschedulable
 from workers.children.errors import MESSAGE_LIMIT
-from workers.search.space import ChoiceKind
+from workers.search.space import Choice, ChoiceKind, Sketch
 from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
 
 _SAMPLES = 12
@@ -22,8 +23,8 @@ SUGGESTS = "mallorn_suggests"
 
 
 @lru_cache(maxsize=64)
-def design_space(tir: str, target: str) -> list[dict[str, Any]]:
-    """The sketches of a program on a target as plain values: key, trace and choices, in TVM's order.
+def design_space(tir: str, target: str) -> list[Sketch]:
+    """The sketches of a program on a target, in TVM's order.
 
     Raises Unschedulable where TVM has no schedule for the program.
     """
@@ -34,12 +35,12 @@ def design_space(tir: str, target: str) -> list[dict[str, Any]]:
         raise Unschedulable(f"ScheduleError: {str(error)[:MESSAGE_LIMIT]}") from error
 
 
-def _design_space(tir: str, target: str) -> list[dict[str, Any]]:
+def _design_space(tir: str, target: str) -> list[Sketch]:
     schedules = tune_context(tir, target).generate_design_space()
     traces = {trace_text(schedule.trace): schedule.trace for schedule in schedules}
     return [
-        {"key": sketch_key(text), "trace": text, "choices": choices_of(tir, instructions(tir, text), trace)}
-        for text, trace in traces.items()
+        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace), ordinal)
+        for ordinal, (text, trace) in enumerate(traces.items())
     ]
 
 
@@ -64,16 +65,16 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def choices_of(tir: str, insts: Sequence[Any], trace: Any) -> list[dict[str, Any]]:
-    """The free choices of a sketch as plain values."""
+def choices_of(tir: str, insts: Sequence[Any], trace: Any) -> tuple[Choice, ...]:
+    """The free choices of a sketch."""
     choices = [inst for inst in insts if is_choice(inst)]
     if not choices:
-        return []
+        return ()
     samples = list(_samples(tir, insts, choices))
     described = [
         _describe(inst, [sample[position] for sample in samples]) for position, inst in enumerate(choices)
     ]
-    return [_suggested(*both) for both in zip(described, _decisions(trace), strict=True)]
+    return tuple(_suggested(*both) for both in zip(described, _decisions(trace), strict=True))
 
 
 def _decisions(trace: Any) -> list[Any]:
@@ -83,8 +84,10 @@ def _decisions(trace: Any) -> list[Any]:
     return taken if suggests else [None] * len(taken)
 
 
-def _suggested(choice: dict[str, Any], decision: Any) -> dict[str, Any]:
-    return choice | {"suggested": decision} if choice["kind"] == ChoiceKind.TILE and decision else choice
+def _suggested(choice: Choice, decision: Any) -> Choice:
+    if choice.kind is not ChoiceKind.TILE or not decision:
+        return choice
+    return replace(choice, suggested=tuple(decision))
 
 
 def _samples(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
@@ -109,23 +112,19 @@ def _apply(tir: str, insts: Sequence[Any], decisions: dict[Any, Any], seed: int)
     return [plain(taken.decisions[inst]) for inst in taken.insts if is_choice(inst)]
 
 
-def _describe(inst: Any, decisions: list[Any]) -> dict[str, Any]:
+def _describe(inst: Any, decisions: list[Any]) -> Choice:
     match inst.kind.name:
         case "SamplePerfectTile":
             width, limit = plain(inst.attrs)
             # Where the extent depends on earlier choices, TVM adapts the outermost factor to it.
-            return _choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
+            return Choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
         case "SampleCategorical":
-            labels, weights = plain(inst.attrs)
-            values = list(range(len(labels)))
-            return _choice(ChoiceKind.CATEGORICAL, values=values, labels=labels, weights=weights)
+            labels, weights = map(tuple, plain(inst.attrs))
+            return Choice(
+                ChoiceKind.CATEGORICAL, 1, values=tuple(range(len(labels))), labels=labels, weights=weights
+            )
         case "SampleComputeLocation":
-            values = sorted(set(decisions))
-            return _choice(ChoiceKind.LOCATION, values=values, weights=[1 / len(values)] * len(values))
+            values = tuple(sorted(set(decisions)))
+            return Choice(ChoiceKind.LOCATION, 1, values=values, weights=(1 / len(values),) * len(values))
         case kind:
             raise NotImplementedError(f"sampling instruction {kind}")
-
-
-def _choice(kind: ChoiceKind, width: int = 1, **fields: Any) -> dict[str, Any]:
-    empty = {"extent": 0, "limit": 0, "values": [], "labels": [], "weights": [], "suggested": []}
-    return {"kind": kind.value, "width": width, **empty, **fields}

@@ -7,16 +7,13 @@ from functools import cached_property
 import numpy as np
 
 from mallorn.core.targets import Target
-from mallorn.core.values.candidate import unpack_sketch
-from workers.children.child import Child
 from workers.children.errors import ChildCrashed, ChildTimeout
+from workers.faces.compiler import Compiler
 from workers.measure.base import Program
 from workers.search.decisions import DecisionSpace
 from workers.search.space import Candidate, Sketch
 from workers.tvm.defaults import RECIPES, Machine, default_decisions
 
-_DESIGN_TIMEOUT_SEC = 120.0
-_VALID_TIMEOUT_SEC = 20.0
 _MAX_DEFAULTS = 12
 _TENSORIZED = "meta_schedule.auto_tensorize"
 _DRAW, _MAX_DRAWS = 16, 16
@@ -31,7 +28,7 @@ class TvmSpace(DecisionSpace):
         program: Program,
         target: Target,
         descriptors: Sequence[float],
-        compiler: Child,
+        compiler: Compiler,
     ) -> None:
         super().__init__(sketches, descriptors)
         self._program = program
@@ -77,18 +74,12 @@ class TvmSpace(DecisionSpace):
         return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
 
     def _machine(self) -> Machine:
-        lanes = self._compiler.call("vector_lanes", _VALID_TIMEOUT_SEC, target=self._target.text)
+        lanes = self._compiler.vector_lanes(self._target.text)
         return Machine(cores=self._target.num_cores, lanes=lanes, gpu=not self._target.is_cpu)
 
     def _validate(self, candidates: Sequence[Candidate]) -> list[bool]:
-        answers = self._compiler.call(
-            "validate",
-            _VALID_TIMEOUT_SEC + len(candidates),
-            tir=self._program.tir,
-            target=self._target.text,
-            candidates=[[self.by_key[c.sketch].trace, c.decisions] for c in candidates],
-        )
-        return [bool(answer) for answer in answers]
+        traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
+        return self._compiler.validate(self._program.tir, self._target.text, traced)
 
 
 def _tiling(machine: Machine, sketch: Sketch) -> Machine:
@@ -96,7 +87,6 @@ def _tiling(machine: Machine, sketch: Sketch) -> Machine:
     return replace(machine, lanes=1) if _TENSORIZED in sketch.trace else machine
 
 
-def load_sketches(compiler: Child, program: Program, target: Target) -> list[Sketch]:
+def load_sketches(compiler: Compiler, program: Program, target: Target) -> list[Sketch]:
     """The sketches of a program on a target, alike in every process."""
-    found = compiler.call("design_space", _DESIGN_TIMEOUT_SEC, tir=program.tir, target=target.text)
-    return [replace(unpack_sketch(fields), ordinal=ordinal) for ordinal, fields in enumerate(found)]
+    return compiler.design_space(program.tir, target.text)

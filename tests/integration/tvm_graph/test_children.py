@@ -7,6 +7,7 @@ import pytest
 
 from mallorn.core.errors import InvalidModel
 from workers.children.child import Child
+from workers.faces.engine import Engine
 from workers.tvm.accuracy import compare_models
 
 TIMEOUT_SEC = 600.0
@@ -28,14 +29,13 @@ def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_p
         )
         graphs.call("make_inputs", TIMEOUT_SEC, model_path=mlp.path, inputs_npz=inputs, seed=1)
     assert compiled["found"] == compiled["of"]
-    with Child("workers.tvm.engines", env=threads, name="tvm") as engine:
-        told = engine.call("load_library", TIMEOUT_SEC, library=library, target=mlp.target, inputs_npz=inputs)
-        assert told["threads"] == 2
-        assert len(engine.call("time_bursts", TIMEOUT_SEC, bursts=2, number=3)) == 2
-        engine.call("save_outputs", TIMEOUT_SEC, outputs_npz=ours)
-    with Child("workers.tvm.engines", name="onnxruntime") as engine:
-        engine.call("load_onnxruntime", TIMEOUT_SEC, model_path=mlp.path, inputs_npz=inputs, threads=2)
-        engine.call("save_outputs", TIMEOUT_SEC, outputs_npz=theirs)
+    with Engine(env=threads, name="tvm") as engine:
+        assert engine.load_library(library, mlp.target, inputs).threads == 2
+        assert len(engine.time_bursts(bursts=2, number=3)) == 2
+        engine.save_outputs(ours)
+    with Engine(name="onnxruntime") as engine:
+        engine.load_onnxruntime(mlp.path, inputs, 2)
+        engine.save_outputs(theirs)
     assert compare_models(ours, theirs) < 1e-4
 
 

@@ -24,9 +24,9 @@ def prepared(example: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[An
 
 def test_engines_agree(prepared: tuple[Any, str, str], tmp_path: Path) -> None:
     one, library, inputs = prepared
-    assert engines.load_library(library, one.target, inputs)["engine"] == "tvm"
+    assert engines.load_library(library, one.target, inputs).engine == "tvm"
     assert engines.save_outputs(str(tmp_path / "tvm.npz")) == 1
-    assert engines.load_onnxruntime(one.path, inputs, threads=1)["engine"] == "onnxruntime"
+    assert engines.load_onnxruntime(one.path, inputs, threads=1).engine == "onnxruntime"
     assert engines.save_outputs(str(tmp_path / "ort.npz")) == 1
     assert compare_models(str(tmp_path / "tvm.npz"), str(tmp_path / "ort.npz")) < 1e-4
 

@@ -1,6 +1,5 @@
 """A model whose view needs a compiler chooses among what the draft model liked, and learns from the cache."""
 
-import base64
 from collections import Counter
 from typing import Any
 
@@ -41,20 +40,20 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[Lowered]:
     """How often each candidate was lowered; what comes out is its lanes."""
     asked = Counter[Lowered]()
 
-    def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[str]:
+    def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[bytes]:
         asked.update((sketch, tuple(decisions)) for sketch, decisions in candidates)
         return [_packed(decisions) for _, decisions in candidates]
 
-    monkeypatch.setattr(MadeUpCompiler, "_statements", statements, raising=False)
+    monkeypatch.setattr(MadeUpCompiler, "on_statements", statements, raising=False)
     monkeypatch.setitem(REGISTRY["cost_model"], "lowered", f"{__name__}:ByFirstStatement")
     monkeypatch.setattr(ByFirstStatement, "seen", [], raising=False)
     return asked
 
 
-def _packed(decisions: Any) -> str:
+def _packed(decisions: Any) -> bytes:
     table = np.zeros(STATEMENTS.shape, dtype="<f4")
     table[0, :2] = 1, lanes(decisions)
-    return base64.b64encode(table.tobytes()).decode()
+    return table.tobytes()
 
 
 def lanes(decisions: Any) -> int:
@@ -94,7 +93,7 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
     def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[str | None]:
         return [_packed(decisions) if lanes(decisions) < 16 else None for _, decisions in candidates]
 
-    monkeypatch.setattr(MadeUpCompiler, "_statements", statements)
+    monkeypatch.setattr(MadeUpCompiler, "on_statements", statements)
     job = workshop.job(("w0",), cost_model="lowered", round_size=16)
     done = a_round(workshop, job)
     with workshop.database.session() as session:

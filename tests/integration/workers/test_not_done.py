@@ -8,8 +8,11 @@ import pytest
 from db.repositories.jobs import Jobs
 from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
+from tests.fixtures.inside import Inside
 from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
 from workers.children.errors import ChildFailed, ChildTimeout
+from workers.faces.engine import Engine, Loaded
+from workers.faces.peak import Peak
 from workers.finish.run import finish
 from workers.host.load import Load
 
@@ -32,43 +35,25 @@ class MadeUpMeter:
         """It stays as it is."""
 
 
-class MadeUpEngine:
-    """Serves as workers.tvm.engines: `answers` has what a test wants of an engine, by its name and method."""
+ANSWERS = {}  # what a test wants of an engine, by its name and method
 
-    answers: ClassVar[dict] = {}
 
-    def __init__(self, _module, env, name):
-        self.name = name.removesuffix(" engine")
-        self.alive = True
-        self.sent = None
-        self.pid = 1
+class MadeUpProcess(Inside):
+    """Answers as it usually would where a test wants nothing else."""
 
-    def call(self, method, _timeout_sec, **params):
-        usual = {"time_bursts": [10.0], "peak_gflops": 4.0}.get(method, 1)
-        answer = self.answers.get((self.name, method), usual)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    usual = {"time_bursts": [10.0], "peak_gflops": 4.0, "save_outputs": 1}  # noqa: RUF012
 
-    def send(self, method, **_params):
-        self.sent = method
+    def told(self, method):
+        loaded = Loaded(self.name, "0", 2)
+        return ANSWERS.get((self.name.removesuffix(" engine"), method), self.usual.get(method, loaded))
 
-    def receive(self, timeout_sec):
-        return self.call(self.sent, timeout_sec)
 
-    def kill(self):
-        self.alive = False
+class MadeUpEngine(MadeUpProcess, Engine):
+    pass
 
-    def start(self):
-        assert self.alive
 
-    suspend = resume = start
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_error):
-        self.kill()
+class MadeUpPeak(MadeUpProcess, Peak):
+    pass
 
 
 @pytest.fixture
@@ -76,12 +61,12 @@ def answers(workshop, exported, monkeypatch):
     """What engines answer; the graph process finds that all agree."""
     monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: False)
     monkeypatch.setattr("workers.finish.whole_model.device_is_here", lambda _claimed: True)
-    for user in ("whole_model", "limits"):
-        monkeypatch.setattr(f"workers.finish.{user}.Child", MadeUpEngine)
+    monkeypatch.setattr("workers.finish.whole_model.Engine", MadeUpEngine)
+    monkeypatch.setattr("workers.finish.limits.Peak", MadeUpPeak)
     monkeypatch.setattr("workers.finish.whole_model.LoadMeter", MadeUpMeter)
-    monkeypatch.setattr(MadeUpEngine, "answers", {})
     workshop.graph_answers["compare_models"] = 1e-7
-    return MadeUpEngine.answers
+    yield ANSWERS
+    ANSWERS.clear()
 
 
 def finished(workshop):

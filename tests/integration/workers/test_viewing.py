@@ -1,9 +1,7 @@
 """Lowered views come from a compiler once, then from the cache; what cannot be lowered is said to be so."""
 
-import base64
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,36 +10,42 @@ import pytest
 from costmodels.views import CODE, LOOPS, STATEMENTS, VIEWS
 from db.session import Database
 from mallorn.core.targets import Target
+from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
-from workers.children.child import Child
 from workers.children.errors import ChildCrashed
+from workers.faces.compiler import Candidates, Compiler
 from workers.measure.base import Program
 from workers.round.viewing import LOWERED, Viewer, Work
 from workers.search.space import Candidate, Sketch
 from workers.tvm.space import load_sketches
 
 
-@dataclass
-class Counting:
-    """Passes calls on to a compiler and counts candidates; dies of some of them, if told to."""
+class Counting(Inside, Compiler):
+    """Counts the candidates that a compiler, if there is one, is asked about; dies of some, if told to."""
 
-    compiler: Any = None
-    deadly: frozenset[tuple[int, ...]] = frozenset()
-    asked: Counter[str] = field(default_factory=Counter)
+    def __init__(self, compiler: Compiler | None = None, deadly: Collection[tuple[int, ...]] = ()) -> None:
+        super().__init__()
+        self.compiler = compiler
+        self.deadly = deadly
+        self.asked: Counter[str] = Counter()
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
-        self.asked[method] += len(params["candidates"])
-        if any(tuple(decisions) in self.deadly for _, decisions in params["candidates"]):
-            raise ChildCrashed("died of SIGSEGV")
-        if self.compiler is None:
-            return [base64.b64encode(bytes(4 * VIEWS[method].width)).decode()] * len(params["candidates"])
-        return self.compiler.call(method, timeout_sec, **params)
+    def told(self, method: str) -> Any:
+        def lower(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+            self.asked[method] += len(candidates)
+            if any(tuple(decisions) in self.deadly for _, decisions in candidates):
+                raise ChildCrashed("died of SIGSEGV")
+            if self.compiler is None:
+                return [bytes(4 * VIEWS[method].width)] * len(candidates)
+            answers: list[bytes | None] = getattr(self.compiler, method)(tir, target, candidates)
+            return answers
+
+        return lower
 
 
 @pytest.fixture(scope="module")
-def compiler() -> Iterator[Child]:
-    with Child("workers.tvm.compiler") as child:
+def compiler() -> Iterator[Compiler]:
+    with Compiler() as child:
         yield child
 
 
@@ -54,7 +58,7 @@ def some(sketch: Sketch) -> list[Candidate]:
     return [Candidate(sketch.key, each) for each in decisions]
 
 
-def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: Child) -> None:
+def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: Compiler) -> None:
     sketches = load_sketches(compiler, Program("w0", matmul(), {}, 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     counting = Counting(compiler)
@@ -82,7 +86,9 @@ def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, data
     assert counting.asked.total() == asked
 
 
-def test_what_does_not_fit_its_sketch_is_not_known(rows: Rows, database: Database, compiler: Child) -> None:
+def test_what_does_not_fit_its_sketch_is_not_known(
+    rows: Rows, database: Database, compiler: Compiler
+) -> None:
     sketches = load_sketches(compiler, Program("w0", matmul(), {}, 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     wrong = Candidate(sketches[0].key, (4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1, 9))
@@ -93,7 +99,7 @@ def test_what_does_not_fit_its_sketch_is_not_known(rows: Rows, database: Databas
 
 def test_no_more_new_candidates_are_lowered_than_allowed(rows: Rows, database: Database) -> None:
     sketch, counting = Sketch("s", "[]", ()), Counting()
-    many = [Candidate("s", (number,)) for number in range(3 * LOWERED["code"].batch)]
+    many = [Candidate("s", (number,)) for number in range(3 * LOWERED["code"])]
     seen = Viewer(database, counting).see("code", work(rows, {"s": sketch}), many, most_new=5)
     assert seen.known.tolist() == [True] * 5 + [False] * (len(many) - 5)
     assert counting.asked["code"] == 5

@@ -6,16 +6,24 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 from mallorn.core.errors import InvalidModel
+from tests.unit.children.faces import Leaf, Misbehaving
+from workers.children.method import serving
 from workers.children.serve import serve
 
 
-def echo(value: object) -> object:
+def echo(value: int | str) -> int | str:
     return value
 
 
-def pid() -> int:
+def leaves(given: list[Leaf]) -> list[Leaf]:
+    assert all(isinstance(leaf, Leaf) for leaf in given)
+    return given
+
+
+def process() -> int:
     return os.getpid()
 
 
@@ -61,7 +69,7 @@ def loop() -> None:
         pass
 
 
-def wait(seconds: float) -> float:
+def sleep(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
 
@@ -81,8 +89,9 @@ def chatter(length: int) -> None:
     subprocess.run(["echo", "from a grandchild"], check=True)
 
 
-def unprintable() -> object:
-    return object()
+def lie() -> int:
+    answer: Any = "a text"
+    return answer
 
 
 METHODS = (
@@ -93,16 +102,17 @@ METHODS = (
     fail,
     fill_the_disk,
     leave,
+    leaves,
+    lie,
     loop,
-    pid,
+    process,
     refuse,
     refuse_oddly,
     segfault,
     size,
-    unprintable,
-    wait,
+    sleep,
     wait_for_file,
 )
 
 if __name__ == "__main__":
-    serve({method.__name__: method for method in METHODS})
+    serve(serving(Misbehaving, *(getattr(Misbehaving, each.__name__).by(each) for each in METHODS)))

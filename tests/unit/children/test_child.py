@@ -11,156 +11,183 @@ import pytest
 
 from mallorn.core.errors import InvalidModel, StorageFull
 from tests.fixtures.processes import beside, is_running, wait_until_gone
-from tests.fixtures.waiting import PATIENCE
+from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
 from workers.children.child import Child
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
-
-MODULE = "tests.unit.children.misbehaving"
+from workers.children.method import serving
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
-    with Child(MODULE, name="tester") as child:
+def child() -> Iterator[Misbehaving]:
+    with Misbehaving(name="tester") as child:
         yield child
 
 
-def test_it_starts_with_the_first_call_only(child: Child) -> None:
+def test_it_starts_with_the_first_call_only(child: Misbehaving) -> None:
     assert not child.alive
-    assert child.call("echo", PATIENCE, value={"a": [1, 2.5, None, "é"]}) == {"a": [1, 2.5, None, "é"]}
+    assert child.echo(1) == 1
     assert child.alive
 
 
-def test_calls_share_one_process(child: Child) -> None:
-    assert child.call("pid", PATIENCE) == child.call("pid", PATIENCE) != os.getpid()
+def test_values_of_every_kind_are_themselves_on_both_sides(child: Misbehaving) -> None:
+    given = [Leaf(), Leaf(missing=3, by_name={"a": (1, 2)})]
+    assert child.leaves(given) == given
 
 
-def test_large_payloads_pass_both_ways(child: Child) -> None:
+def test_a_limit_may_depend_on_what_is_asked() -> None:
+    assert Misbehaving.sleep.of(1.5).limit_sec == 51.5
+    assert Misbehaving.sleep.of(1.5).within(3.0).limit_sec == 3.0
+
+
+def test_a_method_cannot_be_missing_on_one_side() -> None:
+    with pytest.raises(TypeError, match="'leaves', 'lie'"):
+        serving(Misbehaving, Misbehaving.echo.by(lambda value: value))
+    with pytest.raises(TypeError, match="not declared: \\['echo'\\]"):
+        serving(Child, Misbehaving.echo.by(lambda value: value))
+
+
+def test_what_takes_other_parameters_does_not_answer_a_method() -> None:
+    with pytest.raises(TypeError, match="'text'"):
+        Misbehaving.echo.by(lambda text: text)
+
+
+def test_calls_share_one_process(child: Misbehaving) -> None:
+    assert child.process() == child.process() != os.getpid()
+
+
+def test_large_payloads_pass_both_ways(child: Misbehaving) -> None:
     text = "x" * 5_000_000
-    assert child.call("size", PATIENCE, text=text) == len(text)
-    assert child.call("echo", PATIENCE, value=text) == text
+    assert child.size(text) == len(text)
+    assert child.echo(text) == text
 
 
-def test_an_exception_carries_its_class_and_message(child: Child) -> None:
+def test_an_exception_carries_its_class_and_message(child: Misbehaving) -> None:
     with pytest.raises(ChildFailed, match="lost") as caught:
-        child.call("fail", PATIENCE, message="lost")
+        child.fail("lost")
     assert caught.value.kind == "KeyError"
-    assert child.call("echo", PATIENCE, value=1) == 1
+    assert child.echo(1) == 1
 
 
-def test_an_error_of_ours_keeps_its_class_and_hint(child: Child) -> None:
+def test_an_error_of_ours_keeps_its_class_and_hint(child: Misbehaving) -> None:
     with pytest.raises(InvalidModel, match="no such operator") as caught:
-        child.call("refuse", PATIENCE)
+        child.refuse()
     assert caught.value.hint == "use another"
     assert caught.value.suggest == {"input_shapes": {"x": [1, 3]}}
 
 
-def test_an_error_that_only_the_child_knows_arrives_as_its_nearest_kin(child: Child) -> None:
+def test_an_error_that_only_the_child_knows_arrives_as_its_nearest_kin(child: Misbehaving) -> None:
     with pytest.raises(InvalidModel, match="Known to this module only"):
-        child.call("refuse_oddly", PATIENCE)
+        child.refuse_oddly()
 
 
-def test_a_full_disk_arrives_as_such_and_not_as_some_error(child: Child) -> None:
+def test_a_full_disk_arrives_as_such_and_not_as_some_error(child: Misbehaving) -> None:
     with pytest.raises(StorageFull):
-        child.call("fill_the_disk", PATIENCE)
+        child.fill_the_disk()
 
 
-@pytest.mark.parametrize("method", ["unknown", "unprintable"])
-def test_what_cannot_be_answered_is_an_error_not_a_crash(child: Child, method: str) -> None:
-    with pytest.raises(ChildFailed):
-        child.call(method, PATIENCE)
+def test_an_answer_of_another_type_is_an_error_not_a_crash(child: Misbehaving) -> None:
+    with pytest.raises(ChildFailed, match="Expected `int`"):
+        child.lie()
     assert child.alive
 
 
-def test_a_segfault_is_named_with_the_last_output(child: Child) -> None:
+def test_a_parameter_of_another_type_does_not_leave_its_caller(child: Misbehaving) -> None:
+    with pytest.raises(ValueError, match="Expected `str`"):
+        child.size(3)  # type: ignore[arg-type]
+    assert not child.alive
+
+
+def test_a_segfault_is_named_with_the_last_output(child: Misbehaving) -> None:
     with pytest.raises(ChildCrashed, match=r"tester died of SIGSEGV[\s\S]*last words") as caught:
-        child.call("segfault", PATIENCE)
+        child.segfault()
     assert caught.value.died_of is signal.Signals.SIGSEGV
 
 
-def test_an_exit_is_named_with_its_code(child: Child) -> None:
+def test_an_exit_is_named_with_its_code(child: Misbehaving) -> None:
     with pytest.raises(ChildCrashed, match="exited with code 3"):
-        child.call("leave", PATIENCE, code=3)
+        child.leave(3)
 
 
 def test_a_module_that_cannot_start_says_why() -> None:
-    with Child("no.such.module") as child, pytest.raises(ChildCrashed, match="No module named 'no'"):
-        child.call("echo", PATIENCE, value=1)
+    with NoSuchModule() as child, pytest.raises(ChildCrashed, match="No module named 'no'"):
+        child.echo(1)
 
 
-def test_it_starts_again_after_a_crash(child: Child) -> None:
+def test_it_starts_again_after_a_crash(child: Misbehaving) -> None:
     with pytest.raises(ChildCrashed):
-        child.call("segfault", PATIENCE)
-    assert child.call("echo", PATIENCE, value="back") == "back"
+        child.segfault()
+    assert child.echo("back") == "back"
 
 
-def test_an_endless_loop_is_killed(child: Child) -> None:
-    pid = child.call("pid", PATIENCE)
-    with pytest.raises(ChildTimeout, match=r"tester took longer than 0\.1 s"):
-        child.call("loop", 0.1)
+def test_an_endless_loop_is_killed(child: Misbehaving) -> None:
+    pid = child.process()
+    with pytest.raises(ChildTimeout, match=r"tester took longer than 0\.2 s"):
+        child.loop()
     assert not is_running(pid)
-    assert child.call("pid", PATIENCE) != pid
+    assert child.process() != pid
 
 
-def test_the_time_that_a_start_takes_is_not_the_calls(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_that_a_start_takes_is_not_the_calls(
+    child: Misbehaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = SimpleNamespace(monotonic=lambda: 100.0 if child.ready else 0.0)
-    monkeypatch.setattr("workers.children.child.time", clock)
-    assert child.call("wait", 50, seconds=0.1) == 0.1
+    monkeypatch.setattr("workers.children.pending.time", clock)
+    assert child.sleep(0.1) == 0.1
 
 
-def test_an_abandoned_call_does_not_answer_the_next(child: Child) -> None:
-    child.send("echo", value="old")
-    child.send("echo", value="new")
-    assert child.receive(PATIENCE) == "new"
+def test_an_abandoned_call_does_not_answer_the_next(child: Misbehaving) -> None:
+    child.echo.begin("old")
+    assert child.echo.begin("new").wait() == "new"
 
 
-def test_what_it_prints_does_not_disturb_the_answers(child: Child) -> None:
+def test_what_it_prints_does_not_disturb_the_answers(child: Misbehaving) -> None:
     for _ in range(3):
-        child.call("chatter", PATIENCE, length=800_000)
-    assert child.call("echo", PATIENCE, value=7) == 7
+        child.chatter(800_000)
+    assert child.echo(7) == 7
 
 
 def test_it_sees_the_environment_given() -> None:
-    with Child(MODULE, env={"MALLORN_TEST_WORD": "leaf"}) as child:
-        assert child.call("environment", PATIENCE, name="MALLORN_TEST_WORD") == "leaf"
+    with Misbehaving(env={"MALLORN_TEST_WORD": "leaf"}) as child:
+        assert child.environment("MALLORN_TEST_WORD") == "leaf"
 
 
 def test_memory_beyond_the_limit_is_refused() -> None:
-    with Child(MODULE, memory_bytes=1 << 30) as child:
-        assert child.call("allocate", PATIENCE, length=1 << 20) == 1 << 20
+    with Misbehaving(memory_bytes=1 << 30) as child:
+        assert child.allocate(1 << 20) == 1 << 20
         with pytest.raises(ChildFailed, match="MemoryError"):
-            child.call("allocate", PATIENCE, length=1 << 31)
+            child.allocate(1 << 31)
 
 
 def test_it_is_replaced_after_max_calls() -> None:
-    with Child(MODULE, max_calls=2) as child:
-        pids = [child.call("pid", PATIENCE) for _ in range(4)]
+    with Misbehaving(max_calls=2) as child:
+        pids = [child.process() for _ in range(4)]
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
-def test_a_suspended_child_stands_still_until_resumed(child: Child) -> None:
-    child.call("pid", PATIENCE)
+def test_a_suspended_child_stands_still_until_resumed(child: Misbehaving) -> None:
+    child.process()
     child.suspend()
-    child.send("echo", value=1)
+    pending = child.echo.begin(1)
     for _ in range(10):
         time.sleep(0.01)
-        assert not child.poll()
+        assert not pending.poll()
     child.resume()
-    assert child.receive(PATIENCE) == 1
+    assert pending.wait() == 1
 
 
-def test_a_suspended_child_can_be_killed(child: Child) -> None:
-    pid = child.call("pid", PATIENCE)
+def test_a_suspended_child_can_be_killed(child: Misbehaving) -> None:
+    pid = child.process()
     child.suspend()
     child.kill()
     assert not is_running(pid)
 
 
 def test_it_dies_with_a_parent_that_was_killed() -> None:
-    program = f"""
-from workers.children.child import Child
-child = Child({MODULE!r})
-print(child.call("pid", {PATIENCE}), flush=True)
-child.send("loop")
+    program = """
+from tests.unit.children.faces import Misbehaving
+child = Misbehaving()
+print(child.process(), flush=True)
+child.loop.begin()
 """
     with beside(program) as (parent, said):
         assert is_running(int(said))
@@ -168,9 +195,9 @@ child.send("loop")
         wait_until_gone(int(said))
 
 
-def test_it_outlives_the_thread_that_used_it_first(child: Child) -> None:
+def test_it_outlives_the_thread_that_used_it_first(child: Misbehaving) -> None:
     pids: list[int] = []
-    thread = threading.Thread(target=lambda: pids.append(child.call("pid", PATIENCE)))
+    thread = threading.Thread(target=lambda: pids.append(child.process()))
     thread.start()
     thread.join()
-    assert child.call("pid", PATIENCE) == pids[0]
+    assert child.process() == pids[0]

@@ -4,25 +4,25 @@ import time
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.fixtures.waiting import PATIENCE, wait_for
+from tests.fixtures.waiting import wait_for
+from tests.unit.children.faces import Misbehaving
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.pool import ChildPool, Finished
 
-MODULE = "tests.unit.children.misbehaving"
-
 
 @pytest.fixture
-def pool() -> Iterator[ChildPool]:
-    with ChildPool(MODULE, 2) as pool:
+def pool() -> Iterator[ChildPool[Any]]:
+    with ChildPool(Misbehaving, 2) as pool:
         yield pool
 
 
-def collect(pool: ChildPool, count: int) -> dict[Hashable, Finished]:
+def collect(pool: ChildPool[Any], count: int) -> dict[Hashable, Finished[Any]]:
     """The next `count` ends by tag."""
-    ends: dict[Hashable, Finished] = {}
+    ends: dict[Hashable, Finished[Any]] = {}
 
     def enough() -> bool:
         ends.update({end.tag: end for end in pool.poll(0.2)})
@@ -32,77 +32,76 @@ def collect(pool: ChildPool, count: int) -> dict[Hashable, Finished]:
     return ends
 
 
-def test_tasks_run_side_by_side_and_keep_their_tags(pool: ChildPool) -> None:
-    pool.submit("pid", {}, PATIENCE, "a")
-    pool.submit("pid", {}, PATIENCE, ("b", 1))
+def test_tasks_run_side_by_side_and_keep_their_tags(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.process.of(), "a")
+    pool.submit(Misbehaving.process.of(), ("b", 1))
     assert pool.free == 0
     ends = collect(pool, 2)
-    assert ends["a"].result != ends["b", 1].result
+    assert ends["a"].end != ends["b", 1].end
     assert pool.free == 2
 
 
-def test_a_quick_task_is_not_held_back_by_a_slow_one(pool: ChildPool) -> None:
-    pool.submit("wait", {"seconds": 3600}, 3600, "slow")
-    pool.submit("echo", {"value": 1}, PATIENCE, "quick")
+def test_a_quick_task_is_not_held_back_by_a_slow_one(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.sleep.of(3600), "slow")
+    pool.submit(Misbehaving.echo.of(1), "quick")
     assert set(collect(pool, 1)) == {"quick"}
     assert pool.tags == ["slow"]
 
 
-def test_nothing_to_wait_for_returns_at_once(pool: ChildPool) -> None:
+def test_nothing_to_wait_for_returns_at_once(pool: ChildPool[Any]) -> None:
     assert pool.poll(3600) == []
 
 
-def test_failures_are_results_of_their_own_task(pool: ChildPool) -> None:
-    pool.submit("segfault", {}, PATIENCE, "crash")
-    pool.submit("fail", {"message": "no"}, PATIENCE, "fail")
+def test_failures_are_results_of_their_own_task(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.segfault.of(), "crash")
+    pool.submit(Misbehaving.fail.of("no"), "fail")
     ends = collect(pool, 2)
-    assert isinstance(ends["crash"].error, ChildCrashed)
-    assert isinstance(ends["fail"].error, ChildFailed)
+    assert isinstance(ends["crash"].end, ChildCrashed)
+    assert isinstance(ends["fail"].end, ChildFailed)
 
 
-def test_a_hanging_task_ends_by_its_timeout_and_its_child_is_replaced(pool: ChildPool) -> None:
-    pool.submit("loop", {}, 0.2, "hang")
-    assert isinstance(collect(pool, 1)["hang"].error, ChildTimeout)
+def test_a_hanging_task_ends_by_its_timeout_and_its_child_is_replaced(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.loop.of(), "hang")
+    assert isinstance(collect(pool, 1)["hang"].end, ChildTimeout)
     for tag in range(4):
-        pool.submit("echo", {"value": tag}, PATIENCE, tag)
-        assert collect(pool, 1)[tag].result == tag
+        pool.submit(Misbehaving.echo.of(tag), tag)
+        assert collect(pool, 1)[tag].end == tag
 
 
 def test_time_spent_suspended_does_not_count(
-    pool: ChildPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pool: ChildPool[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = SimpleNamespace(monotonic=time.monotonic)
-    monkeypatch.setattr("workers.children.pool.time", clock)
-    pool.submit("pid", {}, PATIENCE, "warm")
+    monkeypatch.setattr("workers.children.pending.time", clock)
+    pool.submit(Misbehaving.process.of(), "warm")
     collect(pool, 1)
-    pool.submit("wait_for_file", {"path": str(tmp_path / "file")}, PATIENCE, "task")
+    pool.submit(Misbehaving.wait_for_file.of(str(tmp_path / "file")), "task")
     pool.suspend()
     clock.monotonic = lambda: time.monotonic() + 3600
     assert pool.poll(0) == []
     pool.resume()
     (tmp_path / "file").touch()
-    assert collect(pool, 1)["task"].error is None
+    assert collect(pool, 1)["task"].end is None
 
 
-def test_starting_does_not_count_against_a_timeout(pool: ChildPool) -> None:
-    pool.submit("echo", {"value": 1}, 0.001, "task")
-    error = collect(pool, 1)["task"].error
-    assert error is None or "did not start" not in error.message
+def test_starting_does_not_count_against_a_timeout(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.echo.of(1).within(0.001), "task")
+    assert "did not start" not in str(collect(pool, 1)["task"].end)
 
 
-def test_cancel_ends_what_runs_and_leaves_the_pool_usable(pool: ChildPool) -> None:
-    pool.submit("loop", {}, PATIENCE, "endless")
+def test_cancel_ends_what_runs_and_leaves_the_pool_usable(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.loop.of(), "endless")
     assert pool.cancel() == ["endless"]
     assert pool.free == 2
-    pool.submit("echo", {"value": 1}, PATIENCE, "next")
-    assert collect(pool, 1)["next"].result == 1
+    pool.submit(Misbehaving.echo.of(1), "next")
+    assert collect(pool, 1)["next"].end == 1
 
 
-def test_suspended_children_resume_where_they_were(pool: ChildPool) -> None:
-    pool.submit("pid", {}, PATIENCE, "warm")
-    pid = collect(pool, 1)["warm"].result
+def test_suspended_children_resume_where_they_were(pool: ChildPool[Any]) -> None:
+    pool.submit(Misbehaving.process.of(), "warm")
+    pid = collect(pool, 1)["warm"].end
     pool.suspend()
     time.sleep(0.05)
     pool.resume()
-    pool.submit("pid", {}, PATIENCE, "again")
-    assert collect(pool, 1)["again"].result == pid
+    pool.submit(Misbehaving.process.of(), "again")
+    assert collect(pool, 1)["again"].end == pid

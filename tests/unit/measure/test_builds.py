@@ -1,5 +1,6 @@
 """What comes out of the builders: libraries, or results that say what went wrong."""
 
+import json
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -8,11 +9,17 @@ import pytest
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.children.call import Call
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.pool import ChildPool, Finished
-from workers.measure.base import Result, Slot
+from workers.faces.compiler import Library
+from workers.faces.values import Tensor
+from workers.measure.base import Program, Result, Slot
 from workers.measure.builds import Builds, Built
 from workers.search.space import Candidate, Sketch
+
+ARGS = (Tensor("TENSOR", "int8", (4,)),)
 
 
 class Pool:
@@ -20,7 +27,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.tasks: dict[Hashable, Mapping[str, Any]] = {}
-        self.ends: list[Finished] = []
+        self.ends: list[Finished[Library]] = []
         self.suspended = False
 
     @property
@@ -31,15 +38,15 @@ class Pool:
     def tags(self) -> list[Hashable]:
         return list(self.tasks)
 
-    def submit(self, method: str, params: Mapping[str, Any], timeout_sec: float, tag: Hashable) -> None:
-        assert (method, timeout_sec) == ("build", 5.0)
-        self.tasks[tag] = params
+    def submit(self, call: Call[Library], tag: Hashable) -> None:
+        assert (call.method, call.limit_sec) == ("build", 5.0)
+        self.tasks[tag] = json.loads(call.params)
 
     def end(self, tag: int, error: MallornError | None = None) -> None:
         del self.tasks[tag]
-        self.ends.append(Finished(tag, {"build_ms": 3, "args": [["TENSOR", "int8", [4]]]}, error))
+        self.ends.append(Finished(tag, error or Library(3.0, 10, ARGS)))
 
-    def poll(self, timeout_sec: float) -> list[Finished]:
+    def poll(self, timeout_sec: float) -> list[Finished[Library]]:
         ends, self.ends = self.ends, []
         return ends
 
@@ -55,7 +62,8 @@ class Pool:
 
 def builds_of(pool: Pool, count: int = 3) -> Builds:
     slots = [Slot(i, Candidate("s", (i, 2)), Sketch("s", "the trace", ())) for i in range(count)]
-    return Builds(cast("ChildPool", pool), slots, {"tir": "the program", "target": "t"}, Path("/room"), 5.0)
+    program = Program("key", "the program", {}, 1.0)
+    return Builds(cast("ChildPool[Library]", pool), slots, program, Target("t"), Path("/room"), 5.0)
 
 
 def test_every_free_builder_gets_a_candidate_and_a_freed_one_the_next() -> None:
@@ -98,7 +106,7 @@ def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:
     (ready,) = builds.poll(0)
     assert isinstance(ready, Built)
     assert (ready.slot.slot, ready.artifact, ready.build_ms) == (1, Path("/room/1.so"), 3.0)
-    assert ready.args == [["TENSOR", "int8", [4]]]
+    assert ready.args == ARGS
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ class Engine:
         self._latency_us = latency_us
         self._done = done
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
-        assert method == "time_bursts"
-        self._done.append((self._name, params["number"]))
-        return [self._latency_us] * params["bursts"]
+    def time_bursts(self, bursts: int, number: int) -> list[float]:
+        self._done.append((self._name, number))
+        return [self._latency_us] * bursts
 
     def suspend(self) -> None:
         self._done.append((self._name, "suspended"))
@@ -32,7 +31,7 @@ class Engine:
 
 
 class Hanging(Engine):
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+    def time_bursts(self, bursts: int, number: int) -> list[float]:
         raise ChildTimeout("it took too long")
 
 

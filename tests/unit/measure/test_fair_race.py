@@ -1,7 +1,6 @@
 """A race that something disturbed is held again, a few times, and what remains is told."""
 
 from dataclasses import replace
-from typing import Any
 
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
@@ -35,7 +34,7 @@ class Uneven(Engine):
         self._bursts_us = bursts_us
         self._count = -1  # the first burst only finds out how long a call takes
 
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
+    def time_bursts(self, bursts: int, number: int) -> list[float]:
         self._count += 1
         return [self._bursts_us[(self._count - 1) % len(self._bursts_us)]]
 

@@ -8,7 +8,6 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_graph import networks
 from tests.unit.tvm_graph.networks import NHWC, difference, program, random, run
 from workers.features.loops import Loops
@@ -177,14 +176,13 @@ def fused(*, joined: bool = False) -> Any:
 @pytest.mark.parametrize(("joined", "inlined"), [(False, 1), (True, 3)], ids=["alone", "joined by a branch"])
 def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inlined: int) -> None:
     sketches = design_space(tvm.ir.save_json(fused(joined=joined)), TARGET)
-    assert sorted(sketch["trace"].count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
-    assert all(sketch["trace"].count('"ComputeInline"') == inlined for sketch in sketches)
+    assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
+    assert all(sketch.trace.count('"ComputeInline"') == inlined for sketch in sketches)
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined by a branch"])
 def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
-    for fields in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
-        sketch = unpack_sketch(fields)
+    for sketch in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
         rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
         described = Loops().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
         assert np.isfinite(described).all()
@@ -196,11 +194,9 @@ def test_schedules_come_down_to_the_instruction() -> None:
     (*_, sketch) = design_space(tir, TARGET)
     decisions = [
         number
-        for choice in sketch["choices"]
-        for number in (
-            [choice["extent"]] + [1] * (choice["width"] - 1) if choice["extent"] else choice["values"][:1]
-        )
+        for choice in sketch.choices
+        for number in ([choice.extent] + [1] * (choice.width - 1) if choice.extent else choice.values[:1])
     ]
-    schedule = rebuild(tir, TARGET, sketch["trace"], decisions)
+    schedule = rebuild(tir, TARGET, sketch.trace, decisions)
     assert schedule is not None
     assert "vdpbf16ps" in tvm.tirx.build(schedule.mod, target=target).inspect_source("asm")

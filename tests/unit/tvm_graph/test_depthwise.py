@@ -8,7 +8,6 @@ import pytest
 import tvm
 from tvm import relax
 
-from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_graph.networks import (
     HASWELL,
     NHWC,
@@ -178,8 +177,8 @@ def followed(**attrs: Any) -> Any:
 
 
 def sketched(mod: Any) -> Sketch:
-    (fields,) = design_space(tvm.ir.save_json(mod), HASWELL)
-    return unpack_sketch(fields)
+    (sketch,) = design_space(tvm.ir.save_json(mod), HASWELL)
+    return sketch
 
 
 def scheduled(mod: Any, decisions: Sequence[int]) -> Any:

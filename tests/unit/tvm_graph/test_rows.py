@@ -103,7 +103,7 @@ def test_metaschedule_gives_rows_to_the_cores_and_leaves_them_whole(name: str, o
     assert after is not None
     tir = tvm.ir.save_json(program(after, name))
     (sketch,) = design_space(tir, HASWELL)
-    schedule = rebuild(tir, HASWELL, sketch["trace"], [])
+    schedule = rebuild(tir, HASWELL, sketch.trace, [])
     assert schedule is not None
     text = schedule.mod.script()
     assert text.count("T.parallel(") == 1

@@ -57,7 +57,7 @@ def test_metaschedule_gives_tiles_to_the_cores_and_leaves_them_whole() -> None:
     assert operator_of(blocks_of(mod)) == "layout"
     tir = tvm.ir.save_json(mod)
     (sketch,) = design_space(tir, HASWELL)
-    schedule = rebuild(tir, HASWELL, sketch["trace"], [])
+    schedule = rebuild(tir, HASWELL, sketch.trace, [])
     assert schedule is not None
     text = schedule.mod.script()
     assert (text.count("T.parallel(128)"), text.count("T.vectorized(16)"), text.count("T.unroll(16)")) == (

@@ -61,5 +61,5 @@ def test_what_follows_is_computed_where_the_tile_is() -> None:
     after = rewritten(vectors(), network(body, DATA))
     assert after is not None
     sketches = design_space(tvm.ir.save_json(program(fused(after), "fused_whole")), HASWELL)
-    assert sorted(sketch["trace"].count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
-    assert all(sketch["trace"].count('"ComputeInline"') == 1 for sketch in sketches)
+    assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
+    assert all(sketch.trace.count('"ComputeInline"') == 1 for sketch in sketches)

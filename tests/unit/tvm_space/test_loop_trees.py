@@ -7,7 +7,6 @@ import pytest
 from tvm.s_tir.schedule import Trace
 
 from costmodels.views import LOOPS
-from mallorn.core.values.candidate import unpack_sketch
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, Loops
 from workers.features.trace import steps_of
@@ -25,7 +24,7 @@ PROGRAMS = {
 
 
 def sketches(tir: str) -> Iterator[Sketch]:
-    yield from map(unpack_sketch, design_space(tir, TARGET))
+    yield from design_space(tir, TARGET)
 
 
 def real_loops(tir: str, sketch: Sketch, decisions: list[int], block: str) -> list[int]:

@@ -52,7 +52,7 @@ def test_the_full_trace_alone_gives_the_program_again() -> None:
 
 
 def test_decisions_of_the_wrong_length_are_an_error() -> None:
-    trace = design_space(matmul(), TARGET)[0]["trace"]
+    trace = design_space(matmul(), TARGET)[0].trace
     with pytest.raises(ValueError, match="more decisions"):
         rebuild(matmul(), TARGET, trace, [1] * 12)
 
@@ -60,18 +60,18 @@ def test_decisions_of_the_wrong_length_are_an_error() -> None:
 @pytest.mark.slow
 def test_what_a_postprocessor_refuses_is_invalid() -> None:
     gpu = '{"arch":"sm_80","kind":"cuda","max_shared_memory_per_block":1024,"max_threads_per_block":64}'
-    sketch = next(s for s in design_space(matmul(), gpu) if s["choices"])
+    sketch = next(s for s in design_space(matmul(), gpu) if s.choices)
     too_many_threads: list[int] = []
-    for choice in sketch["choices"]:
-        match choice["kind"], choice["width"]:
+    for choice in sketch.choices:
+        match choice.kind, choice.width:
             case "tile", 5:
-                too_many_threads += [1, 1, choice["extent"], 1, 1]
+                too_many_threads += [1, 1, choice.extent, 1, 1]
             case "tile", width:
-                too_many_threads += [choice["extent"]] + [1] * (width - 1)
+                too_many_threads += [choice.extent] + [1] * (width - 1)
             case _:
-                too_many_threads += [choice["values"][0]]
-    assert validate(matmul(), gpu, [(sketch["trace"], too_many_threads)]) == [False]
-    assert full_trace(matmul(), gpu, sketch["trace"], too_many_threads) is None
+                too_many_threads += [choice.values[0]]
+    assert validate(matmul(), gpu, [(sketch.trace, too_many_threads)]) == [False]
+    assert full_trace(matmul(), gpu, sketch.trace, too_many_threads) is None
 
 
 def test_a_tag_keeps_what_it_stands_for() -> None:

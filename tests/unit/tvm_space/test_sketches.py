@@ -1,44 +1,43 @@
 """Sketches: stable names, and every free choice described as searchers need it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tvm.s_tir.schedule import ScheduleError
 
 from mallorn.core.errors import Unschedulable
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
+from workers.search.space import Choice, Sketch
 from workers.tvm.sketches import design_space, sketch_key
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def of_kind(sketch: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [choice for choice in sketch["choices"] if choice["kind"] == kind]
+def of_kind(sketch: Sketch, kind: str) -> list[Choice]:
+    return [choice for choice in sketch.choices if choice.kind == kind]
 
 
 def test_a_matmul_is_tiled_along_its_three_axes() -> None:
     for sketch in design_space(matmul(), TARGET):
         tiles = of_kind(sketch, "tile")
-        assert [(tile["width"], tile["extent"]) for tile in tiles] == [(4, 32), (4, 64), (2, 48)]
-        assert all(tile["limit"] == 64 for tile in tiles)
+        assert [(tile.width, tile.extent) for tile in tiles] == [(4, 32), (4, 64), (2, 48)]
+        assert all(tile.limit == 64 for tile in tiles)
 
 
 def test_stock_rules_suggest_nothing() -> None:
     """What TVM draws while it makes a sketch is no advice."""
     for program in (matmul(), softmax()):
-        choices = [choice for sketch in design_space(program, TARGET) for choice in sketch["choices"]]
-        assert all(choice["suggested"] == [] for choice in choices)
+        choices = [choice for sketch in design_space(program, TARGET) for choice in sketch.choices]
+        assert all(choice.suggested == () for choice in choices)
 
 
 def test_an_unrolling_choice_names_its_steps_and_their_odds() -> None:
     (unroll,) = of_kind(design_space(matmul(), TARGET)[0], "categorical")
-    assert unroll["labels"] == [0, 16, 64, 512]
-    assert unroll["values"] == [0, 1, 2, 3]
-    assert sum(unroll["weights"]) == 1
+    assert unroll.labels == (0, 16, 64, 512)
+    assert unroll.values == (0, 1, 2, 3)
+    assert sum(unroll.weights) == 1
 
 
 def test_compute_locations_list_where_a_block_may_go() -> None:
@@ -47,15 +46,15 @@ def test_compute_locations_list_where_a_block_may_go() -> None:
     ]
     assert locations
     for location in locations:
-        assert location["values"] == sorted(set(location["values"]))
-        assert min(location["values"]) >= -2
-        assert len(location["weights"]) == len(location["values"])
-    assert max(len(location["values"]) for location in locations) > 2
+        assert location.values == tuple(sorted(set(location.values)))
+        assert min(location.values) >= -2
+        assert len(location.weights) == len(location.values)
+    assert max(len(location.values) for location in locations) > 2
 
 
 def test_a_program_without_choices_is_one_candidate() -> None:
     (sketch,) = design_space(negate(), TARGET)
-    assert sketch["choices"] == []
+    assert sketch.choices == ()
 
 
 def test_what_tvm_cannot_schedule_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,18 +69,17 @@ def test_what_tvm_cannot_schedule_is_told_as_such(monkeypatch: pytest.MonkeyPatc
 
 def test_sketches_differ_and_are_named_by_their_trace() -> None:
     sketches = design_space(softmax(), TARGET)
-    assert len({sketch["key"] for sketch in sketches}) == len(sketches) > 1
-    assert all(sketch["key"] == sketch_key(sketch["trace"]) for sketch in sketches)
+    assert len({sketch.key for sketch in sketches}) == len(sketches) > 1
+    assert all(sketch.key == sketch_key(sketch.trace) for sketch in sketches)
 
 
 def test_another_process_finds_the_same_sketches() -> None:
     script = """
-import json
 from tests.unit.tvm_space.programs import TARGET, softmax
 from workers.tvm.sketches import design_space
-print(json.dumps(design_space(softmax(), TARGET)))
+print(design_space(softmax(), TARGET))
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == design_space(softmax(), TARGET)
+    assert done.stdout.splitlines()[-1] == str(design_space(softmax(), TARGET))

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.waiting import PATIENCE, wait_for
+from tests.unit.children.faces import Misbehaving
 from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.children.shutdown import Stop, Stopping
-
-SLOW = "tests.unit.children.misbehaving"
 
 
 @pytest.fixture
@@ -45,33 +44,33 @@ def soon(stop: Stop, child: Child) -> threading.Thread:
 
 
 def test_a_call_in_progress_ends_as_stopping_and_not_as_a_crash(stop: Stop) -> None:
-    with Child(SLOW) as child:
+    with Misbehaving() as child:
         thread = soon(stop, child)
         with pytest.raises(Stopping):
-            child.call("loop", PATIENCE)
+            child.wait_for_file("/nowhere")
         thread.join()
         assert not child.alive
 
 
 def test_a_suspended_child_is_ended_too(stop: Stop) -> None:
-    with Child(SLOW) as child:
-        child.call("echo", PATIENCE, value=1)
-        child.send("loop")
+    with Misbehaving() as child:
+        child.echo(1)
+        pending = child.wait_for_file.begin("/nowhere")
         child.suspend()
         stop.ask()
         with pytest.raises(Stopping):
-            child.receive(PATIENCE)
+            pending.wait()
 
 
 def test_nothing_starts_any_more(stop: Stop) -> None:
     stop.ask()
-    with Child(SLOW) as child, pytest.raises(Stopping):
-        child.call("echo", PATIENCE, value=1)
+    with Misbehaving() as child, pytest.raises(Stopping):
+        child.echo(1)
 
 
 def test_a_pool_does_not_replace_what_was_ended(stop: Stop) -> None:
-    with ChildPool(SLOW, 1) as pool:
-        pool.submit("loop", {}, PATIENCE, "a")
+    with ChildPool(Misbehaving, 1) as pool:
+        pool.submit(Misbehaving.wait_for_file.of("/nowhere"), "a")
         stop.ask()
         with pytest.raises(Stopping):
             pool.poll(PATIENCE)

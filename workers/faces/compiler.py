@@ -1,0 +1,64 @@
+# mypy: disable-error-code="empty-body"
+"""The process that knows the candidates of a program: their sketches, validity, traces and libraries."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.children.child import Child
+from workers.children.method import method
+from workers.faces.values import Tensor
+from workers.search.space import Sketch
+
+Candidates = Sequence[tuple[str, Sequence[int]]]  # of each the trace of its sketch, and its decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What became of building a candidate."""
+
+    build_ms: float
+    bytes: int
+    args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
+
+
+def _each(first_sec: float, each_sec: float) -> Callable[[Mapping[str, Any]], float]:
+    """A limit for many candidates: so long for the program and its context, and so long for each."""
+    return lambda given: first_sec + each_sec * len(given["candidates"])
+
+
+class Compiler(Child):
+    """Answers about programs, given as `tvm.ir.save_json` has them, on targets in canonical text.
+
+    A candidate that makes no program is a False or None here, and an InvalidRequest from `build`.
+    """
+
+    MODULE = "workers.tvm.compiler"
+
+    @method(limit_sec=20.0)
+    def vector_lanes(self, target: str) -> int:
+        """How many 32-bit numbers a vector register of the target holds; 1 where it is no CPU."""
+
+    @method(limit_sec=120.0)
+    def design_space(self, tir: str, target: str) -> list[Sketch]:
+        """The sketches of a program in TVM's order, alike in every process."""
+
+    @method(limit_sec=_each(20.0, 1.0))
+    def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
+        """Whether each candidate can be rebuilt."""
+
+    @method(limit_sec=120.0)
+    def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
+        """The trace with decisions and postprocessing, as JSON for a tuning record; None if invalid."""
+
+    @method(limit_sec=_each(30.0, 3.0))
+    def statements(self, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+        """For each candidate its row of the view `statements`, in little-endian floats; None if invalid."""
+
+    @method(limit_sec=_each(30.0, 30.0))
+    def code(self, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+        """For each candidate its row of the view `code`, likewise."""
+
+    @method(limit_sec=120.0)
+    def build(self, tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str) -> Library:
+        """Compile a candidate to a library at `out_path`."""
