@@ -18,18 +18,18 @@ class Trial:
     candidate: Candidate
     outcome: Outcome
     latency_us: float | None
-    origin: str = ""  # whose idea it was: searcher, or searcher:means
+    origin: str = ""  # searcher, or searcher:means
     build_ms: float | None = None
 
     @property
     def time_us(self) -> float | None:
-        """The latency of a candidate that works; what is fast and wrong has none."""
+        """The latency of a candidate that works; a wrong result has none."""
         return self.latency_us if self.outcome is Outcome.OK else None
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate worth measuring, what the model expected of it, and whose idea it was."""
+    """A candidate to measure, the model's prediction, and its origin."""
 
     candidate: Candidate
     predicted: float | None
@@ -44,7 +44,7 @@ class Searcher(ABC):
       learn it learns from `history`, so a round can be recomputed anywhere.
     - It returns at most `count` distinct, valid candidates and none that `history` holds already; fewer only
       when the space has no more.
-    - It is made with the BatchSampler that chooses from its pool, if it gathers one, as the one argument.
+    - Its one argument is the BatchSampler, for searchers that choose from a pool.
     - Without a model (the first round of a family) it still proposes, the space's defaults first.
     """
 

@@ -1,4 +1,4 @@
-"""The outline of a batch, whoever chooses it."""
+"""The common outline of a batch."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from workers.search.space import Space
 
 @dataclass(eq=False)
 class BatchSearcher(Searcher):
-    """Defaults first, then what the subclass chooses, then a random share, which also fills up."""
+    """Defaults first, then the subclass's choice, then random candidates, which also fill up the batch."""
 
     sampler: BatchSampler | None = None
     _: KW_ONLY
@@ -31,7 +31,7 @@ class BatchSearcher(Searcher):
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        """At most `count` (one or more) that the sieve found valid; fewer for lack of ideas."""
+        """At most `count` candidates (one or more) that the sieve found valid."""
 
     def propose(
         self,

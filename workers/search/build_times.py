@@ -1,4 +1,4 @@
-"""How long candidates take to build, learned from those that were built."""
+"""Predicts build times from those measured."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ RIDGE: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class BuildTimes:
-    """A ridge regression of the log of build times."""
+    """Ridge regression on the log of build times."""
 
     centre: Column
     scale: Column
@@ -29,18 +29,18 @@ class BuildTimes:
     highest: float  # log of the longest build seen: nothing is predicted beyond twice that
 
     def excess(self, features: Matrix) -> Column:
-        """The log of how many times the median each candidate is expected to take."""
+        """The predicted log of each candidate's build time over the median."""
         logs = (np.asarray(features, dtype=np.float64) - self.centre) / self.scale @ self.weights
         return np.asarray(np.minimum(logs, self.highest - self.usual + np.log(2.0)), dtype=np.float64)
 
 
 def learn_build_times(space: Space, history: Sequence[Trial]) -> BuildTimes | None:
-    """What the newest builds teach; None while there are few."""
+    """A model of the newest builds; None while there are few."""
     built = [trial for trial in history if trial.build_ms][-KEPT:]
     return None if len(built) < FEWEST else _fitted(space, tuple(built))
 
 
-@lru_cache(maxsize=1)  # the arms of a portfolio ask for the same, one after the other
+@lru_cache(maxsize=1)  # the arms of a portfolio ask for the same one after another
 def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
     logs = np.log([trial.build_ms for trial in built if trial.build_ms])
     features = np.asarray(space.features([trial.candidate for trial in built]), dtype=np.float64)

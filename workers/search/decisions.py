@@ -1,4 +1,4 @@
-"""Decision vectors: everything a Space can do without knowing programs, done on arrays."""
+"""Decision vectors: all operations of a Space that need no programs, on arrays."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -13,7 +13,7 @@ from workers.search.tiles import Rows, TileRule
 
 
 class ListRule:
-    """What a CATEGORICAL or LOCATION choice may be: one of its values, drawn by weight."""
+    """The values of a CATEGORICAL or LOCATION choice, drawn by weight."""
 
     width = 1
 
@@ -31,7 +31,7 @@ class ListRule:
         return rng.choice(self._values, size=(count, 1), p=self._weights)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Another value for each row, all alike in probability, so that rare ones are tried too."""
+        """Another value for each row, all equally likely, so that rare ones are tried too."""
         others = self._support != rows
         pick = np.floor(rng.random(len(rows)) * others.sum(axis=1)).astype(np.int64)
         chosen: Rows = self._support[(others.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
@@ -42,7 +42,7 @@ class ListRule:
 
 
 class SketchRules:
-    """The choices of one sketch and where each lies in the decision vector."""
+    """The choices of one sketch and their places in the decision vector."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -57,7 +57,7 @@ class SketchRules:
         return np.hstack([np.empty((count, 0), dtype=np.int32), *drawn])
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Change one choice of every row; a sketch without freedom comes back as it is."""
+        """Change one choice of every row; rows of a sketch without freedom stay the same."""
         changed = rows.copy()
         if not self.mutable.size:
             return changed
@@ -79,7 +79,7 @@ class SketchRules:
 
 
 class DecisionSpace(Space):
-    """A Space over given sketches; what is valid and what is a sane default is left to the subclass."""
+    """A Space over given sketches. Subclasses decide what is valid and which defaults are sane."""
 
     def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float]) -> None:
         self._sketches = tuple(sketches)
@@ -124,7 +124,7 @@ class DecisionSpace(Space):
         return extracted
 
     def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Whether each candidate names a sketch of this space and obeys all its choices."""
+        """True for each candidate that names a sketch of this space and obeys all its choices."""
         answer = [False] * len(candidates)
         for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             if rules := self._rules.get(name):
@@ -137,7 +137,7 @@ class DecisionSpace(Space):
     def _by_sketch(
         self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
     ) -> list[Candidate]:
-        """Make the rows of each sketch at once, and hand them back in the order asked for."""
+        """Make the rows of each sketch together, and return them in the order of the request."""
         made: list[Candidate | None] = [None] * len(names)
         places = places_by_sketch(names)
         for sketch in self._sketches:

@@ -1,4 +1,4 @@
-"""Regions that fail to build or to run, learned from the failures of a task."""
+"""Predicts which candidates fail to build or to run, from a task's failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from workers.search.space import Matrix, Space
 
 Column = NDArray[np.float64]
 
-# Fewer failures show no region. Of more rows of a kind only the newest count, so that the cost is bounded.
+# With fewer failures nothing is learned. Only this many of the newest rows of each kind count.
 FEWEST: Final = 4
 KEPT: Final = 256
 TREES: Final = 30
-# Nothing is certain to fail: the rest of the chance keeps every region within reach.
+# Nothing is certain to fail, so that every region stays reachable.
 CERTAIN: Final = 0.9
 PARAMETERS: Final = {
     "objective": "binary:logistic",
@@ -37,12 +37,12 @@ PARAMETERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """How likely candidates are to fail."""
+    """A model of the probability to fail."""
 
     booster: xgboost.Booster
 
     def failing(self, features: Matrix) -> Column:
-        """The probability of each row to fail, never one."""
+        """The probability that each row fails; always below one."""
         if not len(features):
             return np.zeros(0)
         answer = self.booster.inplace_predict(np.asarray(features, dtype=np.float32))
@@ -50,7 +50,7 @@ class Feasibility:
 
 
 def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | None:
-    """What the history teaches; None while there are few failures, or nothing but failures."""
+    """A model of the history; None while there are few failures, or only failures."""
     told = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
     bad = [trial for trial in told if trial.outcome is not Outcome.OK]
     good = [trial for trial in told if trial.outcome is Outcome.OK]

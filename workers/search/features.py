@@ -1,4 +1,4 @@
-"""What a cost model sees of a decision vector: the same columns for every workload, and no lowering.
+"""The columns of the view `decisions`: equal for every workload, computed without lowering.
 
 Tiles are right-aligned, so that the last spatial axis (the one that is vectorised) and its innermost factor
 lie in the same columns whatever the rank. Everything is in log2, where products of factors are sums.
@@ -26,7 +26,7 @@ FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a sketch's decision vector are spatial tiles, reduction tiles, lists and locations."""
+    """Which columns of a sketch's decision vector are spatial tiles, reduction tiles, lists, locations."""
 
     spatial: tuple[slice, ...]
     reduction: tuple[slice, ...]
@@ -56,7 +56,7 @@ def layout(sketch: Sketch) -> Layout:
 
 
 def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-    """One row of features for each decision vector of a sketch."""
+    """One row of features per decision vector of a sketch."""
     where = layout(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
@@ -72,7 +72,7 @@ def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix
 def describe_all(
     sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
 ) -> Matrix:
-    """One row of features a candidate, whichever of the sketches it belongs to."""
+    """One row of features per candidate of any of the sketches."""
     matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
         sketch = sketches[key]
@@ -81,7 +81,7 @@ def describe_all(
 
 
 def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
-    """Where in a list each sketch is named."""
+    """The places in a list of each sketch."""
     places: dict[str, list[int]] = {}
     for at, name in enumerate(names):
         places.setdefault(name, []).append(at)
@@ -119,7 +119,7 @@ def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
 
 
 def _listed(where: Layout, rows: Rows) -> Matrix:
-    """What each categorical choice stands for, on a log scale; its index where it has no labels."""
+    """The value of each categorical choice on a log scale; its index if it has no labels."""
     out = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
     for position, (column, choice) in enumerate(where.listed):
         indices = rows[:, column]
@@ -129,7 +129,7 @@ def _listed(where: Layout, rows: Rows) -> Matrix:
 
 
 def _derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
-    """What decides speed on a CPU: lanes, register tile, footprints by level, parallel extent, unrolling."""
+    """Derived columns: lanes, register tile, footprints by level, parallel extent, unrolling."""
     space = spatial.sum(axis=1)
     depth = reduction.sum(axis=1)
     inner = np.cumsum(space[:, ::-1], axis=1)  # log2 of the points within the 1, 2, ... innermost levels
@@ -163,7 +163,7 @@ def _derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
 
 
 def _power_of_two(lane: Matrix, exponent: int) -> Matrix:
-    """Whether a vector of 2**exponent lanes divides the innermost factor."""
+    """True if a vector of 2**exponent lanes divides the innermost factor."""
     divides = np.rint(np.exp2(lane)).astype(np.int64) % (1 << exponent) == 0
     return np.asarray(divides, dtype=np.float32)
 

@@ -1,4 +1,4 @@
-"""Valid candidates that nobody asked for yet: a filter for every searcher, random ones to fill a batch."""
+"""A filter for valid new candidates, and random ones to fill a batch."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,30 +15,30 @@ MAX_INVALID = 4096  # invalid candidates in a row before the search for a valid 
 
 
 class Filter:
-    """Lets a candidate pass once, if `history` lacks it and the space can rebuild it."""
+    """Lets each candidate pass once, if it is not in `history` and the space can rebuild it."""
 
     def __init__(self, space: Space, history: Sequence[Trial]) -> None:
         self._space = space
         self._seen = {trial.candidate for trial in history}
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The distinct ones that were neither measured nor asked about, in order."""
+        """The distinct candidates that were neither measured nor asked about, in order."""
         return [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._seen]
 
     def valid(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The fresh ones that are valid; asked once, a candidate is never fresh again."""
+        """The fresh candidates that are valid. After that they are not fresh any more."""
         asked = self.fresh(candidates)
         self._seen.update(asked)
         answers = self._space.valid(asked) if asked else []
         return [candidate for candidate, good in zip(asked, answers, strict=True) if good]
 
     def pass_over(self, candidates: Iterable[Candidate]) -> None:
-        """Those are spoken for: never fresh again."""
+        """Exclude these candidates from now on."""
         self._seen.update(candidates)
 
 
 def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
-    """The first `count` valid ones, asking for no more than are missing at a time."""
+    """The first `count` valid candidates, checking no more at a time than are missing."""
     taken: list[Proposal] = []
     rest = sieve.fresh(candidates)
     while rest and len(taken) < count:
@@ -48,12 +48,12 @@ def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str
 
 
 def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
-    """The space's defaults where nothing was measured yet, else none."""
+    """The space's defaults if nothing was measured yet, else nothing."""
     return [] if history else take(sieve, space.defaults(), count, DEFAULT)
 
 
 def pending(batch: Sequence[Proposal]) -> list[Trial]:
-    """What is in a batch already, as a history for whoever fills the rest: taken, and nothing known of it."""
+    """The batch so far as a history without results, for a searcher that fills the rest."""
     return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
 
 

@@ -1,7 +1,7 @@
-"""Decision vectors as points: for searchers that need distances, directions and averages.
+"""Decision vectors as points, for searchers that need distances, directions and averages.
 
-A tile becomes the exponents of its extent's primes, one column a loop; a list becomes one column a value.
-Any point decodes to a well-formed decision vector: the nearest one, as far as rounding knows.
+A tile becomes the exponents of its extent's primes, one column per loop; a list becomes one column per value.
+Any point decodes to a well-formed decision vector, the nearest one up to rounding.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ Points = NDArray[np.float64]
 
 
 class Gene(Protocol):
-    """One choice: how many integers it owns, and how many columns they become."""
+    """One choice: its number of integers, and of columns."""
 
     width: int
     columns: int
@@ -52,7 +52,7 @@ class TileGene:
 
 
 class ListGene:
-    """One column for each value that can be drawn; the largest is the one that is meant."""
+    """One column for each value that can be drawn; the largest column is the choice."""
 
     width = 1
 
@@ -71,7 +71,7 @@ class ListGene:
 
 
 class Genes:
-    """All choices of one sketch."""
+    """The genes of one sketch."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -100,12 +100,12 @@ class Genes:
 
 @lru_cache(maxsize=1024)
 def genes_of(sketch: Sketch) -> Genes:
-    """The genes of a sketch, made once."""
+    """The genes of a sketch, cached."""
     return Genes(sketch)
 
 
 def whole_parts(points: Points, total: int) -> Rows:
-    """The nearest points whose coordinates are whole, not negative, and add up to `total`."""
+    """The nearest points with whole, non-negative coordinates that add up to `total`."""
     shares = _onto_simplex(points, total)
     whole = np.floor(shares + 1e-9)
     missing = total - whole.sum(axis=1, keepdims=True)
@@ -115,7 +115,7 @@ def whole_parts(points: Points, total: int) -> Rows:
 
 
 def _onto_simplex(points: Points, total: int) -> Points:
-    """Project onto the points that are not negative and add up to `total`."""
+    """Project onto the points with non-negative coordinates that add up to `total`."""
     falling = -np.sort(-points, axis=1)
     excess = (falling.cumsum(axis=1) - total) / np.arange(1, points.shape[1] + 1)
     last = (falling > excess).sum(axis=1, keepdims=True) - 1

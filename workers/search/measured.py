@@ -1,4 +1,4 @@
-"""What a searcher remembers: a bounded part of the history, so that late rounds cost no more."""
+"""A bounded part of the history, so that late rounds cost no more."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measured:
-    """Timed candidates, and by how much each is slower than the best known: log(latency / best latency)."""
+    """Timed candidates, and for each log(latency / best latency)."""
 
     candidates: list[Candidate]
     slowdown: Values
@@ -23,12 +23,12 @@ class Measured:
         return len(self.candidates)
 
     def weights(self, temperature: float) -> Values:
-        """Boltzmann: the chance of each to be drawn, nearly the same for all where it is hot."""
+        """Boltzmann weights, nearly equal at high temperature."""
         heat = np.exp(-self.slowdown / temperature)
         return np.asarray(heat / heat.sum())
 
     def draw(self, rng: np.random.Generator, count: int, temperature: float) -> list[Candidate]:
-        """Candidates drawn with replacement, the fast ones more often the colder it is."""
+        """Candidates drawn with replacement; fast ones more often at low temperature."""
         if not self.candidates:
             return []
         drawn = rng.choice(len(self), size=count, p=self.weights(temperature))
@@ -36,14 +36,14 @@ class Measured:
 
 
 def fastest(history: Sequence[Trial], count: int) -> Measured:
-    """The best `count` of the history, fastest first; failures and wrong results are none."""
+    """The fastest `count` of the history, without failures and wrong results."""
     lines, latencies = _timed(history)
     order = np.argsort(latencies, kind="stable")[:count]
     return _measured(history, lines[order], latencies[order], latencies)
 
 
 def latest(history: Sequence[Trial], count: int) -> Measured:
-    """The timed ones among the last `count` trials, oldest first, compared with the best of all."""
+    """The timed candidates among the last `count` trials, oldest first, relative to the best of all."""
     lines, latencies = _timed(history)
     recent = lines >= len(history) - count
     return _measured(history, lines[recent], latencies[recent], latencies)

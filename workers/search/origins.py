@@ -1,11 +1,11 @@
-"""Whose idea a candidate was: `searcher:means`, as in `ga:mutation`."""
+"""The origin of a candidate: `searcher:means`, as in `ga:mutation`."""
 
 from dataclasses import replace
 from typing import Final
 
 from workers.search.base import Proposal
 
-# Means that several have in common; what is one searcher's own stands in its file.
+# Means that several searchers share; a searcher's own are in its file.
 DEFAULT: Final = "default"
 RANDOM: Final = "random"
 MEASURED: Final = "measured"
@@ -25,5 +25,5 @@ def means_of(origin: str) -> str:
 
 
 def named(proposal: Proposal, searcher: str) -> Proposal:
-    """The proposal with its searcher's name before its origin, unless it says already whose it is."""
+    """The proposal with its searcher's name before its origin, unless it has one."""
     return proposal if ":" in proposal.origin else replace(proposal, origin=f"{searcher}:{proposal.origin}")

@@ -19,10 +19,10 @@ from workers.search.topk import TopK
 
 @dataclass(eq=False)
 class PooledSearcher(BatchSearcher):
-    """A BatchSearcher that measures its sampler's choice of a pool.
+    """A BatchSearcher that gathers a pool and lets its sampler choose from it.
 
-    A subclass says how candidates come into the pool; only those chosen from it are checked for validity.
-    Those that the failures so far speak against are chosen less often.
+    Subclasses fill the pool; only chosen candidates are checked for validity. Candidates like earlier
+    failures are chosen less often.
     """
 
     @abstractmethod
@@ -34,7 +34,7 @@ class PooledSearcher(BatchSearcher):
         count: int,
         rng: np.random.Generator,
     ) -> dict[Candidate, str]:
-        """Candidates worth scoring and whose idea each was; measured ones may be among them."""
+        """Candidates to score with their origins; measured ones may be among them."""
 
     def choose(
         self,
@@ -69,13 +69,13 @@ class PooledSearcher(BatchSearcher):
 def _proposals(
     chosen: Sequence[Candidate], scored: ScoredPool, origins: dict[Candidate, str]
 ) -> list[Proposal]:
-    """With what the model itself expects of each, whatever prudence made of it."""
+    """Proposals with the model's own prediction, before penalties."""
     expected = dict(zip(scored.candidates, scored.prediction.mean.tolist(), strict=True))
     return [Proposal(candidate, expected[candidate], origins[candidate]) for candidate in chosen]
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
-    """What the model expects of each; without a model all are alike."""
+    """The model's prediction for each; without a model all are equal."""
     features = space.features(candidates)
     if model is None:
         alike = np.zeros(len(candidates), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""What is likely to fail, or takes very long to build, must promise more than the others."""
+"""Penalties for candidates that are likely to fail or slow to build."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,18 +13,18 @@ from workers.search.feasibility import learn_feasibility
 from workers.search.sampler import ScoredPool
 from workers.search.space import Space
 
-# Builds up to so many times the median are as good as any; beyond, each doubling costs this much score.
+# Builds up to this many times the median cost nothing; beyond, each doubling costs PRICE of score.
 PATIENT: Final = 3.0
 PRICE: Final = 0.3
-# A candidate stays in the pool with the probability that so many like it would all work.
+# A candidate stays in the pool with the probability that this many like it would all work.
 CAUTION: Final = 2
 
 
 def prudent(space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.random.Generator) -> ScoredPool:
-    """The pool, thinned out where candidates are likely to fail, without what is not worth its build.
+    """The pool, thinned where candidates are likely to fail, with scores lowered for long builds.
 
-    Nothing is forbidden: even in a region that was judged wrongly one in many stays, and is tried in the end.
-    Scores are left alone but for the price of long builds: among equals the safest are not the fastest.
+    Nothing is excluded: some candidates stay even in a region that was judged wrongly, so it is tried again.
+    Failures do not change scores: ranked by safety, a search would find the safest and not the fastest.
     """
     if not len(pool):
         return pool

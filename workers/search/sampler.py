@@ -13,7 +13,7 @@ from workers.search.space import Candidate, Matrix
 
 @dataclass(frozen=True, slots=True)
 class ScoredPool:
-    """Distinct candidates that nobody measured, with what the cost model sees and expects of each."""
+    """Distinct unmeasured candidates, with their features and predictions."""
 
     candidates: Sequence[Candidate]
     features: Matrix
@@ -23,17 +23,17 @@ class ScoredPool:
         return len(self.candidates)
 
     def promise(self, optimism: float) -> Vector:
-        """Expected speed, plus a share of the spread: what the model knows little of deserves a look."""
+        """Expected score plus a share of the spread, so that uncertain candidates are tried."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
     def only(self, lines: NDArray[np.int64]) -> "ScoredPool":
-        """Some lines of the pool, in the order they are named."""
+        """These lines of the pool, in this order."""
         prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
         candidates = [self.candidates[at] for at in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
     def without(self, lines: NDArray[np.int64]) -> "ScoredPool":
-        """The pool less some of its lines."""
+        """The pool without these lines."""
         return self.only(np.setdiff1d(np.arange(len(self)), lines))
 
 
@@ -41,7 +41,7 @@ class BatchSampler(ABC):
     """Chooses a batch from a scored pool.
 
     Contract
-    - It returns distinct line numbers of the pool, best first: `count`, or all where the pool has fewer.
+    - It returns distinct line numbers of the pool, best first: `count`, or all if there are fewer.
     - The choice is a pure function of the arguments.
     """
 

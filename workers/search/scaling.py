@@ -1,4 +1,4 @@
-"""Features on one scale, so that distances between candidates mean something."""
+"""Features on one scale, so that distances between candidates are meaningful."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ Points = NDArray[np.float64]
 
 
 def scaled(features: Matrix) -> Points:
-    """Columns of mean 0 and deviation 1 without those that are alike everywhere; rows have length about 1."""
+    """Standardised columns without constant ones; rows have a length of about 1."""
     columns = np.asarray(features, dtype=np.float64)
     deviation = columns.std(axis=0)
     free = deviation > 1e-6

@@ -1,4 +1,4 @@
-"""Whole searches on a space that answers at once: to test searchers and to compare them by trials."""
+"""Whole searches on a space that answers at once, to test searchers and compare them by trials."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ def simulate(
 def trained(
     space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
 ) -> CostModel:
-    """A model of everything measured so far."""
+    """A model fit on all measurements so far."""
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
     model = make_model()

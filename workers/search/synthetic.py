@@ -1,4 +1,4 @@
-"""A made-up matrix product whose latency is a formula: fast, with a known optimum, and no compiler.
+"""A synthetic matrix product whose latency is a formula: fast, with a known optimum, without a compiler.
 
 The formula has the interactions that make real kernels hard: lanes, registers, two caches, load balance,
 unrolling against the instruction cache, regions that cannot be built and bodies that never finish compiling.
@@ -48,7 +48,7 @@ class SyntheticSpace(DecisionSpace):
         return Sketch(name, "", choices, ordinal)
 
     def defaults(self) -> list[Candidate]:
-        """Whole rows in parallel and vector-wide innermost tiles, as anybody would begin."""
+        """Whole rows in parallel and vector-wide innermost tiles."""
         m, n, k = self.shape
         lanes = np.gcd(n, LANES).item()
         rows, depth = np.gcd(m, 8).item(), np.gcd(k, LANES).item()
@@ -65,7 +65,7 @@ class SyntheticSpace(DecisionSpace):
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
 
     def measure(self, candidate: Candidate) -> Trial:
-        """What a device would answer."""
+        """The outcome that a device would report."""
         latency = float(self.latency_us([candidate])[0])
         if np.isnan(latency):
             return Trial(candidate, Outcome.BUILD_ERROR, None)
@@ -75,7 +75,7 @@ class SyntheticSpace(DecisionSpace):
 
     @staticmethod
     def _build_ms(candidate: Candidate) -> float:
-        """A compiler takes longer for longer bodies: those that are unrolled."""
+        """Build times, longer for longer unrolled bodies."""
         *_, rows, _, _, _, columns, _, depth, unroll, _ = candidate.decisions
         body = rows * np.ceil(columns / LANES) * depth
         return 300.0 + float(body if body <= UNROLLS[unroll] else 0)
@@ -115,12 +115,12 @@ class SyntheticSpace(DecisionSpace):
 
 
 def _lanes(width: Column) -> Column:
-    """Idle lanes of the last vector."""
+    """The cost of idle lanes in the last vector."""
     return np.ceil(width / LANES) * LANES / width
 
 
 def _registers(accumulators: Column, depth: Column) -> Column:
-    """Too few accumulators wait for each other, too many spill, short depths reload them."""
+    """The cost of too few accumulators (waiting), too many (spilling) and short depths (reloading)."""
     waiting = 1 + np.maximum(0, 12 - accumulators) / 8
     spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
     reloading = 1 + 4.0 / depth
@@ -128,7 +128,7 @@ def _registers(accumulators: Column, depth: Column) -> Column:
 
 
 def _caches(m: Column, n: Column, k: Column) -> Column:
-    """Footprints of the blocks that should stay in the first and in the second cache."""
+    """The cost of blocks that exceed the first or second cache."""
     rows, columns = m[2] * m[3], n[2] * n[3]
     first = 4 * (rows * k[1] + columns * k[1] + rows * columns)
     rows, columns, depth = rows * m[1], columns * n[1], k[0] * k[1]
@@ -139,13 +139,13 @@ def _caches(m: Column, n: Column, k: Column) -> Column:
 
 
 def _unrolling(body: Column, unroll: Column) -> Column:
-    """Loop overhead of short bodies that are not unrolled, instruction misses of long ones that are."""
+    """The cost of loop overhead without unrolling, and of instruction misses in long unrolled bodies."""
     unrolled = body <= unroll
     overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
     return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)
 
 
 def _write_back(location: Column, m: Column, n: Column) -> Column:
-    """Writing back late costs memory traffic, writing back in small pieces costs loops."""
+    """The cost of writing back: late costs memory traffic, in small pieces costs loops."""
     block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
     return np.asarray(np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16))

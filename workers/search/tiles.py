@@ -14,7 +14,7 @@ MAX_REDRAWS = 8
 
 
 class TileRule:
-    """What a TILE choice may be: `width` factors whose product is the extent, the last within the limit."""
+    """A TILE choice: `width` factors whose product is the extent, the last within the limit."""
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width
@@ -25,13 +25,13 @@ class TileRule:
 
     @property
     def mutable(self) -> bool:
-        """Whether there is more than one way to tile."""
+        """True if there is more than one way to tile."""
         if self.width == 2:
             return any(factor <= self.limit for factor in self._factors)
         return self.width > 2 and self.extent > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """Uniform over ordered factorisations; what stays above the limit after a few draws is repaired."""
+        """Uniform over ordered factorisations; rows above the limit after a few draws are repaired."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
             over = np.flatnonzero(rows[:, -1] > self.limit)
@@ -66,7 +66,7 @@ class TileRule:
         return rows
 
     def repair(self, rows: Rows) -> Rows:
-        """Move factors from the innermost loop to the outermost until the limit holds; `rows` is changed."""
+        """Move factors from the innermost loop to the outermost until the limit holds; changes `rows`."""
         for prime, power in reversed(self._primes):
             for _ in range(power):
                 over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)

@@ -1,4 +1,4 @@
-"""The best scored, with a few drawn at random so that a wrong model hears of what it dismisses."""
+"""The best by score, plus a few random ones, so that a wrong model gets corrected."""
 
 import numpy as np
 from numpy.typing import NDArray

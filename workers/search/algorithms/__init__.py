@@ -1,1 +1,1 @@
-"""The searchers: one file each, and beside it what only it needs."""
+"""The searchers, one file each, with the helpers that only one of them needs."""

@@ -1,4 +1,4 @@
-"""How much a look at a point is worth, by three measures; targets are minimised."""
+"""Three acquisition functions for targets that are minimised."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 Column = NDArray[np.float64]
-# Of mean, deviation, the best target so far, and how much exploration is wanted: higher is better.
+# From mean, deviation, the best target so far and the wanted exploration; higher is better.
 Acquisition = Callable[[Column, Column, float, float], Column]
 
 MOST_DEVIATIONS: Final = 2.0  # how optimistic the confidence bound is at full exploration
@@ -21,7 +21,7 @@ def expected_improvement(mean: Column, std: Column, best: float, exploration: fl
 
 
 def probability_of_improvement(mean: Column, std: Column, best: float, exploration: float) -> Column:
-    return np.asarray((best - exploration * std.mean() - mean) / std)  # in the order of the probability
+    return np.asarray((best - exploration * std.mean() - mean) / std)  # ranks as the probability does
 
 
 def lower_bound(mean: Column, std: Column, best: float, exploration: float) -> Column:

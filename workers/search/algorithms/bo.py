@@ -1,4 +1,4 @@
-"""Bayesian optimisation: a Gaussian process of this task's own times, and three ways to ask it."""
+"""Bayesian optimisation: a Gaussian process on this task's times, with three acquisition functions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit
 
 @dataclass(eq=False, kw_only=True)
 class BayesianOptimisation(BatchSearcher):
-    """Expected improvement, its probability and the confidence bound share a batch by the credit they earned.
+    """Expected improvement, its probability and the confidence bound share a batch by earned credit.
 
-    The pool is mutations of the best and random candidates; a cost model, where there is one, only sorts out
-    half of it. Each choice is believed before the next is made, so that a batch does not crowd one place;
-    there is no sampler in it.
+    The pool is mutations of the best and random candidates; a cost model, if there is one, only halves it.
+    Each choice is believed before the next is made (kriging believer), so a batch spreads. No sampler is
+    used.
     """
 
     considered: int = 4096
@@ -108,7 +108,7 @@ def _batch(
     sieve: Filter,
     count: int,
 ) -> list[Proposal]:
-    """As many as are missing are picked and checked at once, until the batch is full."""
+    """Pick and check as many as are missing, until the batch is full."""
     picks = _picks(beliefs, targets, asked)
     batch: list[Proposal] = []
     while picked := list(islice(picks, count - len(batch))):
@@ -121,7 +121,7 @@ def _batch(
 
 
 def _picks(beliefs: Beliefs, targets: Column, asked: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """One line after the other, each the best by the measure whose turn it is, the earlier ones believed."""
+    """Choose lines one by one, each the best by the function whose turn it is."""
     best = float(targets.min())
     exploration = contextual_variance(beliefs.std, targets)
     open_ones = np.ones(len(beliefs.mean), dtype=np.bool_)
@@ -134,14 +134,14 @@ def _picks(beliefs: Beliefs, targets: Column, asked: Sequence[str]) -> Iterator[
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
-    """Kernel Tuner's: less exploration where the process is sure, and where the best is far ahead already."""
+    """Kernel Tuner's exploration factor: lower if the process is certain or the best is far ahead."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
     ahead = float(np.exp(targets.min() - targets.mean()))
     return min(1.0, sure * ahead)
 
 
 def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
-    """At most `count`: the fastest, the newest, and some from all over the history, oldest first."""
+    """At most `count` rows, oldest first: the fastest, the newest, and some from the whole history."""
     if len(timed) <= count:
         return list(timed)
     third = count // 3

@@ -1,4 +1,4 @@
-"""What each idea earned: credit for trials by whose idea they were, read from the history alone."""
+"""Credit of each arm for its trials, computed from the history alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,36 +13,36 @@ from workers.search.origins import DEFAULT, means_of
 
 Column = NDArray[np.float64]
 
-# Older trials are forgotten by the discount anyway; cut off, a long history costs no more than a short one.
+# The discount makes older trials irrelevant; the cut bounds the cost.
 RECENT: Final = 512
-WINDOW: Final = 16  # trials that are ranked against each other: about a round
+WINDOW: Final = 16  # trials ranked against each other: about one round
 DISCOUNT: Final = 0.985
-# A new best by a tenth or more is worth as much as so many trials that were the fastest of their window.
+# A new best by a tenth or more is worth this many trials that were the fastest of their window.
 GAIN_WORTH: Final = 4.0
 FULL_GAIN: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Mean credit of each arm, and of how many recent trials, discounted by age."""
+    """Mean credit of each arm, and its number of trials, both discounted by age."""
 
     mean: Column
     trials: Column
 
     def upper(self, exploration: float) -> Column:
-        """What each arm may be worth (UCB1 on discounted counts)."""
+        """The upper confidence bound of each arm (UCB1 on discounted counts)."""
         doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
         return np.asarray(self.mean + exploration * doubt)
 
     def shares(self, exploration: float, temperature: float, floor: float) -> Column:
-        """How much of a batch each arm gets: none less than `floor`, all of it together."""
+        """Each arm's share of a batch, at least `floor`; the shares add up to one."""
         hope = self.upper(exploration)
         weight = np.exp((hope - hope.max()) / temperature)
         return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())
 
 
 def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> Credit:
-    """What each arm earned lately; an arm without trials is as good as all together."""
+    """The recent credit of each arm; an arm without trials gets the overall mean."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
     earned, weight = _earned(recent, best_us)
@@ -56,7 +56,7 @@ def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str]
 
 
 def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) -> int:
-    """Whose trial it is; defaults are nobody's idea, and what never ran shows nothing."""
+    """The arm that a trial belongs to, or none: defaults and trials that never ran count for nobody."""
     if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT:
         return -1
     return place.get(arm_of(trial.origin), -1)
@@ -78,7 +78,7 @@ def _earned(trials: Sequence[Trial], best_us: float) -> tuple[Column, Column]:
 
 
 def _ranks(times_us: Column) -> Column:
-    """Which share of the others each is faster than; failures are faster than none."""
+    """The share of the others that each trial beats; failures beat none."""
     slower = (times_us[None, :] > times_us[:, None]).sum(axis=1) / max(1, len(times_us) - 1)
     return np.where(np.isfinite(times_us), slower, 0.0)
 

@@ -1,4 +1,4 @@
-"""Which way is up: what earlier steps between measured neighbours gained tells of the next ones."""
+"""Predicts the gain of a step from the gains of earlier steps between measured neighbours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from workers.search.measured import Measured, Values
 from workers.search.scaling import squared_distances
 from workers.search.space import Candidate, Space
 
-NEIGHBOURS = 3  # steps that each measured candidate tells of
-DOUBT = 1.0  # the weight of the belief that a step changes nothing
+NEIGHBOURS = 3  # steps taken from each measured candidate
+DOUBT = 1.0  # prior weight of "a step changes nothing"
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps between measured neighbours of one sketch: unit vectors, and the log speed-up a unit gained."""
+    """Steps between measured neighbours of one sketch: unit vectors, and the log speed-up per unit."""
 
     directions: Points
     gains: Values
 
     def expected(self, moves: Points) -> Values:
-        """What moves will gain: earlier steps speak by how parallel they are, against them if opposed."""
+        """The expected gain of moves: earlier steps weighed by how parallel they are, negative if opposed."""
         lengths = np.linalg.norm(moves, axis=1)
         cosines = moves @ self.directions.T / np.maximum(lengths, 1e-9)[:, None]
         told = (cosines * np.abs(cosines)) @ self.gains
@@ -31,7 +31,7 @@ class Steps:
 
 
 class Directions:
-    """The steps of every sketch; of one that was never measured nothing is expected."""
+    """The steps of every sketch; for a sketch that was never measured no gain is expected."""
 
     def __init__(self, space: Space, measured: Measured) -> None:
         self._space = space

@@ -1,4 +1,4 @@
-"""An evolution strategy as in Tuna: a distribution over decisions that moves to the winners."""
+"""An evolution strategy as in Tuna: a distribution over decisions that moves towards the winners."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ STRATEGY = "strategy"
 
 @dataclass(eq=False, kw_only=True)
 class EvolutionStrategy(PooledSearcher):
-    """Fits its distribution to the fastest of the history, then lets it climb what the cost model promises.
+    """Fits its distribution to the fastest of the history, then lets it climb the cost model.
 
-    Every round begins with the whole space and learns anew, so nothing has to be kept between rounds. Without
-    a model the distribution that fits the fastest is drawn from as it is.
+    Every round starts from the whole space, so nothing is kept between rounds. Without a model, candidates
+    are drawn from the distribution fitted to the fastest.
     """
 
     offspring: int = 512
@@ -55,7 +55,7 @@ class EvolutionStrategy(PooledSearcher):
         return pool
 
     def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> Strategy:
-        """The space's own distribution, moved to the fastest measured, the further the more there are."""
+        """The space's distribution, moved towards the fastest measured; more of them move it further."""
         strategy = Strategy.over(space, rng)
         known = fastest(history, max(1, min(self.remembered, len(history) // 2)))
         if not known:

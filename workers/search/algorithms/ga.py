@@ -16,10 +16,10 @@ from workers.search.space import Candidate, Space
 
 @dataclass(eq=False, kw_only=True)
 class Genetic(PooledSearcher):
-    """Breeds generations on one island a sketch; the fitness is what the cost model promises.
+    """Breeds generations on one island per sketch; the cost model's score is the fitness.
 
-    Without a model the measured ones are the population, their latencies the fitness, and one generation
-    of their children is proposed.
+    Without a model the measured candidates are the population, their latencies the fitness, and one
+    generation of children is proposed.
     """
 
     population: int = 768
@@ -72,7 +72,7 @@ class Genetic(PooledSearcher):
     def _breed(
         self, space: Space, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
     ) -> dict[Candidate, str]:
-        """Children in random order, some with a mutation; those who are not crossed always have one."""
+        """Children in random order; some are mutated, and those without crossover always are."""
         mothers, fathers = self._couples(alive, fitness, count, rng)
         crossed = rng.random(count) < self.crossover
         partners = np.where(crossed, fathers, mothers)
@@ -88,7 +88,7 @@ class Genetic(PooledSearcher):
     def _couples(
         self, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
     ) -> Lines:
-        """Mothers in the first row and fathers in the second: winners of tournaments on the same island."""
+        """Parents in two rows: winners of tournaments on the same island."""
         members = islands(alive)
         sizes = rng.multinomial(count, shares(fitness, members, self.champions))
         chosen = [

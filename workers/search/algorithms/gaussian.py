@@ -7,24 +7,24 @@ import numpy as np
 from workers.search.genes import Points
 from workers.search.measured import Values
 
-LEAST_VARIANCE = 0.06  # rounding hides less: a quarter of a factor
+LEAST_VARIANCE = 0.06  # a quarter of a factor; rounding hides smaller differences
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Where good candidates are believed to lie, and which of their genes move together."""
+    """Mean and covariance of good candidates' genes."""
 
     mean: Values
     covariance: Points
 
     @classmethod
     def of(cls, points: Points) -> "Gaussian":
-        """The one that fits the points."""
+        """The distribution fitted to the points."""
         mean = points.mean(axis=0)
         return cls(mean, _covariance(points - mean, np.full(len(points), 1 / len(points))))
 
     def draw(self, rng: np.random.Generator, count: int) -> Points:
-        """Points at random."""
+        """Random points."""
         noise = rng.standard_normal((count, len(self.mean)))
         spread = self.covariance + LEAST_VARIANCE * np.eye(len(self.mean))
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
@@ -32,7 +32,7 @@ class Gaussian:
     def toward(self, winners: Points, weights: Values, rate: float) -> "Gaussian":
         """A step of the natural gradient: the mean follows the winners, the covariance their scatter.
 
-        The scatter is taken around the old mean, so that the distribution grows in the direction it moves.
+        The scatter is around the old mean, so that the distribution widens in the direction it moves.
         """
         mean = (1 - rate) * self.mean + rate * (weights @ winners)
         scatter = _covariance(winners - self.mean, weights)

@@ -13,19 +13,19 @@ from workers.search.scaling import Points, squared_distances
 Column = NDArray[np.float64]
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
-NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, where the targets' is 1
+NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' variance of 1
 LEAST_VARIANCE: Final = 1e-9
 
 
 def matern(points: Points, others: Points, length: float) -> Points:
-    """The kernel of functions that are once differentiable: kernels' times have kinks."""
+    """The Matérn 3/2 kernel, for functions that are differentiable once: latencies have kinks."""
     distance = np.sqrt(3.0 * squared_distances(points, others)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianProcess:
-    """Fitted to points and their targets."""
+    """A Gaussian process fitted to points and their targets."""
 
     points: Points
     factor: Points  # lower Cholesky factor of the kernel matrix with noise
@@ -37,7 +37,7 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, points: Points, targets: Column) -> "GaussianProcess":
-        """The likeliest of a few lengths and noises."""
+        """Fit with the likeliest of a few lengths and noises."""
         centre, scale = float(targets.mean()), float(targets.std()) or 1.0
         unit = (targets - centre) / scale
         kernels = {length: matern(points, points, length) for length in LENGTHS}
@@ -53,7 +53,7 @@ class GaussianProcess:
         return cls(points, factor, weights, length, noise, centre, scale)
 
     def beliefs(self, points: Points) -> "Beliefs":
-        """What the process says of other points, ready to be conditioned further."""
+        """The posterior at other points, which can be conditioned further."""
         cross = matern(self.points, points, self.length)
         mean = self.centre + self.scale * (cross.T @ self.weights)
         rows = np.asarray(solve_triangular(self.factor, cross, lower=True), dtype=np.float64)
@@ -61,7 +61,7 @@ class GaussianProcess:
 
 
 class Beliefs:
-    """The posterior at a pool of points. Believing in one narrows those around it (kriging believer)."""
+    """The posterior at a pool of points. Believing one point narrows those around it (kriging believer)."""
 
     def __init__(self, process: GaussianProcess, points: Points, mean: Column, rows: Points) -> None:
         self.mean = mean
@@ -72,11 +72,11 @@ class Beliefs:
 
     @property
     def std(self) -> Column:
-        """In the units of the targets."""
+        """Standard deviations in the units of the targets."""
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def believe(self, at: int) -> None:
-        """Take the mean of one point for its measured value: no mean changes, deviations shrink."""
+        """Treat one point's mean as its measured value: means stay, deviations shrink."""
         similar = matern(self._points[at : at + 1], self._points, self._process.length)[0]
         left = similar - self._rows[:, at] @ self._rows
         row = left / np.sqrt(self._variance[at] + self._process.noise)

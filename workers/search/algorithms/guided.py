@@ -1,4 +1,4 @@
-"""A guided walk around the best measured: on in the directions that were worth it so far."""
+"""A guided walk around the best measured candidates, in directions that paid before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from workers.search.space import Candidate, Space
 
 @dataclass(eq=False, kw_only=True)
 class Guided(PooledSearcher):
-    """Walkers start at the best measured, look at a few neighbours and go to the most promising one.
+    """Walkers start at the best measured candidates and move to the most promising of a few neighbours.
 
-    What a step promises follows from the steps that were measured and from what any CPU likes of a tiling.
-    Where there is a cost model, it decides, and these two only tip the scale.
+    A step's promise comes from measured steps and from priors on CPU tiles. With a cost model, the model
+    decides and these two count little.
     """
 
     walkers: int = 32
@@ -41,7 +41,7 @@ class Guided(PooledSearcher):
         count: int,
         rng: np.random.Generator,
     ) -> dict[Candidate, str]:
-        """What the walkers saw, the most promising first."""
+        """All candidates that the walkers saw, the most promising first."""
         known = fastest(history, self.remembered)
         directions = Directions(space, known)
         at, worth = self._starts(space, known, rng)
@@ -60,13 +60,13 @@ class Guided(PooledSearcher):
     def _value(
         self, space: Space, model: CostModel | None, ahead: list[Candidate], worth: Values, hints: Values
     ) -> Values:
-        """The log speed to expect of each neighbour, compared with the best measured."""
+        """The expected log speed of each neighbour, relative to the best measured."""
         if model is None:
             return worth + hints
         return score(space, model, ahead).promise(self.optimism) + self.hint * hints
 
     def _ahead(self, value: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """For each walker the best of its neighbours, nearly: equals should not all go one way."""
+        """For each walker the best of its neighbours, with a little noise, so that equals spread."""
         noisy = value + self.noise * rng.gumbel(size=len(value))
         best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
         return np.asarray(np.arange(len(best)) * self.neighbours + best)
@@ -74,7 +74,7 @@ class Guided(PooledSearcher):
     def _starts(
         self, space: Space, known: Measured, rng: np.random.Generator
     ) -> tuple[list[Candidate], Values]:
-        """The best measured; the defaults and a few from afar where too little was measured."""
+        """The best measured candidates; defaults and random candidates if too few were measured."""
         best = known.candidates[: self.walkers * 3 // 4]
         others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
         afar = priorities(space, others) - float(known.slowdown.mean() if known else 0.0)

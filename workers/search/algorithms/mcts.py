@@ -15,10 +15,10 @@ ROLLOUT = "rollout"
 
 @dataclass(eq=False, kw_only=True)
 class Mcts(Learner):
-    """Several trees; a rollout goes down one by upper confidence bounds, adds a node, completes at random.
+    """Several trees; a rollout descends one by upper confidence bounds, adds a node and completes at random.
 
-    What completes it is drawn as often as among the best schedules seen so far. Rollouts are priced hundreds
-    at a time; noise on the bounds keeps those of a batch from all taking the same way.
+    Completions use options as frequent as among the best schedules seen so far. Rollouts are priced hundreds
+    at a time; noise on the bounds keeps a batch from taking one path.
     """
 
     trees: int = 8
@@ -36,7 +36,7 @@ class Mcts(Learner):
             self._roll_out(groves, scout, rng)
 
     def _plant(self, groves: list[Grove], scout: Scout, rng: np.random.Generator) -> None:
-        """Every tree begins with the paths of its own draw of the best known."""
+        """Start every tree with the paths of its own draw of the best known candidates."""
         drawn = {s.sketch.key: s for s in scout.starts(self.elite * self.trees, self.greed, rng)}
         for grove in groves:
             if sight := drawn.get(grove.sketch.key):
@@ -49,7 +49,7 @@ class Mcts(Learner):
                 grove.take_up(sight.rows)
 
     def _roll_out(self, groves: list[Grove], scout: Scout, rng: np.random.Generator) -> None:
-        """A batch over all trees; the first decision of each rollout is its sketch."""
+        """One batch of rollouts over all trees; the first decision of each is its sketch."""
         trees = np.arange(self.batch) % self.trees
         sketch = self._sketches(groves, trees, rng)
         parts = [Rollouts(grove, trees[sketch == at], rng) for at, grove in enumerate(groves)]

@@ -1,4 +1,4 @@
-"""Several searchers share every round, by the credit that their candidates earned so far."""
+"""Several searchers share every round by the credit of their candidates."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -22,10 +22,10 @@ NAME: Final = "portfolio"
 
 @dataclass(eq=False)
 class Portfolio(Searcher):
-    """A bandit over searchers. It remembers nothing: credit is read from the origins in the history.
+    """A bandit over searchers. It keeps no state: credit comes from the origins in the history.
 
-    A trial earns its rank among its neighbours, and more when it was a new best; older trials count less.
-    Shares are a softmax of upper bounds, with a floor, so that an arm whose time comes later is heard of.
+    A trial earns its rank among its neighbours, and more if it was a new best; older trials count less.
+    Shares are a softmax of upper bounds, with a floor, so that an arm that helps later is still tried.
     """
 
     sampler: BatchSampler | None = None
@@ -53,7 +53,7 @@ class Portfolio(Searcher):
         return [named(proposal, NAME) for proposal in batch]
 
     def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """How many candidates each arm proposes: its share in whole numbers, the remainders by lot."""
+        """The number of candidates of each arm: its share rounded down, remainders drawn at random."""
         earned = credit(history, self.arms, searcher_of)
         wanted = count * earned.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(wanted).astype(np.int64)

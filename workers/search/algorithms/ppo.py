@@ -17,10 +17,10 @@ STEP = "step"
 
 @dataclass(eq=False, kw_only=True)
 class Ppo(Learner):
-    """Many walkers take steps of all knobs at once; the policy learns which steps raise the model's promise.
+    """Many walkers step with all knobs at once; the policy learns which steps raise the model's score.
 
-    After each rollout the policy is updated a fixed number of times, and the walkers begin anew from what
-    simulated annealing draws out of everything seen.
+    After each rollout the policy is updated a fixed number of times, and the walkers restart from candidates
+    seen so far, drawn as simulated annealing would.
     """
 
     walkers: int = 128

@@ -1,7 +1,7 @@
-"""What any CPU likes of a tiling, without measuring: full lanes, a good register tile, work for all cores.
+"""Priors on tilings for CPUs: full lanes, a good register tile, work for all cores.
 
-In units of log speed, zero where nothing is to be said against a candidate. The plateaus are wide on purpose:
-what lies on them is for the device to judge.
+In units of log speed, zero for a candidate without a known fault. The plateaus are wide on purpose: the
+device must judge what lies on them.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from workers.search.space import Candidate, Sketch, Space
 from workers.search.tiles import Rows
 
 LANES = 16  # the widest vector of a float; half of it fills a narrower machine as well
-FEWEST_SUMS, MOST_SUMS = 8, 24  # vectors that are summed up at once: too few wait, too many spill
-LEAST_DEPTH = 8  # a shorter innermost reduction loads its sums too often
+FEWEST_SUMS, MOST_SUMS = 8, 24  # accumulators in flight: too few wait, too many spill
+LEAST_DEPTH = 8  # a shorter innermost reduction reloads its sums too often
 LEAST_TASKS, MOST_TASKS = 8, 1024  # work for all cores, and tasks long enough to be worth starting
 
 
 def priorities(space: Space, candidates: Sequence[Candidate]) -> Values:
-    """How much of its speed each candidate probably loses.
+    """The log speed that each candidate probably loses.
 
-    Zero is none, as for what has no tiles, or tiles that a rule of its own understands.
+    Zero for a candidate without tiles, or with tiles that a rule of its own suggested.
     """
     lost = np.zeros(len(candidates))
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
@@ -54,5 +54,5 @@ def _tasks(where: Layout, logs: Values) -> Values:
 
 
 def _outside(logs: Values, least: float, most: float) -> Values:
-    """How many times too small or too large, as a logarithm."""
+    """The log of how many times a value is too small or too large."""
     return np.asarray(np.maximum(0.0, np.log2(least) - logs) + np.maximum(0.0, logs - np.log2(most)))

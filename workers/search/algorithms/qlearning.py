@@ -1,4 +1,4 @@
-"""Q-learning over directions, as in FlexTensor: learns which small step pays where, and walks that way."""
+"""Q-learning over directions, as in FlexTensor: learns which small steps pay where."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from workers.search.policy.values import Values
 
 @dataclass(eq=False, kw_only=True)
 class QLearning(Learner):
-    """Walkers start where simulated annealing would, and step in the direction of the highest value.
+    """Walkers start as simulated annealing would, and step in the direction of the highest value.
 
-    The value of a direction is learnt from what steps brought: measured ones of the history, and those of
-    this round by the model's promise. A share of the steps goes anywhere; it shrinks as the round goes on.
+    The value of a direction is learnt from measured steps of the history and from this round's steps,
+    rewarded by the model. A share of the steps is random; it shrinks during the round.
     """
 
     walkers: int = 128
@@ -43,7 +43,7 @@ class QLearning(Learner):
                 values[walker.sketch.key].learn(updates, self.discount, rng)
 
     def _values(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> dict[str, Values]:
-        """One for each sketch of the memory, its replay begun with the measured steps."""
+        """The values of each sketch seen, with measured steps in the replay."""
         values: dict[str, Values] = {}
         places = places_by_sketch([candidate.sketch for candidate in lessons.candidates])
         for sight in scout.memory():

@@ -12,10 +12,10 @@ from workers.search.space import Space
 
 
 class RandomSearch(Searcher):
-    """Candidates at random, the defaults before all others; what was measured and the model are not asked."""
+    """Random candidates after the defaults; ignores measurements and model."""
 
     def __init__(self, sampler: BatchSampler | None = None) -> None:
-        del sampler  # every searcher is made with one; here there is no pool to choose from
+        del sampler  # all searchers get one; this one has no pool
 
     def propose(
         self,

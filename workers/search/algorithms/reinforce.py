@@ -1,4 +1,4 @@
-"""Policy gradient over choices, as in Woodpecker, started from what the fast ones have in common."""
+"""Policy gradient over choices, as in Woodpecker, started from the fast candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,29 +16,27 @@ from workers.search.tiles import Rows
 
 POLICY = "policy"
 SMALLEST_SPREAD = 1e-6
-WORST = (
-    -1.0
-)  # how far below the baseline counts, in spreads: failures lie so low that they would drown the rest
+WORST = -1.0  # lower limit of an advantage, in spreads: failures lie so low that they would drown the rest
 
 
 class Policy:
-    """Which sketch, and then each of its decisions, independently of each other."""
+    """Independent distributions over the sketch and each of its decisions."""
 
     def __init__(self, sketches: Sequence[Sketch], liked: dict[str, Rows], rate: float) -> None:
-        """Cross-entropy: as likely as can be to draw the rows that are liked of each sketch."""
+        """Fitted by cross-entropy to the preferred rows of each sketch."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(mine) for mine in rows])
         self._tables = [_tables(sketch, mine, rate) for sketch, mine in zip(sketches, rows, strict=True)]
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
-        """`count` candidates, one draw a sketch."""
+        """`count` candidates, one draw per sketch."""
         chances = softmax(self._taste, np.ones(len(self._taste), dtype=np.bool_))
         shares = rng.multinomial(count, chances)
         return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
 
     def learn(self, draws: Sequence[Draw], promises: Sequence[Promise], entropy: float) -> None:
-        """One step; the sketches share one baseline."""
+        """One policy-gradient step; the sketches share one baseline."""
         advantage = _advantage(np.concatenate(promises))
         parts = np.split(advantage, np.cumsum([len(promise) for promise in promises])[:-1])
         self._taste += self._rate * np.array([part.sum() for part in parts]) / len(advantage)
@@ -49,10 +47,10 @@ class Policy:
 
 @dataclass(eq=False, kw_only=True)
 class Reinforce(Learner):
-    """A few policies, each started from its own draw of the best known, climb the expected promise.
+    """A few policies, each started from its own draw of the best known, climb the expected score.
 
-    A step weighs every drawn candidate by how far it lies above the average of its policy's draw (the
-    baseline), and keeps options open by an entropy bonus.
+    A step weighs each drawn candidate by its score above the mean of its policy's draw (the baseline); an
+    entropy bonus keeps options open.
     """
 
     policies: int = 4
@@ -81,7 +79,7 @@ def _tables(sketch: Sketch, liked: Rows, rate: float) -> Tables:
 
 
 def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]]:
-    """The promises of every policy's draw, one question to the model for all."""
+    """The scores of every policy's draw, by one call of the model."""
     sketches = scout.space.sketches
     views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]
     promises = [sight.promise for sight in scout.look(views, POLICY)]

@@ -1,4 +1,4 @@
-"""Simulated annealing as in AutoTVM and FlexTensor: many chains walk on what the cost model promises."""
+"""Simulated annealing as in AutoTVM and FlexTensor: many chains on the cost model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,10 @@ ANNEALING = "annealing"
 
 @dataclass(eq=False, kw_only=True)
 class Annealing(PooledSearcher):
-    """Parallel chains that take one change at a time, uphill always and downhill by chance while it is hot.
+    """Parallel chains that take one change at a time: uphill always, downhill by chance while hot.
 
-    A chain goes on where an earlier round ended: at a measured candidate, the fast ones more often, or at one
-    of the last rounds'. The starts follow from the history, and so does the temperature a round begins with.
-    Without a model the chains take a step or two from there, for the device to judge.
+    A chain restarts at a measured candidate, fast ones more often, or at one of the last. Starts and starting
+    temperature follow from the history. Without a model the chains take a step or two.
     """
 
     chains: int = 128
@@ -46,13 +45,13 @@ class Annealing(PooledSearcher):
         return self._walk(space, self._starts(space, history, temperature, rng), model, temperature, rng)
 
     def temperature(self, trials: int) -> float:
-        """How much slower, in log latency, a step may well lead at the beginning of a round."""
+        """The temperature at the start of a round, in log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
 
     def _starts(
         self, space: Space, history: Sequence[Trial], temperature: float, rng: np.random.Generator
     ) -> list[Candidate]:
-        """Half of the chains from the fast, a quarter from the last, the rest from the defaults and afar."""
+        """Half from fast candidates, a quarter from the last, the rest from defaults and random ones."""
         fast = fastest(history, self.remembered).draw(rng, self.chains // 2, temperature)
         last = latest(history, self.remembered).draw(rng, self.chains // 4, temperature)
         known = [*fast, *last, *space.defaults()][: self.chains]
@@ -86,7 +85,7 @@ class Annealing(PooledSearcher):
         count: int,
         rng: np.random.Generator,
     ) -> dict[Candidate, str]:
-        """Half of the chains take one step, the others two, as more of what is near gets measured."""
+        """One step from half of the starts, two from the others."""
         starts = fastest(history, self.remembered).draw(rng, 2 * count, temperature)
         once = space.mutate_all(rng, starts)
         twice = [*once[::2], *space.mutate_all(rng, once[1::2])]

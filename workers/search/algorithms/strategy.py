@@ -1,4 +1,4 @@
-"""What an evolution strategy evolves: a share for each sketch and a distribution over its decisions."""
+"""The state of an evolution strategy: a share for each sketch and a distribution over its decisions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from workers.search.measured import Values
 from workers.search.space import Candidate, Space
 
 FOUNDERS = 512  # random candidates that the first distribution is fitted to
-LEAST_SHARE = 0.1  # spread evenly over the sketches, whatever was learned
-TRUSTED = 2.0  # winners of a sketch that weigh as much as what was believed of it
+LEAST_SHARE = 0.1  # share that is spread evenly over the sketches
+TRUSTED = 2.0  # prior weight of a sketch's distribution, in winners
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Immutable: learning gives another one."""
+    """An immutable state: learning returns a new one."""
 
     genes: tuple[Genes, ...]
     shares: Values
@@ -26,14 +26,14 @@ class Strategy:
 
     @classmethod
     def over(cls, space: Space, rng: np.random.Generator) -> "Strategy":
-        """All sketches alike, each as wide as the space itself."""
+        """Equal shares, each distribution as wide as the space."""
         genes = tuple(genes_of(sketch) for sketch in space.sketches)
         founders = _points(genes, space.sample(rng, FOUNDERS * len(genes)))
         shares = np.full(len(genes), 1 / len(genes))
         return cls(genes, shares, tuple(Gaussian.of(points) for points, _ in founders))
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Candidate]:
-        """Well-formed candidates."""
+        """Random well-formed candidates."""
         even = LEAST_SHARE / len(self.shares)
         sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
         drawn: list[Candidate] = []
@@ -43,7 +43,7 @@ class Strategy:
         return drawn
 
     def toward(self, winners: Sequence[Candidate], weights: Values, rate: float) -> "Strategy":
-        """Follow the winners; `weights` add up to one."""
+        """Move towards the winners; `weights` add up to one."""
         parts = _points(self.genes, winners)
         won = np.array([weights[lines].sum() for _, lines in parts])
         moved = [
@@ -54,13 +54,13 @@ class Strategy:
 
 
 def by_rank(count: int) -> Values:
-    """The weights of winners, best first: falling with the logarithm of the rank, one in all."""
+    """Weights of winners, best first, falling with the log of the rank; they add up to one."""
     weights = np.log(count + 0.5) - np.log(np.arange(1, count + 1))
     return np.asarray(weights / weights.sum())
 
 
 def _moved(gaussian: Gaussian, points: Points, weights: Values, rate: float) -> Gaussian:
-    """Few winners of a sketch move its distribution little."""
+    """The sketch's distribution after its winners; few winners move it little."""
     if not len(points):
         return gaussian
     total = weights.sum()
@@ -69,7 +69,7 @@ def _moved(gaussian: Gaussian, points: Points, weights: Values, rate: float) -> 
 
 
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
-    """The points of each sketch's candidates, and which lines they are."""
+    """The points of each sketch's candidates, with their lines."""
     places = places_by_sketch([candidate.sketch for candidate in candidates])
     lines = [places.get(each.sketch.key, []) for each in genes]
     return [

@@ -1,1 +1,1 @@
-"""What the searchers that learn a policy share: moves, knobs, a scout that prices, a small network."""
+"""What the learning searchers share: moves, knobs, a scout that prices candidates, a small network."""

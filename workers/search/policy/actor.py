@@ -1,4 +1,4 @@
-"""A policy over the knobs of one sketch and its critic, learnt with a clipped objective."""
+"""A policy over the knobs of one sketch, and its critic, learnt with PPO's clipped objective."""
 
 from typing import NamedTuple
 
@@ -12,17 +12,17 @@ from workers.search.space import Matrix
 DOWN, KEEP, UP = 0, 1, 2
 HIDDEN = (64,)
 BATCH = 256
-MOVED = 2.0  # knobs that a policy without experience moves at each step
+MOVED = 2.0  # knobs that an untrained policy moves per step
 
 Actions = NDArray[np.int64]
 
 
 class Experience(NamedTuple):
-    """States, what was done there and how likely that was, how well it went, and what was to be hoped."""
+    """States, actions, their log probabilities, advantages and returns."""
 
     state: Matrix
     action: Actions  # rows x knobs
-    chance: Array  # rows x knobs, as logarithms
+    chance: Array  # log probabilities, rows x knobs
     advantage: Array
     value: Array
 
@@ -37,7 +37,7 @@ class Experience(NamedTuple):
 
 
 class Actor:
-    """Says for each knob how likely it goes down, stays, or goes up; its critic, what a state promises."""
+    """The policy: probabilities of down, stay and up for each knob. The critic: the value of a state."""
 
     def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
         self._policy = Network(known, HIDDEN, 3 * knobs, rate, rng)
@@ -46,19 +46,19 @@ class Actor:
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Actions, Array]:
-        """An action a knob, and the logarithm of its probability."""
+        """An action per knob, and its log probability."""
         logs = self._logs(self._policy(state))
         action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
         return action, _taken(logs, action)
 
     def value(self, state: Matrix) -> Array:
-        """The discounted rewards to be hoped for from each state."""
+        """The expected discounted reward from each state."""
         return self._critic(state)[:, 0]
 
     def learn(
         self, experience: Experience, epochs: int, clip: float, entropy: float, rng: np.random.Generator
     ) -> None:
-        """A few passes over the experience, in batches."""
+        """Learn from the experience, in a few passes over batches."""
         for _ in range(epochs):
             order = rng.permutation(len(experience.value))
             for lines in np.split(order, range(BATCH, len(order), BATCH)):
@@ -74,7 +74,7 @@ class Actor:
         return np.asarray(raised - np.log(np.exp(raised).sum(axis=2, keepdims=True)))
 
     def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
-        """Down the clipped objective, knob by knob, and up the entropy."""
+        """The gradient of the clipped objective, knob by knob, with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]

@@ -11,7 +11,7 @@ DECAY, SQUARE_DECAY, TINY = 0.9, 0.99, 1e-8
 
 
 class Adam:
-    """Changes parameters in place, against the gradients that it is given."""
+    """Updates parameters in place against the given gradients."""
 
     def __init__(self, parameters: Sequence[Array], rate: float) -> None:
         self._parameters = parameters
@@ -21,7 +21,7 @@ class Adam:
         self._steps = 0
 
     def step(self, gradients: Sequence[Array]) -> None:
-        """One step down; the first steps are corrected for having no history."""
+        """One bias-corrected step."""
         self._steps += 1
         rate = self._rate * np.sqrt(1 - SQUARE_DECAY**self._steps) / (1 - DECAY**self._steps)
         slots = zip(self._parameters, gradients, self._mean, self._square, strict=True)

@@ -1,4 +1,4 @@
-"""Search trees over the decisions of one sketch, many at once, as arrays."""
+"""Many search trees over the decisions of one sketch, as arrays."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ NOWHERE = -1
 
 
 class Forest:
-    """Nodes with one child an option; each knows how often it was passed and what came of it."""
+    """Nodes with one child per option, their visits and their results."""
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
@@ -24,7 +24,7 @@ class Forest:
         return self._size
 
     def step(self, nodes: Nodes, options: Places) -> tuple[Nodes, Mask]:
-        """The child of each node for its option, made where there was none, and whether it was made just now.
+        """The child of each node for its option, created if missing, and whether it is new.
 
         NOWHERE has no children.
         """
@@ -40,7 +40,7 @@ class Forest:
         return child, made
 
     def credit(self, paths: Nodes, worth: Numbers) -> None:
-        """Tell every node on each path (one a row, NOWHERE where it ended) what came of it."""
+        """Add a result to every node on each path (one per row, NOWHERE after its end)."""
         line, level = np.nonzero(paths != NOWHERE)
         nodes, worth = paths[line, level], worth[line]
         np.add.at(self._visits, nodes, 1.0)
@@ -48,9 +48,9 @@ class Forest:
         np.maximum.at(self._best, nodes, worth)
 
     def bound(self, nodes: Nodes, chances: Numbers, curiosity: float) -> Numbers:
-        """The upper confidence bound of each option: its worth, and more where it was seldom taken.
+        """The upper confidence bound of each option: its worth plus a bonus for few visits.
 
-        An option never taken counts as much as its parent, and is tried sooner the likelier it is.
+        An option never taken counts as its parent; likelier options are tried sooner.
         """
         child = self._child[nodes]
         tried = child != NOWHERE
@@ -60,16 +60,16 @@ class Forest:
         return np.asarray(worth + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Numbers, curiosity: float) -> Numbers:
-        """The bound of every tree as a whole, as one of several that share `total` visits."""
+        """The bound of every whole tree among those that share `total` visits."""
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
     def root_visits(self) -> Numbers:
-        """How often each tree was descended."""
+        """The number of descents of each tree."""
         return np.asarray(self._visits[self.roots])
 
     def _worth(self, nodes: Nodes) -> Numbers:
-        """Half what comes of a node on average, half the best that came of it."""
+        """The mean of a node's average result and its best."""
         mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
         return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
 

@@ -11,7 +11,7 @@ from workers.search.tiles import Rows
 
 
 class Grove:
-    """One tree a seed; a level is a knob of the sketch, a leaf everything that begins with its decisions."""
+    """One tree per seed; each level is a knob of the sketch."""
 
     def __init__(self, sketch: Sketch, trees: int) -> None:
         self.sketch = sketch
@@ -20,11 +20,11 @@ class Grove:
         self.take_up(np.empty((0, sketch.width), dtype=np.int32))
 
     def take_up(self, rows: Rows) -> None:
-        """From now on, complete with options as frequent as they are in these rows."""
+        """Complete rollouts with option frequencies of these rows from now on."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
     def plant(self, sight: Sight, trees: Nodes) -> None:
-        """Grow the whole paths of known candidates, each in its tree."""
+        """Add the whole paths of known candidates, each to its tree."""
         path, places = [self.forest.roots[trees]], self.knobs.places(sight.rows)
         for at in range(len(self.knobs)):
             path.append(self.forest.step(path[-1], places[:, at])[0])
@@ -32,7 +32,7 @@ class Grove:
 
 
 class Rollouts:
-    """Many descents at once, one a line, each in its own or in the same tree as others."""
+    """Many descents at once, one per line, each in a given tree."""
 
     def __init__(self, grove: Grove, trees: Nodes, rng: np.random.Generator) -> None:
         self.grove = grove
@@ -40,7 +40,7 @@ class Rollouts:
         self._path = [grove.forest.roots[trees]]
 
     def complete(self, curiosity: float, noise: float) -> Rows:
-        """Down the tree by bound, one new node, and from there on at random."""
+        """Descend by bound, add one node, and complete at random."""
         grove, node = self.grove, self._path[0]
         rows = grove.knobs.blank(len(node))
         for at in range(len(grove.knobs)):
@@ -52,11 +52,11 @@ class Rollouts:
         return rows
 
     def credit(self, sight: Sight) -> None:
-        """Tell every node on the way what came of it, as a share of the best speed."""
+        """Add each result, as a share of the best speed, to the nodes on its path."""
         self.grove.forest.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
 
     def _options(self, at: int, rows: Rows, node: Nodes, curiosity: float, noise: float) -> Places:
-        """Noise keeps descents of a batch apart inside the tree, and is the chance outside."""
+        """Options by bound plus noise inside the tree, at random outside."""
         grove, inside = self.grove, (node != NOWHERE)[:, None]
         legal = grove.knobs.legal(at, rows)
         bound = grove.forest.bound(node, softmax(grove.habit[at], legal), curiosity)

@@ -1,4 +1,4 @@
-"""A sketch as a sequence of small decisions: a factor of a tile, innermost first, or a value of a list."""
+"""A sketch as a sequence of knobs: factors of tiles, innermost first, and values of lists."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,19 +17,19 @@ Logits = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One decision: which column it sets, and of which tile it takes a share."""
+    """One decision: the column that it sets, and the tile that it takes a factor of."""
 
     column: int
     options: tuple[int, ...]
-    rest: int  # the column that gets what the tile's inner levels leave; for a list its own
+    rest: int  # the tile's outermost column; for a list its own
     extent: int  # 0 for a list
 
 
 class Knobs:
-    """The decisions of one sketch in order, and rows as the places of their options.
+    """The knobs of one sketch in order, and rows as option indices.
 
-    Any options that `legal` allowed, in order, make a well-formed row: the outermost level of a tile takes
-    what is left.
+    Options that `legal` allows, taken in order, make a well-formed row: the outermost level of a tile gets
+    the rest.
     """
 
     def __init__(self, sketch: Sketch) -> None:
@@ -46,38 +46,38 @@ class Knobs:
         return len(self.knobs)
 
     def blank(self, count: int) -> Rows:
-        """Rows before any decision: every tile has its whole extent at the outermost level."""
+        """Rows before any decision, with each tile's whole extent at the outermost level."""
         return np.tile(self._start, (count, 1))
 
     def legal(self, at: int, rows: Rows) -> Mask:
-        """Which options of the next knob are open to rows whose earlier knobs are set."""
+        """The legal options of the next knob, given the earlier ones."""
         if not self.knobs[at].extent:
             return np.tile(self.exists[at], (len(rows), 1))
         left = rows[:, self.knobs[at].rest]
         return np.asarray((left[:, None] % self._options[at] == 0) & self.exists[at])
 
     def set(self, at: int, rows: Rows, place: Places) -> None:
-        """Decide one knob of every row, in the rows themselves."""
+        """Set one knob of every row, in place."""
         knob, value = self.knobs[at], self._options[at, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Places:
-        """Which option of each knob a row has; the nearest below where it has none of them."""
+        """The option index of each knob; the nearest below if the value is no option."""
         found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
         return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
 
 
 def pick(rng: np.random.Generator, logits: Logits, legal: Mask) -> Places:
-    """One legal option a row, by softmax of the logits (the largest after Gumbel noise)."""
+    """One legal option per row, drawn by softmax of the logits (Gumbel trick)."""
     noisy = np.where(legal, logits + rng.gumbel(size=legal.shape), -np.inf)
     return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
 def knobs_of(sketch: Sketch) -> Knobs:
-    """The decisions of a sketch, worked out once."""
+    """The knobs of a sketch, cached."""
     return Knobs(sketch)
 
 

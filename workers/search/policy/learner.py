@@ -1,4 +1,4 @@
-"""What the learning searchers have in common: they wander under a scout, and never go without a model."""
+"""The base of the learning searchers: they explore through a scout, always with some model."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from workers.search.space import Candidate, Space
 
 @dataclass(eq=False, kw_only=True)
 class Learner(PooledSearcher):
-    """A PooledSearcher whose pool is what it saw while it learnt, anew each round, where the fast ones are.
+    """A PooledSearcher that learns anew in each round; its pool is all that it saw meanwhile.
 
-    Without a model a kernel regression over the task's own measurements prices in its place; without any
-    measurements either, the pool is random.
+    Without a model, kernel regression over the task's measurements prices candidates; without measurements
+    the pool is random.
     """
 
     considered: int = 4096
@@ -29,7 +29,7 @@ class Learner(PooledSearcher):
 
     @abstractmethod
     def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
-        """Look at about `considered` candidates, better ones as the search goes on."""
+        """Look at about `considered` candidates, increasingly good ones."""
 
     def propose(
         self,
@@ -63,7 +63,7 @@ class Learner(PooledSearcher):
 
 
 def stand_in(space: Space, lessons: Lessons) -> CostModel | None:
-    """A model of the lessons alone; None where there are none."""
+    """A model of the lessons alone; None without lessons."""
     if not lessons.candidates:
         return None
     model = StandIn()

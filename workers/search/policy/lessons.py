@@ -1,4 +1,4 @@
-"""What a task's history teaches: a bounded share, so that learning costs the same however long it grows."""
+"""A bounded part of a task's history to learn from, so that the cost does not grow."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from costmodels.training import bounded_sample, informative, labels
 from workers.search.base import Trial
 from workers.search.space import Candidate
 
-MOST = 192  # newest, best and drawn, a third each
+MOST = 192  # a third newest, a third best, a third random
 
 
 class Lessons(NamedTuple):
-    """Measured candidates, best first, and log(best latency / latency) of each."""
+    """Measured candidates, best first, with log(best latency / latency)."""
 
     candidates: list[Candidate]
     label: Vector
 
 
 def lessons_of(history: Sequence[Trial], most: int = MOST) -> Lessons:
-    """The measurements that say something about their candidate, failures included, at most `most`."""
+    """At most `most` informative measurements, failures included."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)

@@ -1,4 +1,4 @@
-"""The directions of a sketch: a prime moves between levels of a tile, a list goes one value up or down."""
+"""The directions of a sketch: a prime moves between tile levels, or a list value goes up or down."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,18 +20,18 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One way to change a row by a little; a list is its own source and target."""
+    """One small change of a row; a list is its own source and target."""
 
-    source: int  # column that gives the factor
-    target: int  # column that takes it
+    source: int  # column that loses the factor
+    target: int  # column that gains it
     factor: int = 1  # the prime that moves
-    limit: int = UNLIMITED  # what the target may grow to
+    limit: int = UNLIMITED  # upper limit of the target
     step: int = 0  # in a list, one value down or up
-    edge: int = NO_EDGE  # the value from which that step leads nowhere
+    edge: int = NO_EDGE  # the last value, where the step has no effect
 
 
 class Moves:
-    """Every direction of one sketch as arrays; a row and a direction give a neighbour, or the row itself."""
+    """Every direction of one sketch, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
         starts = [0, *accumulate(choice.width for choice in sketch.choices)]
@@ -47,7 +47,7 @@ class Moves:
         return len(self.directions)
 
     def legal(self, rows: Rows) -> Mask:
-        """Which directions lead anywhere, from each row."""
+        """The directions that change each row."""
         return self._may(rows[:, self._source], rows[:, self._target], np.arange(len(self)))
 
     def apply(self, rows: Rows, chosen: Directions) -> Rows:
@@ -89,12 +89,12 @@ class Moves:
 
 @lru_cache(maxsize=256)
 def moves_of(sketch: Sketch) -> Moves:
-    """The directions of a sketch, worked out once."""
+    """The directions of a sketch, cached."""
     return Moves(sketch)
 
 
 def support(choice: Choice) -> NDArray[np.int32]:
-    """The values of a list that are ever drawn, in rising order."""
+    """The values of a list with a positive weight, ascending."""
     weights = choice.weights or (1.0,) * len(choice.values)
     drawn = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
     return np.array(sorted(drawn), dtype=np.int32)

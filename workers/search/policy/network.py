@@ -1,4 +1,4 @@
-"""A small fully connected network in numpy, with one hidden layer of rectifiers after another."""
+"""A small fully connected network in numpy, with ReLU layers."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -10,15 +10,15 @@ from workers.search.policy.adam import Adam, Array
 from workers.search.policy.product import product
 
 Rows = NDArray[np.floating]
-Slope = Callable[[Array], Array]  # from outputs to the slope of the loss over each
+Slope = Callable[[Array], Array]  # the gradient of the loss by the outputs
 
-KEPT = 1e-6  # a column that varies less than this tells rows apart no better than rounding does
+KEPT = 1e-6  # columns that vary less are rounding noise
 
 
 class Network:
     """Rows in, `outputs` numbers a row out.
 
-    Columns are scaled by the rows it is made with; those that are constant there are ignored.
+    Columns are scaled by the rows it is made with; constant ones are ignored.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Network:
         self._scale = 1 / spread[self._columns]
         sizes = [len(self._columns), *hidden, outputs]
         self._weights = [rng.normal(0, np.sqrt(2 / max(1, a)), size=(a, b)) for a, b in pairwise(sizes)]
-        self._weights[-1] *= 0.1  # begins without an opinion
+        self._weights[-1] *= 0.1  # starts near zero
         self._biases = [np.zeros(size) for size in sizes[1:]]
         self._adam = Adam([*self._weights, *self._biases], rate)
 
@@ -38,7 +38,7 @@ class Network:
         return self._layers(rows)[-1]
 
     def learn(self, rows: Rows, slope: Slope) -> None:
-        """One step down the loss whose slope over the outputs is given."""
+        """One step down a loss, given its gradient by the outputs."""
         layers = self._layers(rows)
         error = slope(layers[-1])
         weights: list[Array] = []

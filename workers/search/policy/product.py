@@ -1,4 +1,4 @@
-"""Matrix products that never wake another thread."""
+"""Matrix products on the calling thread."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ SERIAL = 1 << 18  # multiplications up to which OpenBLAS stays on the calling th
 
 
 def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
-    """left @ right in blocks of rows; on a busy host threads that wait for each other cost far more.
+    """left @ right in blocks of rows: on a busy host, threads that wait for each other cost far more.
 
-    So the answer does not depend on the number of cores either.
+    The result does not depend on the number of cores.
     """
     block = max(1, SERIAL // max(1, right.size))
     if len(left) <= block:

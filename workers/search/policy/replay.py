@@ -1,4 +1,4 @@
-"""Steps taken and what each brought, to be learnt from again and again."""
+"""Steps with their rewards, to be learnt from repeatedly."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from workers.search.tiles import Rows
 
 
 class Steps(NamedTuple):
-    """From each state a direction, the reward, the state it led to and the directions open there."""
+    """State, direction, reward, next state and the directions open there."""
 
     state: Matrix
     way: Directions
@@ -27,17 +27,17 @@ class Steps(NamedTuple):
 
 
 def joined(steps: Sequence[Steps]) -> Steps:
-    """Several steps as one."""
+    """Several batches of steps as one."""
     return Steps(*(np.concatenate(column) for column in zip(*steps, strict=True)))
 
 
 def reward(gain: NDArray[np.floating]) -> Array:
-    """From a difference of logarithms of speed; failures lie so low that they would drown the rest."""
+    """A bounded reward from a difference of log speeds; failures would drown the rest otherwise."""
     return np.asarray(np.tanh(gain), dtype=np.float64)
 
 
 def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Steps:
-    """The steps that lead from one of the measured rows to another, rewarded by what was measured."""
+    """The steps between measured rows, rewarded by the measurements."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))
@@ -48,7 +48,7 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
 
 
 def _places(rows: Rows, wanted: Rows) -> Directions:
-    """Where among the rows each wanted one is; -1 where it is not."""
+    """The index of each wanted row among the rows; -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below

@@ -1,4 +1,4 @@
-"""Prices decision vectors as a search wanders, and remembers all that it saw."""
+"""Prices decision vectors during a search and remembers them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Promise = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Rows of one sketch, what a cost model sees of them, and the speed to hope for."""
+    """Rows of one sketch, their features and their prices."""
 
     sketch: Sketch
     rows: Rows
@@ -32,10 +32,10 @@ class Sight:
 
 
 class Scout:
-    """The memory of one round: every candidate looked at, whose idea it was, and its price.
+    """The memory of one round: every candidate looked at, its origin and its price.
 
-    A price is the model's expected score plus a share of its spread: log(best latency / latency), higher is
-    faster, so a difference of prices is a reward.
+    A price is the model's score, log(best latency / latency), plus a share of its spread. A difference of
+    prices is a reward.
     """
 
     def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
@@ -49,7 +49,7 @@ class Scout:
         return len(self._origins)
 
     def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[Sight]:
-        """Price rows of several sketches with one question to the model, one sight a view."""
+        """Price rows of several sketches with one call of the model; one sight per view."""
         candidates = [Candidate(sketch.key, tuple(row)) for sketch, rows in views for row in rows.tolist()]
         pool = score(self.space, self._model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
@@ -67,18 +67,18 @@ class Scout:
         seen.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
 
     def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[Sight]:
-        """Price candidates of any sketch, one sight a sketch."""
+        """Price candidates of any sketch; one sight per sketch."""
         places = places_by_sketch([candidate.sketch for candidate in candidates])
         known = [sketch for sketch in self.space.sketches if sketch.key in places]
         views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in known]
         return self.look(views, origin) if views else []
 
     def memory(self) -> list[Sight]:
-        """Everything seen so far, each candidate once, one sight a sketch."""
+        """Everything seen so far, each candidate once; one sight per sketch."""
         return [_joined(self._seen[s.key]) for s in self.space.sketches if s.key in self._seen]
 
     def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[Sight]:
-        """Draw from memory as simulated annealing accepts: by exp(-greed * relative loss of speed)."""
+        """Candidates drawn from memory with probability exp(-greed * relative loss of speed)."""
         memory = self.memory()
         promise = np.concatenate([sight.promise for sight in memory])
         loss = np.expm1(np.minimum(20.0, promise.max() - promise))
@@ -87,7 +87,7 @@ class Scout:
         return list(_split(memory, np.sort(drawn)))
 
     def pool(self) -> dict[Candidate, str]:
-        """Every candidate seen and whose idea it was."""
+        """Every candidate seen, with its origin."""
         return dict(self._origins)
 
 

@@ -1,4 +1,4 @@
-"""A model of one task's own history, for rounds that are given none."""
+"""A model of one task's history, for rounds without a cost model."""
 
 import itertools
 from io import BytesIO
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 class StandIn(CostModel):
-    """Kernel regression over features, its length and noise by leave-one-out error: exact for a few rows."""
+    """Kernel regression over features; length and noise are chosen by leave-one-out error."""
 
     def __init__(self) -> None:
         self._state: dict[str, Array] = {}
@@ -44,14 +44,14 @@ class StandIn(CostModel):
         self._state["variance"] = np.array(best.variance)
 
     def predict(self, features: Matrix) -> Prediction:
-        """Before any data every row scores alike, and any score is possible."""
+        """Without data all rows score alike, with the widest spread."""
         if not self._state:
             alike = np.zeros(len(features), dtype=np.float32)
             return Prediction(alike, alike + 1)
         s = self._state
         rows = (np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6) - s["centre"]) * s["scale"]
         near = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
-        spread = np.sqrt(s["variance"] * (1 - near.max(axis=1) ** 2))  # as if only the nearest were known
+        spread = np.sqrt(s["variance"] * (1 - near.max(axis=1) ** 2))  # as if only the nearest row were known
         score = np.einsum("nk,k->n", near, s["weights"]) + s["mean"]
         return Prediction(score.astype(np.float32), spread.astype(np.float32))
 
@@ -69,7 +69,7 @@ class StandIn(CostModel):
 
 
 class _Fit:
-    """The regression for one length and one noise, and what it errs on rows that it leaves out."""
+    """The regression for one length and noise, with its leave-one-out error."""
 
     def __init__(self, squared: Array, label: Array, length: float, noise: float) -> None:
         self.length = length

@@ -1,4 +1,4 @@
-"""Independent categorical distributions over the decisions of a sketch: drawing from them, learning them."""
+"""Independent categorical distributions over the knobs of a sketch."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from workers.search.policy.adam import Adam
 from workers.search.policy.knobs import Knobs, Logits, Mask, Places, pick
 from workers.search.tiles import Rows
 
-SMOOTHING = 0.2  # of a distribution learnt by counting, the share that stays uniform
+SMOOTHING = 0.2  # uniform share of a distribution learnt by counting
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Rows of one sketch, the place drawn for each knob and which places were open then."""
+    """Rows of one sketch, the option drawn for each knob and the options that were legal."""
 
     rows: Rows
     places: Places  # rows x knobs
@@ -22,7 +22,7 @@ class Draw:
 
 
 class Tables:
-    """One row of logits a knob; a row of decisions is drawn knob by knob among the legal options."""
+    """One row of logits per knob; rows are drawn knob by knob among the legal options."""
 
     def __init__(self, knobs: Knobs, logits: Logits, rate: float) -> None:
         self.knobs = knobs
@@ -40,7 +40,7 @@ class Tables:
         return Draw(rows, places, legal)
 
     def learn(self, draw: Draw, advantage: NDArray[np.float64], entropy: float) -> None:
-        """One step up the policy gradient; `entropy` is what keeping options open is worth."""
+        """One step up the policy gradient; `entropy` weighs the entropy bonus."""
         chances = softmax(self.logits, draw.legal)
         logs = np.log(np.maximum(chances, 1e-12))
         surprise = -(chances * logs).sum(axis=2, keepdims=True)
@@ -51,14 +51,14 @@ class Tables:
 
 
 def softmax(logits: Logits, legal: Mask) -> Logits:
-    """Probabilities over the last axis, zero where illegal."""
+    """Softmax over the last axis, zero for illegal options."""
     raised = np.where(legal, logits, -np.inf)
     powers = np.exp(raised - raised.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def counted(knobs: Knobs, rows: Rows, weight: NDArray[np.float64]) -> Logits:
-    """The logits under which weighted rows are most likely, mixed with a uniform share (cross-entropy)."""
+    """The logits that fit weighted rows best (cross-entropy), mixed with a uniform share."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

@@ -1,4 +1,4 @@
-"""A rollout: where the walkers of one sketch went, what they did there, and how well that was."""
+"""A rollout of the walkers of one sketch: states, actions, rewards."""
 
 import numpy as np
 
@@ -26,18 +26,18 @@ class Trail:
         return self._seen[-1]
 
     def decide(self, rng: np.random.Generator) -> Rows:
-        """Let the policy act; the rows that this leads to."""
+        """Let the policy act, and return the rows that this leads to."""
         action, chance = self.actor.act(self.here.features, rng)
         self._actions.append(action)
         self._chances.append(chance)
         return _stepped(moves_of(self.here.sketch), self.here.rows, action)
 
     def arrive(self, there: Sight) -> None:
-        """Go where the last decision led."""
+        """Move to where the last decision led."""
         self._seen.append(there)
 
     def experience(self, discount: float, trace: float) -> Experience:
-        """All steps of all walkers, each with its normalised advantage."""
+        """All steps of all walkers, with normalised advantages."""
         promise = np.stack([sight.promise for sight in self._seen])
         values = np.stack([self.actor.value(sight.features) for sight in self._seen])
         gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
@@ -52,7 +52,7 @@ class Trail:
 
 
 def advantages(rewards: Array, values: Array, discount: float, trace: float) -> Array:
-    """Generalised advantage estimates, steps x walkers; `values` has one step more than `rewards`."""
+    """Generalised advantage estimates (steps x walkers); `values` has one step more than `rewards`."""
     surprise = rewards + discount * values[1:] - values[:-1]
     ahead = np.zeros_like(surprise)
     for at in reversed(range(len(surprise))):
@@ -62,7 +62,7 @@ def advantages(rewards: Array, values: Array, discount: float, trace: float) -> 
 
 
 def _stepped(moves: Moves, rows: Rows, action: Actions) -> Rows:
-    """Every knob one step, in order; a step that is not open is left out."""
+    """Move every knob one step, in order; illegal steps are left out."""
     for (down, up), wanted in zip(moves.knobs, action.T, strict=True):
         rows = moves.apply(rows, np.array([down, STAY, up])[wanted])
     return rows

@@ -1,4 +1,4 @@
-"""What each direction of a sketch is worth where, learnt from a replay of steps (Q-learning)."""
+"""Q-values of the directions of a sketch, learnt from a replay of steps."""
 
 from copy import deepcopy
 
@@ -16,7 +16,7 @@ BATCH = 128
 
 
 class Values:
-    """A direction is worth its reward and, discounted, what the best direction after it is worth."""
+    """The value of a direction: its reward plus the discounted value of the best next one."""
 
     def __init__(
         self, moves: Moves, known: Matrix, measured: Steps, rate: float, rng: np.random.Generator
@@ -26,7 +26,7 @@ class Values:
         self._replay = [measured]
 
     def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Directions:
-        """The direction of the highest value, or now and then any legal one."""
+        """The direction of the highest value, or sometimes a random legal one."""
         if not len(self._moves):
             return np.full(len(here), STAY, dtype=np.int64)
         legal = self._moves.legal(here.rows)
@@ -35,13 +35,13 @@ class Values:
         return np.asarray(np.where(rng.random(len(here)) < epsilon, anywhere, best))
 
     def remember(self, here: Sight, way: Directions, there: Sight) -> None:
-        """Keep a step for learning, rewarded by what it gained."""
+        """Add a step to the replay, rewarded by its gain."""
         gain = reward(there.promise - here.promise)
         steps = Steps(here.features, way, gain, there.features, self._moves.legal(there.rows))
         self._replay.append(steps)
 
     def learn(self, updates: int, discount: float, rng: np.random.Generator) -> None:
-        """Fit draws of the replay, against what the network said before."""
+        """Fit draws of the replay, with targets from the earlier network."""
         self._replay = [joined(self._replay)]
         before = deepcopy(self._network)
         for _ in range(updates if len(self._moves) and len(self._replay[0].way) else 0):

@@ -1,1 +1,1 @@
-"""Which of a scored pool are measured: one file a batch sampler."""
+"""Batch samplers, one file each."""

@@ -1,4 +1,4 @@
-"""One of each kind of promising candidate (Chameleon's adaptive sampling)."""
+"""One promising candidate of each cluster (Chameleon's adaptive sampling)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +9,10 @@ from workers.search.scaling import scaled
 
 
 class Clustered(BatchSampler):
-    """Clusters the most promising of the pool and takes the medoids; the rest of the batch are the best.
+    """Clusters the most promising candidates and takes the medoids; the rest of the batch are the best.
 
-    How many clusters there are the pool decides: their number doubles while that cuts the loss by a factor
-    `worth`, which is Chameleon's knee. Medoids are candidates of the pool, unlike
-    Chameleon's made-up centres.
+    The number of clusters doubles while that cuts the loss by a factor `worth` (Chameleon's knee). Medoids
+    are candidates of the pool, unlike Chameleon's centres.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, worth: float = 1.25) -> None:

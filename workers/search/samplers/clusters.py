@@ -1,4 +1,4 @@
-"""k-means with a number of clusters that the points themselves suggest."""
+"""k-means with an automatic number of clusters."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,14 +13,14 @@ STEPS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """Which cluster each point belongs to, and the sum of squared distances to the centres."""
+    """The cluster of each point, and the sum of squared distances to the centres."""
 
     member: NDArray[np.int64]
     centres: Points
     loss: float
 
     def medoids(self, points: Points) -> NDArray[np.int64]:
-        """The point nearest to each centre that has any."""
+        """The point nearest to each centre of a non-empty cluster."""
         clusters = np.arange(len(self.centres))
         distance = squared_distances(points, self.centres)
         distance[self.member[:, None] != clusters] = np.inf
@@ -29,7 +29,7 @@ class Clustering:
 
 
 def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
-    """Lloyd's steps from starts that lie far apart (k-means++)."""
+    """Lloyd's algorithm from k-means++ starts."""
     centres = points[_starts(points, count, rng)]
     for _ in range(STEPS):
         member = squared_distances(points, centres).argmin(axis=1)
@@ -45,7 +45,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
 
 
 def to_the_knee(points: Points, most: int, worth: float, rng: np.random.Generator) -> Clustering:
-    """The clustering after which twice the clusters no longer cut the loss by the factor `worth`."""
+    """The clustering at which doubling the clusters no longer cuts the loss by the factor `worth`."""
     count = min(2, most)
     best = k_means(points, count, rng)
     while count < most and best.loss > 1e-9:

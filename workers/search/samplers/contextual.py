@@ -1,4 +1,4 @@
-"""Explores as long as the model is unsure (AdaTune's contextual exploration)."""
+"""Explores by the model's uncertainty (AdaTune's contextual exploration)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +8,10 @@ from workers.search.topk import TopK
 
 
 class Contextual(BatchSampler):
-    """As `topk`, but the share that is drawn from the whole pool follows the model's own uncertainty.
+    """As `topk`, but the random share follows the model's uncertainty.
 
-    Scores are logs of speed, so exp(score) is speed relative to the task's best, and times the spread it is
-    the uncertainty of that speed: its mean over the pool is the share, within bounds.
+    exp(score) is the speed relative to the task's best; times the spread it is the uncertainty of that speed.
+    Its mean over the pool, within bounds, is the random share.
     """
 
     def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:
@@ -23,7 +23,7 @@ class Contextual(BatchSampler):
         return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
 
     def share(self, pool: ScoredPool) -> float:
-        """Which share of the batch is explored."""
+        """The share of the batch that is explored."""
         if not len(pool):
             return self.least
         speed = np.exp(np.minimum(pool.prediction.mean, 0.0))

@@ -1,4 +1,4 @@
-"""A batch that is promising and unlike itself: a greedy determinantal point process."""
+"""A promising and diverse batch: a greedy determinantal point process."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +8,9 @@ from workers.search.scaling import Points, scaled, squared_distances
 
 
 class Diverse(BatchSampler):
-    """Takes the candidates whose promise and mutual distance span the largest volume, one after the other.
+    """Takes, one by one, the candidate that adds most volume of promise and distance.
 
-    The kernel is quality x similarity x quality: `weight` says how much promise counts against distance.
+    The kernel is quality x similarity x quality; `weight` balances promise against distance.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
@@ -32,7 +32,7 @@ class Diverse(BatchSampler):
 
 
 def _volume(points: Points, log_quality: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Greedy determinants by rows of a Cholesky factor: each step costs the points times those chosen."""
+    """Greedy maximisation of the determinant by Cholesky rows; a step costs points times chosen ones."""
     distance = squared_distances(points, points)
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
     left = np.ones(len(points))  # squared volume that a point would add

@@ -1,4 +1,4 @@
-"""What the kits ask of a single candidate."""
+"""Checks of a single candidate."""
 # ruff: noqa: S101
 
 import math

@@ -11,7 +11,7 @@ from workers.search.testing.checks import generator
 
 
 class BatchSamplerTestCase:
-    """Give `sampler`; the kit offers it pools of any size."""
+    """Give the fixture `sampler`; the kit offers it pools of any size."""
 
     @pytest.fixture
     def sampler(self) -> BatchSampler:

@@ -17,7 +17,7 @@ from workers.search.testing.tiny import TinySpace
 
 
 class SearcherTestCase:
-    """Give `searcher`; the kit runs it on spaces of its own, without a model and with one."""
+    """Give the fixture `searcher`; the kit runs it on its own spaces, with and without a model."""
 
     @pytest.fixture
     def searcher(self) -> Searcher:

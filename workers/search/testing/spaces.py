@@ -11,7 +11,7 @@ from workers.search.testing.checks import SEEDS, assert_well_formed, generator, 
 
 
 class SpaceTestCase:
-    """Give `make_space`: a function that builds the same space anew."""
+    """Give the fixture `make_space`: a function that builds the same space anew."""
 
     @pytest.fixture
     def make_space(self) -> Callable[[], Space]:

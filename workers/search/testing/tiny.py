@@ -1,4 +1,4 @@
-"""A space so small that a search must come to its end."""
+"""A space so small that a search exhausts it."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
 
 
 class TinySpace(DecisionSpace):
-    """Ten candidates, valid where the first factor is odd or the index 1: searches must end here."""
+    """Ten candidates, valid where the first factor is odd or the index 1."""
 
     def __init__(self) -> None:
         choices = (
