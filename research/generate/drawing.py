@@ -1,4 +1,4 @@
-"""Draws tasks: a shape of a real network with a few of its numbers changed."""
+"""Draws tasks: shapes of real networks with a few numbers changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from mallorn.core.errors import InvalidRequest
 from research.generate.grammar import Values
 from research.generate.rules import Kind
 
-MOST_CHANGES: Final = 3  # further from a real network, and nobody will ask for it
-PATIENCE: Final = 200  # draws without anything new, after which there is nothing left
-GENERATED: Final = "generated-"  # how the networks of drawn tasks begin, and no other
+MOST_CHANGES: Final = 3  # with more, tasks stop resembling real ones
+PATIENCE: Final = 200  # draws without a new task before giving up
+GENERATED: Final = "generated-"  # prefix of drawn networks' names, reserved for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,19 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """Says it all, for a person and for ONNX."""
+        """A name with all numbers, valid in ONNX."""
         return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
 
 
 def network_name(seed: int, number: int) -> str:
-    """What the network of a batch of drawn tasks is called."""
+    """The name of the network of a batch of drawn tasks."""
     return f"{GENERATED}{seed}-{number}"
 
 
 def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
-    """Distinct tasks, of every kind in turn; the same seed draws the same ones.
+    """Distinct tasks, kinds in turn; the same seed draws the same tasks.
 
-    Raises InvalidRequest where the rules lead to fewer.
+    Raises InvalidRequest if the rules allow fewer.
     """
     rng, left = np.random.default_rng(seed), list(kinds)
     found: dict[Drawn, None] = {}

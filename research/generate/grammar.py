@@ -16,7 +16,7 @@ from typing import Final
 from mallorn.core.errors import InvalidRequest
 
 LONGEST: Final = 200  # characters of a text
-DEEPEST: Final = 16  # brackets of a text, so that no parser drowns in them
+DEEPEST: Final = 16  # nested brackets
 LARGEST: Final = 10**15
 TOKEN: Final = re.compile(r"\s*(?:(\d+(?:e\d{1,2})?)|([a-z_]+)|(<=|>=|==|[-+*/%<>(),]))")
 Values = Mapping[str, int]
@@ -45,7 +45,7 @@ FUNCTIONS: Final[dict[str, Operation]] = {
     "max": max,
     "multiple": lambda value, of: max(of, (value + of // 2) // of * of),
 }
-# The loosest first.
+# Loosest binding first.
 LEVELS: Final = (("or",), ("and",), tuple(COMPARISONS), ("+", "-"), ("*", "/", "%"))
 OPERATIONS: Final = JOINTS | COMPARISONS | ARITHMETIC
 
@@ -61,7 +61,7 @@ class Expression:
     sides: "tuple[Expression, ...]" = ()
 
     def value(self, values: Values) -> int:
-        """What it comes to; divisions round down. Raises InvalidRequest where it comes to nothing."""
+        """The value; divisions round down. Raises InvalidRequest if it is undefined."""
         if self.name:
             return values[self.name]
         if self.operation is None:
@@ -83,7 +83,7 @@ class Expression:
 
 
 def parse(text: str) -> Expression:
-    """Raises InvalidRequest, with the place, for a text that is none of the language."""
+    """Parse a text. Raises InvalidRequest, with the place, for a text that is not valid."""
     if len(text) > LONGEST:
         raise _wrong(f"{text[:40]}...", f"is longer than {LONGEST} characters")
     if text.count("(") > DEEPEST:
@@ -107,7 +107,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _Parser:
-    """Takes tokens from the left; a method for each depth of the language."""
+    """A recursive-descent parser, with one method per level of precedence."""
 
     def __init__(self, text: str, tokens: list[str]) -> None:
         self._text = text

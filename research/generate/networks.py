@@ -1,4 +1,4 @@
-"""Tasks as ONNX networks: each an operator with what networks have behind it, side by side in one model."""
+"""Tasks as ONNX networks: each an operator with its usual successors, as branches of one model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from research.generate.grammar import Values
 
 OPSET: Final = 17
 IR_VERSION: Final = 8
-WEIGHT_STD: Final = 0.1  # keeps what flows through within float32, and that is all that matters
+WEIGHT_STD: Final = 0.1  # keeps activations within float32
 
 
 @dataclass(slots=True)
 class Branch:
-    """Collects the nodes of one task. Names start with the task's number: no two branches share any."""
+    """Collects the nodes of one task. Names start with the task's number, so branches share none."""
 
     prefix: str
     rng: np.random.Generator
@@ -74,7 +74,7 @@ def conv(branch: Branch, shape: Values) -> str:
 
 
 def depthwise(branch: Branch, shape: Values) -> str:
-    """A convolution of each channel alone."""
+    """A depthwise convolution."""
     return _conv(branch, shape, shape["channels"], shape["channels"])
 
 
@@ -86,7 +86,7 @@ def dense(branch: Branch, shape: Values) -> str:
 
 
 def matmul(branch: Branch, shape: Values) -> str:
-    """A product of two inputs, head by head, as attention has it."""
+    """A batched product of two inputs, as in attention."""
     left = branch.input(shape["batch"], shape["rows"], shape["inner"])
     return branch.op("MatMul", left, branch.input(shape["batch"], shape["inner"], shape["columns"]))
 
@@ -98,7 +98,7 @@ def softmax(branch: Branch, shape: Values) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """How a kind of task becomes nodes, from which numbers, and what its task is called by the importer."""
+    """How a kind of task becomes nodes, its numbers, and the importer's name for its task."""
 
     build: Callable[[Branch, Values], str]
     dimensions: tuple[str, ...]
@@ -116,12 +116,12 @@ DIMENSIONS: Final = {name: builder.dimensions for name, builder in BUILDERS.item
 
 
 def patterns(tasks: Sequence[Drawn]) -> list[str]:
-    """Names of the tasks that are meant: what moves layouts between them is nobody's wish."""
+    """Patterns of the wanted tasks' names; layout changes between branches are not tuned."""
     return sorted({BUILDERS[task.build].pattern for task in tasks})
 
 
 def network(tasks: Sequence[Drawn]) -> ModelProto:
-    """One model with a branch a task; the same tasks give the same bytes."""
+    """One model with one branch per task; the same tasks give the same bytes."""
     branches = [Branch(f"t{number}", np.random.default_rng(number)) for number in range(len(tasks))]
     outputs = []
     for branch, task in zip(branches, tasks, strict=True):

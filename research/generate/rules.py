@@ -45,19 +45,19 @@ class Kind:
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The numbers that make a shape."""
+        """The names of a shape's numbers."""
         return tuple(self.seeds[0])
 
     def allows(self, shape: Values) -> bool:
-        """Whether a shape may be used."""
+        """True if a shape meets the kind's conditions."""
         fits = all(1 <= size <= LARGEST_DIMENSION for size in shape.values())
         return fits and all(condition.value(shape) for condition in self.where)
 
 
 def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
-    """The kinds of a rule file; `builders` says which numbers each builder needs.
+    """The kinds of a rule file; `builders` gives the numbers that each builder needs.
 
-    Raises NotFound, or InvalidRequest with one sentence, before anything is drawn.
+    Raises NotFound or InvalidRequest before anything is drawn.
     """
     kinds = [_kind(raw, builders) for raw in _parsed(path).kind]
     if len({kind.name for kind in kinds}) < len(kinds):

@@ -1,1 +1,1 @@
-"""What cost models see of candidates: one extractor a view, none of which knows a compiler."""
+"""The views of candidates that need no compiler, one extractor each."""

@@ -1,4 +1,4 @@
-"""Generated assembly as instructions with the depth of the loops that they stand in."""
+"""Parses generated assembly into instructions with their loop depth."""
 
 import re
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ _TYPED = re.compile(r"\.type\s+([$.\w]+),\s*[@%]function")
 _ENTRY = re.compile(r"^\s*\.(?:visible |weak )*(?:entry|func)\s+(?:\([^)]*\)\s*)?(\w+)")  # of PTX
 _GUARD = re.compile(r"^@!?%\w+\s+")
 _COMMENT = re.compile(r"\s*(?:#|//|;\s*$).*$")
-# What the runtime and the C library add is alike in all programs; bodies of parallel loops are `.L__`.
+# What the runtime and the C library add is equal in all programs; bodies of parallel loops are `.L__`.
 _ADDED = re.compile(r"^__")
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction; `depth` counts the loops around it, an innermost one holds no other loop."""
+    """One instruction; `depth` counts the loops around it, `innermost` tells if its loop holds no other."""
 
     mnemonic: str
     operands: str
@@ -26,7 +26,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function's instructions and loops; a loop is what a jump back repeats."""
+    """A function's instructions and loops; a loop is a jump back."""
 
     name: str
     instructions: tuple[Instruction, ...]
@@ -34,7 +34,7 @@ class Function:
 
 
 def functions_of(text: str) -> list[Function]:
-    """The functions that compute something of the program's own; all of them where no name tells."""
+    """The program's own functions; all functions if names do not tell them apart."""
     named = frozenset(_TYPED.findall(text))
     found = [_function(name, lines) for name, lines in _bodies(text, named)]
     real = [function for function in found if function.instructions]
@@ -61,7 +61,7 @@ def _begins(line: str, named: frozenset[str]) -> str:
 
 
 def _function(name: str, lines: list[str]) -> Function:
-    """Instructions in order; jumps to labels that were passed close loops."""
+    """A function's instructions in order; a jump to an earlier label closes a loop."""
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}
     bare: list[tuple[str, str, bool]] = []

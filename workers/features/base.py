@@ -1,4 +1,4 @@
-"""The Extractor seam: a view of candidates that follows from sketch and decisions alone."""
+"""The Extractor seam: a view of candidates that depends on sketch and decisions alone."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Extractor(ABC):
     def extract(
         self, sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
     ) -> Matrix:
-        """One row of features a candidate, whichever of the sketches it belongs to."""
+        """One row of features per candidate of any of the sketches."""
         matrix = np.zeros((len(candidates), self.view.width), dtype=np.float32)
         for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             rows = decision_rows(sketches[key], candidates, lines)

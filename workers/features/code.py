@@ -1,7 +1,7 @@
-"""The view `code` (Tuna): counts over the assembly of a candidate, nothing of which is run.
+"""The view `code` (Tuna): counts over the assembly of a candidate, which is not run.
 
-Columns are logarithms of counts. Arithmetic and memory traffic is counted as it stands there, in innermost
-loops alone, and weighted by a guess of how often it runs.
+Columns are log counts. Arithmetic and memory traffic are counted three times: plainly, in innermost loops,
+and weighted by a guess of how often they run.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ Numbers = NDArray[np.float64]
 
 
 def describe_code(target_kind: str, text: str) -> Matrix:
-    """One row, for the assembly of one candidate."""
+    """The row of one candidate's assembly."""
     isa = instruction_set(target_kind, text)
     functions = functions_of(text)
     instructions = [each for function in functions for each in function.instructions]
@@ -64,7 +64,7 @@ def _weights(instructions: Sequence[Instruction]) -> Numbers:
 def _traffic(
     isa: InstructionSet, instructions: Sequence[Instruction], does: Sequence[Does], widths: Sequence[int]
 ) -> Numbers:
-    """Of each instruction, which of the columns of TRAFFIC it counts for."""
+    """For each instruction, the columns of TRAFFIC that it counts for."""
     table = np.zeros((len(instructions), len(TRAFFIC)))
     for at, each in enumerate(instructions):
         loads, stores = isa.accesses(each)

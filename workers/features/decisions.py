@@ -1,4 +1,4 @@
-"""The view `decisions`: aligned tiles and lists, as searchers have them anyway."""
+"""The view `decisions`: aligned tiles and lists, which searchers use too."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from workers.search.tiles import Rows
 
 
 class Decisions(Extractor):
-    """Descriptors, the sketch's structure, tiles, listed choices and what follows from them."""
+    """Descriptors, the sketch's structure, tiles, listed choices and derived columns."""
 
     view = DECISIONS
 

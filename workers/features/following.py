@@ -1,8 +1,8 @@
-"""From a trace to the nest of loops that it makes.
+"""Follows a trace to the loop nest that it makes.
 
 A trace does not say which block reads which, nor how much of a producer a tile of its consumer needs. So the
-next block that is not inlined stands for the consumer, and a block that moves into another's loops keeps the
-inner ones of its own. That is the same mistake for all candidates of a sketch.
+next block that is not inlined stands for the consumer, and a block that moves into another's loops keeps its
+own inner loops. The error is the same for all candidates of a sketch.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ _LIMITS: Final = {
 
 
 class Follower:
-    """Follows a trace step by step; other primitives leave the loops as they are.
+    """Follows a trace step by step; primitives without a method here do not change loops.
 
     `extents` are those of the work's main block, `depths` the compute locations by column.
     """
@@ -54,7 +54,7 @@ class Follower:
         }
 
     def follow(self, steps: Sequence[Step]) -> Nest:
-        """The program after all steps."""
+        """The nest after all steps."""
         for step in steps:
             if step.kind in self._ways:
                 self._ways[step.kind](step)
@@ -68,7 +68,7 @@ class Follower:
             self._nest.blocks.append(block)
 
     def _children(self, step: Step) -> None:
-        """Of the root: every block that is not inlined yet."""
+        """The children of the root: every block that is not inlined yet."""
         found = [block for block in self._nest.blocks if not block.inlined]
         self._blocks |= dict(zip(step.outputs, found, strict=False))
 
@@ -86,7 +86,7 @@ class Follower:
     def _split(self, step: Step) -> None:
         whole = self._loops[step.names[0]]
         host = self._nest.host(whole)
-        # A factor that is left out (the text "None") is made to fit.
+        # A missing factor (the text "None") is inferred.
         factors = [given if isinstance(given, Number) else ONE for given in step.inputs[1:]]
         summed = host is not None and len(factors) == host.structure.count("R")
         kind = Axis.REDUCTION if summed else whole.kind
@@ -112,7 +112,7 @@ class Follower:
                     block.path[at] = loop
 
     def _rfactor(self, step: Step) -> None:
-        """The loop becomes an axis of partial sums; the block itself is left with adding these up."""
+        """The loop becomes an axis of partial sums, which the block itself then adds up."""
         factored = self._loops[step.names[0]]
         block = self._nest.host(factored)
         if block is None:
@@ -127,7 +127,7 @@ class Follower:
         self._blocks[step.outputs[0]] = partial
 
     def _blockize(self, step: Step) -> None:
-        """What an instruction computes at once has no loops of its own any more."""
+        """A tensorised block has no loops of its own."""
         loop = self._loops[step.names[0]]
         if (host := self._nest.host(loop)) is not None:
             host.path = host.path[: host.path.index(loop)]
@@ -166,7 +166,7 @@ class Follower:
             setattr(self._nest, _LIMITS[key], step.numbers[0])
 
     def _path(self, block: Block) -> list[Loop]:
-        """The loops of a block; where the trace has not looked into it, those of the main block's result."""
+        """The loops of a block; if the trace never asked for them, those of the main block's result."""
         if not block.path and not block.inlined:
             tiled = next((other for other in self._nest.blocks if other.structure), None)
             spatial = {loop.axis for loop in tiled.path if loop.kind is Axis.SPATIAL} if tiled else ()
@@ -175,7 +175,7 @@ class Follower:
 
 
 def _stays(loop: Loop) -> bool:
-    """Whether a block takes this loop along wherever it goes: the others shrink to what is needed there."""
+    """True if a block keeps this loop when it moves; the others shrink to what is needed there."""
     return loop.kind is Axis.REDUCTION or any(factor.column is not None for factor in loop.factors)
 
 

@@ -1,4 +1,4 @@
-"""What the instructions of x86 (AT&T), AArch64 and PTX do, as far as cost models want to know."""
+"""What the instructions of x86 (AT&T), AArch64 and PTX do, for cost models."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Does(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """Patterns of mnemonics, the first that fits says what an instruction does; and of operands."""
+    """Patterns of mnemonics, of which the first match decides, and of operands."""
 
     work: tuple[tuple[Does, re.Pattern[str]], ...]
     vectors: tuple[tuple[int, re.Pattern[str]], ...]  # bytes that one works on, by mnemonic and operands
@@ -41,17 +41,17 @@ class InstructionSet:
     register: re.Pattern[str]
 
     def does(self, each: Instruction) -> Does:
-        """What it does; a guarded jump is a branch."""
+        """The kind of an instruction; a guarded jump is a branch."""
         found = next((does for does, names in self.work if names.match(each.mnemonic)), Does.OTHER)
         return Does.BRANCH if found is Does.JUMP and each.guarded else found
 
     def width_bytes(self, each: Instruction) -> int:
-        """The widest vector that it works on; 0 for none."""
+        """The bytes of the widest vector that it uses; 0 for none."""
         text = f"{each.mnemonic} {each.operands}"
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
     def accesses(self, each: Instruction) -> tuple[bool, bool]:
-        """Whether it loads, and whether it stores."""
+        """Two flags: it loads, it stores."""
         text = f"{each.mnemonic} {each.operands}"
         if not self.memory.search(text) or self.no_access.match(each.mnemonic):
             return False, False
@@ -59,7 +59,7 @@ class InstructionSet:
         return not stores, stores
 
     def on_stack(self, each: Instruction) -> bool:
-        """Whether what it accesses is the stack: mostly a register that had to be spilled."""
+        """True if it accesses the stack, mostly for a spilled register."""
         return bool(self.stack.search(f"{each.mnemonic} {each.operands}"))
 
 
@@ -151,7 +151,7 @@ PTX: Final = InstructionSet(
 
 
 def instruction_set(target_kind: str, text: str) -> InstructionSet:
-    """The one that a text is written in."""
+    """The instruction set of a text."""
     if target_kind == "cuda":
         return PTX
     return ARM64 if re.search(r"^\tldr\t|^\tstp\t|^\tadrp\t", text, re.MULTILINE) else X86

@@ -1,7 +1,7 @@
 """The view `loops`: the loop tree of a candidate in preorder, as a padded table.
 
-Loops of one iteration are left out, as compilers do. All candidates of a sketch that agree on compute
-locations share a tree; only its numbers differ, and those are columns.
+Loops of one iteration are left out, as compilers do. All candidates of a sketch with the same compute
+locations share a tree; only its numbers differ.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 
 
 def _fill(column: Numbers, line: Line, rows: Rows) -> None:
-    """What is known of one line by itself."""
+    """Fill the columns that depend on one line alone."""
     if line.loop is not None:
         extent = _extent(line.loop, rows)
         column[:, REDUCTION if line.loop.kind is Axis.REDUCTION else SPATIAL] = 1
@@ -92,7 +92,7 @@ def _extent(loop: Loop, rows: Rows) -> Numbers:
 
 
 def _summed(lines: Sequence[Line], extents: Numbers) -> Numbers:
-    """The logarithm of the iterations from the root down to each line."""
+    """The log of the iterations from the root down to each line."""
     reach = extents.copy()
     for at, line in enumerate(lines[1:], start=1):
         reach[:, at] += reach[:, line.parent]
@@ -100,7 +100,7 @@ def _summed(lines: Sequence[Line], extents: Numbers) -> Numbers:
 
 
 def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """The outermost spatial loops, as long as there are not too many iterations to hand out."""
+    """The outermost spatial loops, up to the limit of parallel iterations."""
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
     for at, line in enumerate(lines):
@@ -111,7 +111,7 @@ def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
 
 
 def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """The innermost spatial loops around a single block, as long as a vector may be."""
+    """The innermost spatial loops around a single block, up to the limit of a vector."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
         held, total, at = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
@@ -124,7 +124,7 @@ def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
 
 
 def _compact(lines: Sequence[Line], table: Numbers) -> Matrix:
-    """Leave out loops of one iteration: their children belong to the nearest loop that stays."""
+    """Remove loops of one iteration; their children move to the nearest loop that stays."""
     loops = np.array([line.loop is not None for line in lines])
     kept = ~loops | (table[:, :, EXTENT] > 0)
     place = np.cumsum(kept, axis=1) - 1

@@ -1,4 +1,4 @@
-"""A candidate's program as far as its trace tells it: blocks, and the loops around each."""
+"""A candidate's program as seen in its trace: blocks, and the loops around each."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -9,7 +9,7 @@ ONE, NONE = Number(1.0), Number(0.0)
 
 
 class Axis(IntEnum):
-    """What a loop runs over."""
+    """The kind of axis that a loop runs over."""
 
     SPATIAL = 0
     REDUCTION = 1
@@ -17,11 +17,11 @@ class Axis(IntEnum):
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop; blocks that lie in the same loop share the object. Its extent is the product of its factors."""
+    """A loop, shared by the blocks inside it. Its extent is the product of its factors."""
 
     factors: tuple[Number, ...]
-    axis: int = 0  # which of its block's axes it is a part of, counted from the innermost
-    level: int = 0  # which part of that axis, counted from the outermost
+    axis: int = 0  # the axis of its block that it is a part of, counted from the innermost
+    level: int = 0  # the part of that axis, counted from the outermost
     kind: Axis = Axis.SPATIAL
 
 
@@ -38,7 +38,7 @@ class Block:
 
 @dataclass(slots=True)
 class Nest:
-    """The blocks in program order, and what the program may run in parallel, in vectors and unrolled."""
+    """The blocks in program order, and the program's limits for parallel, vectorised and unrolled loops."""
 
     blocks: list[Block] = field(default_factory=list)
     parallel: Number = ONE
@@ -46,16 +46,16 @@ class Nest:
     unroll: Number = NONE
 
     def beside(self, block: Block, way: int) -> Block:
-        """The nearest block after (1) or before (-1) it that is not inlined; itself if there is none."""
+        """The nearest block after (1) or before (-1) a block that is not inlined; itself if there is none."""
         others = self.blocks[self.blocks.index(block) :: way]
         return next((other for other in others[1:] if not other.inlined), block)
 
     def host(self, loop: Loop) -> Block | None:
-        """The first block that lies in this loop."""
+        """The first block in this loop."""
         return next((block for block in self.blocks if loop in block.path), None)
 
     def replace(self, loop: Loop, parts: list[Loop]) -> None:
-        """Put other loops in its place, wherever it is."""
+        """Replace this loop by others, everywhere."""
         for block in self.blocks:
             if loop in block.path:
                 at = block.path.index(loop)

@@ -1,4 +1,4 @@
-"""The view `primitives` (TLP): the steps of a schedule with their numbers, one a line; nothing is lowered."""
+"""The view `primitives` (TLP): the steps of a schedule with their numbers, one per line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,14 +41,14 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 @dataclass(frozen=True)
 class _Form:
-    """The lines of a sketch: what is the same for all its candidates, and where decisions go."""
+    """The lines of a sketch: constant numbers, and the places of decisions."""
 
     constant: Matrix
-    places: tuple[tuple[int, Number], ...]  # column of the flat row, and what stands there
+    places: tuple[tuple[int, Number], ...]  # column of the flat row, and its number
 
 
 class Primitives(Extractor):
-    """Line 0 has the workload's descriptors; then a line for each step that changes the program."""
+    """Line 0 has the workload's descriptors; each further line is a step that changes the program."""
 
     view = PRIMITIVES
 
@@ -79,7 +79,7 @@ def _form(sketch: Sketch) -> _Form:
 
 @dataclass
 class _Names:
-    """Numbers blocks and loops as they are met; a part of a loop has the number of the whole, and a level."""
+    """Numbers blocks and loops in order of appearance; parts of a loop share its number and have a level."""
 
     blocks: dict[str, int] = field(default_factory=dict)
     loops: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -97,14 +97,14 @@ class _Names:
                 self.loops[name] = self.axes, 0
 
     def numbers(self, step: Step) -> list[Number]:
-        """The loops that a step is about, its own numbers, and where it was told a place, that."""
+        """The loops of a step, its own numbers, and its location if it has one."""
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
         places = [value for value in step.attrs if type(value) is int]
         return [*map(Number, loops), *step.numbers, *map(Number, places)]
 
 
 def _write(table: Matrix, line: int, step: Step, names: _Names) -> list[tuple[int, Number]]:
-    """Fill a line; what decisions put there comes back with its place."""
+    """Fill a line's constants; return the numbers that decisions fill in, with their places."""
     row = table[line]
     row[0] = 1
     row[_kind(step)] = 1

@@ -13,7 +13,7 @@ from workers.search.decisions import SketchRules
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
 from workers.search.synthetic import SyntheticSpace
 
-WORK: Final = (20.0, 5.0, 6.0, 4.0)  # log2 of the operations, then of an axis each
+WORK: Final = (20.0, 5.0, 6.0, 4.0)  # log2 of the operations, then of each axis
 UNROLL: Final = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), labels=(0, 16, 512))
 MADE_UP: Final = (
     *SyntheticSpace(64, 96, 128).sketches,
@@ -25,7 +25,7 @@ MakeExtractor = Callable[[], Extractor]
 
 
 class ExtractorTestCase:
-    """Give `make_extractor`: a function that makes one."""
+    """Give the fixture `make_extractor`: a function that makes an extractor."""
 
     @pytest.fixture
     def make_extractor(self) -> MakeExtractor:
@@ -33,12 +33,12 @@ class ExtractorTestCase:
 
     @pytest.fixture
     def sketches(self) -> Mapping[str, Sketch]:
-        """The sketches to look at; override to add real ones."""
+        """The sketches to test; override to add real ones."""
         return {sketch.key: sketch for sketch in MADE_UP}
 
     @pytest.fixture
     def drawn(self, sketches: Mapping[str, Sketch]) -> Sequence[Candidate]:
-        """Distinct candidates of each."""
+        """Distinct candidates of each sketch."""
         return [candidate for sketch in sketches.values() for candidate in draw(sketch, 40)]
 
     def test_its_view_is_a_known_one(self, make_extractor: MakeExtractor) -> None:

@@ -1,4 +1,4 @@
-"""A sketch's trace with its sampling resolved: which numbers of which step a decision vector fills in."""
+"""A sketch's trace with its sampling resolved: the numbers of each step that decisions fill in."""
 
 import json
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ _SAMPLES = "Sample"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A constant, or what a column of the decision vector stands for."""
+    """A constant, or the value of a column of the decision vector."""
 
     constant: float = 0.0
     column: int | None = None
     labels: tuple[int, ...] = ()
 
     def of(self, rows: Rows) -> Column:
-        """Its value for each decision vector."""
+        """The value for each decision vector."""
         if self.column is None:
             return np.full(len(rows), self.constant)
         values = rows[:, self.column]
@@ -34,7 +34,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An instruction that does something; inputs are names of blocks and loops, texts, or numbers."""
+    """An instruction that is not sampling; inputs are names of blocks and loops, texts, or numbers."""
 
     kind: str
     inputs: tuple[str | Number, ...]
@@ -53,7 +53,7 @@ class Step:
 @lru_cache(maxsize=1024)
 def steps_of(sketch: Sketch) -> tuple[Step, ...]:
     """The steps of a sketch in order, without its sampling instructions."""
-    traced = sketch.trace.startswith("[")  # made-up spaces have names in place of traces, or nothing
+    traced = sketch.trace.startswith("[")  # synthetic spaces have names instead of traces, or nothing
     instructions = json.loads(sketch.trace) if traced else list(_made_up(sketch))
     sampled: dict[str, Number] = {}
     choices = iter(sketch.choices)
@@ -78,11 +78,11 @@ def _flat(inputs: list[Any]) -> Iterator[Any]:
 def _input(value: Any, sampled: dict[str, Number]) -> str | Number:
     if isinstance(value, str):
         return sampled.get(value, value)
-    return Number(1.0 if value is None else float(value))  # a factor that is left out is made to fit
+    return Number(1.0 if value is None else float(value))  # a missing factor is inferred
 
 
 def _made_up(sketch: Sketch) -> Iterator[list[Any]]:
-    """The instructions of a sketch that is known by its choices alone: one block, tiled axis by axis."""
+    """Steps for a sketch without a trace: one block, tiled axis by axis."""
     axes = [f"l{at}" for at, choice in enumerate(sketch.choices) if choice.kind is ChoiceKind.TILE]
     yield ["GetSBlock", [], ["main", "main"], ["b0"]]
     yield ["GetSBlock", [], ["root", "main"], ["b1"]]

@@ -26,7 +26,7 @@ class _Node:
 
 
 def lines_of(nest: Nest) -> list[Line]:
-    """Inlined blocks hang from the root, where they cost nothing and are still seen."""
+    """The lines of a nest; inlined blocks are children of the root."""
     root = _Node()
     for ordinal, block in enumerate(nest.blocks):
         node = root

@@ -1,1 +1,1 @@
-"""What is copied into an export. These files stand alone: they import nothing of ours."""
+"""The files that are copied into an export. They import nothing of ours but each other."""

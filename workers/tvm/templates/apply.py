@@ -3,7 +3,7 @@
 python -m venv tvm-venv && tvm-venv/bin/pip install -r requirements.txt
 tvm-venv/bin/python apply.py MODEL.onnx [-o model.so] [--check]     (--check compares with onnxruntime)
 
-Exits with 1 and a sentence where the model is not the one that was tuned, or something is missing here.
+Exits with 1 and a sentence if the model is not the one that was tuned, or if something is missing.
 """
 
 import argparse
@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def beside(name: str) -> Any:
-    """A file beside this one. Not imported above: none may load TVM before the versions are checked."""
+    """Import a file beside this one; not at the top, because versions are checked before TVM is loaded."""
     return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
 
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """As typed."""
+    """The command line."""
     parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("-o", "--output", metavar="FILE.so", help="keep the compiled library here")
@@ -54,8 +54,8 @@ def arguments() -> argparse.Namespace:
 
 
 def apply(manifest: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """What was compiled and how fast it is. Raises Refused."""
-    # TVM takes half of an x86 processor's cores unless told otherwise, and asks once, at import.
+    """Compile and time the model; the report. Raises Refused."""
+    # By default TVM takes half of an x86 processor's cores. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
     compiling, machine = beside("compiling"), beside("machine")

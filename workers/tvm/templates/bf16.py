@@ -1,7 +1,7 @@
-"""Products in bfloat16 where weights are constants: two of them a lane and instruction, summed in float32.
+"""Products with constant weights in bfloat16: two per lane and instruction, summed in float32.
 
-Data is rounded before a product, and sums stay what they were: float32. Sixteen results are one instruction
-(`vdpbf16ps`), so weights are laid out as that reads them: sixteen columns of two rows side by side.
+Data is rounded before a product; sums stay float32. One instruction (`vdpbf16ps`) computes sixteen results,
+so weights are laid out as it reads them: sixteen columns of two rows side by side.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ DOT = "mallorn_dot_bf16"
 RULE = f"s_tir.meta_schedule.cpu.{DOT}"
 
 _LLVM_DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
-# TVM keeps bfloat16 as integers on CPUs; LLVM is told that they are bfloat16.
+# TVM keeps bfloat16 as integers on CPUs; this function tells LLVM that they are bfloat16.
 _LLVM = f"""
 declare <16 x float> {_LLVM_DOT}(<16 x float>, <32 x bfloat>, <32 x bfloat>)
 define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x i32> %w)
@@ -67,7 +67,7 @@ TensorIntrin.register(
     DOT, tvm.script.from_source(_HEAD + _MEANING), tvm.script.from_source(_HEAD + _INSTRUCTION), override=True
 )
 
-# As MetaSchedule has it for CPUs.
+# MetaSchedule's structure for CPUs.
 _TILE = MultiLevelTilingWithIntrin(
     DOT,
     structure="SSRSRS",
@@ -81,10 +81,10 @@ INPUT = f"vko * {PAIR} + vki"
 
 @dataclass(frozen=True)
 class Sums:
-    """A product: which data and weights each number of the result sums over.
+    """A product: the data and weights that each element of the result sums over.
 
-    Its axes are `vi0`, `vi1` and so on, outputs last. Weights are matrices, as many as `kernel` says: one for
-    each place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
+    Its axes are `vi0`, `vi1` and so on, outputs last. `kernel` is the number of weight matrices: one for each
+    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
     """
 
     data: tuple[int, ...]
@@ -114,7 +114,7 @@ def _rewrite(builder: Any, graph: Any) -> Any:
 
 
 def _product(builder: Any, call: Any) -> Any:
-    """Of rows with a matrix; of stacks of both where data comes rounded."""
+    """A product of rows with a matrix, or of stacks of both if the data is rounded already."""
     data, weights = call.args
     sizes, result = rewriting.sizes_of(data), rewriting.sizes_of(call)
     stacked = data.ty.dtype == NARROW and weights.ty.ndim == len(sizes) == 3
@@ -142,14 +142,14 @@ def _convolution(builder: Any, values: Mapping[Any, Any], call: Any) -> Any:
 
 
 def _depthwise(call: Any) -> Any:
-    """It has no sums for the instruction, but half as much to read."""
+    """A depthwise convolution: no sums for the instruction, but half as much to read."""
     attrs, factors = call.attrs, (_rounded(call.args[0]), relax.const(call.args[1].value.numpy(), NARROW))
     names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
     return relax.op.nn.conv2d(*factors, **{name: getattr(attrs, name) for name in names}, out_dtype="float32")
 
 
 def _window(builder: Any, call: Any, weights: Any) -> Any:
-    """All places have their inputs in pairs."""
+    """A convolution whose inputs are pairs at every place of the window."""
     data = call.args[0]
     padded, sizes = rewriting.padded(_rounded(data), rewriting.sizes_of(data), call.attrs.padding)
     down, across = map(int, call.attrs.strides)
@@ -159,14 +159,14 @@ def _window(builder: Any, call: Any, weights: Any) -> Any:
 
 
 def _planes(values: Mapping[Any, Any], data: Any) -> Any | None:
-    """What data was while its channels were planes, if it was transposed from that."""
+    """The data before the transpose from channel planes, if there was one."""
     transpose = rewriting.call_of(values, data, "relax.permute_dims")
     moved = transpose is not None and tuple(map(int, transpose.attrs.axes or ())) == (0, 2, 3, 1)
     return transpose.args[0] if transpose is not None and moved else None
 
 
 def _window_of_planes(builder: Any, call: Any, planes: Any, weights: Any) -> Any:
-    """Odd channels, as a picture has: pairs lie along the window's rows, the last perhaps with a zero."""
+    """A convolution of odd channels, as of a picture: pairs lie along the window's rows, zero-padded."""
     high, wide, channels, _ = weights.shape
     odd = wide % PAIR
     rows = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, odd), (0, 0)))
@@ -181,7 +181,7 @@ def _window_of_planes(builder: Any, call: Any, planes: Any, weights: Any) -> Any
 
 
 def _fits(call: Any) -> bool:
-    """Whether the weights are constant, and little of the last vector of outputs would be for nothing."""
+    """True if the weights are constant and the last vector of outputs is mostly used."""
     weights = call.args[1]
     constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
     return bool(constant and call.ty.dtype == "float32" and rewriting.mostly_whole(int(call.ty.shape[-1])))
@@ -198,7 +198,7 @@ def _call(builder: Any, name: str, data: Any, weights: Any, sums: Sums) -> Any:
 
 
 def _packed(weights: Any) -> Any:
-    """[..., inputs, outputs] as [outputs / 16, ..., inputs / 2, 16, 2]; outputs that are missing are zero."""
+    """[..., inputs, outputs] as [outputs / 16, ..., inputs / 2, 16, 2], with zeros for missing outputs."""
     *kernel, inputs, outputs = weights.shape
     whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, rewriting.whole_vectors(outputs) - outputs)])
     split = whole.reshape(*kernel, inputs // PAIR, PAIR, -1, LANES)
@@ -206,9 +206,9 @@ def _packed(weights: Any) -> Any:
 
 
 def _dot(sums: Sums) -> Any:
-    """The product as a tensor function whose innermost loops are the instruction's.
+    """The product as a tensor function whose innermost loops match the instruction.
 
-    Where the last vector is not whole, all are summed elsewhere, and those of the result are taken.
+    If the last vector is not whole, whole vectors are summed in a buffer and the result is copied from it.
     """
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
@@ -254,7 +254,7 @@ def _taken(result: tuple[int, ...]) -> str:
 
 
 def _tile(schedule: Any, block: Any) -> Any:
-    """MetaSchedule's tiles around the instruction, and what follows the product fused into one of them."""
+    """MetaSchedule's tiling around the instruction, with what follows the product fused into one level."""
     return _TILE.apply(rewriting.inline_all_but(schedule, [block]), block)
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong before and around a compilation, each told in a sentence. Loads nothing heavy."""
+"""What can go wrong around a compilation, each with a sentence. Imports nothing heavy."""
 
 import argparse
 import importlib.metadata
@@ -16,20 +16,20 @@ EXACT = ("apache-tvm", "apache-tvm-ffi")
 NEEDED = ("target", "recipe")
 OPTIONAL = ("mallorn", "onnxruntime")
 COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # where TVM looks for one
-# A schedule that computes something else is far above; products rounded to bfloat16 are below the second.
+# A wrong schedule is far above; products rounded to bfloat16 stay below the second.
 LARGEST_ERROR = 1e-3
 LARGEST_ERROR_BF16 = 5e-2
 
 
 class Refused(Exception):
-    """Why it cannot go on, and what to type."""
+    """Why compilation cannot continue, and what to type."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}\n  {hint}")
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """What the schedules were made for. Raises Refused where it is missing or torn."""
+    """The manifest of the schedules. Raises Refused if it is missing or damaged."""
     try:
         manifest = json.loads((directory / "manifest.json").read_text())
         return {"input_shapes": {}, "input_ranges": {}, **manifest, **{n: manifest[n] for n in NEEDED}}
@@ -40,7 +40,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def before_tvm_is_loaded(manifest: dict[str, Any], args: argparse.Namespace) -> None:
-    """Whether files, packages and the compiler are there. Raises Refused."""
+    """Check files, packages and the compiler. Raises Refused."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
     if args.output and not Path(args.output).absolute().parent.is_dir():
@@ -75,7 +75,7 @@ def _wrong(name: str, version: str, any_version: bool) -> str:
 
 
 def _compiler() -> None:
-    """TVM links with a compiler; one beside this Python is as good as any."""
+    """A compiler for TVM to link with; one beside this Python will do."""
     os.environ["PATH"] = os.pathsep.join(
         [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
     )
@@ -90,7 +90,7 @@ def _compiler() -> None:
 
 
 def same_inputs(manifest: dict[str, Any], inputs: list[dict[str, Any]], model: str) -> None:
-    """Raises Refused for a model that takes other shapes or types than the one that was tuned."""
+    """Raises Refused if the model's shapes or types differ from those that were tuned."""
     tuned = manifest.get("inputs")
     if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
         raise Refused(
@@ -110,7 +110,7 @@ def _told(specs: list[dict[str, Any]]) -> str:
 def all_found(
     manifest: dict[str, Any], found: list[str], missing: list[str], args: argparse.Namespace
 ) -> None:
-    """Raises Refused where workloads lack a schedule: TVM would make them slow, and say nothing."""
+    """Raises Refused if workloads lack a schedule: TVM would silently compile them to slow loops."""
     unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
     told = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
     if not unexpected or (found and args.allow_missing):
@@ -128,7 +128,7 @@ def all_found(
 
 
 def small_error(manifest: dict[str, Any], error: float) -> None:
-    """Raises Refused where the numbers are not the model's."""
+    """Raises Refused if the outputs are wrong."""
     rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
     allowed = LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR
     if not error <= allowed:

@@ -1,4 +1,4 @@
-"""Clip as operators: TVM's importer makes it tensor functions, and no change of layout gets past those."""
+"""Clip as operators: TVM's importer makes tensor functions of it, which block layout changes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ BOUNDS = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
 
 
 def restore_clip() -> Any:
-    """The pass that makes them operators again."""
+    """The pass that turns them back into operators."""
     return tvm.transform.module_pass(_restore_all, opt_level=0, name="RestoreClip")
 
 

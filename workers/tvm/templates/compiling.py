@@ -1,4 +1,4 @@
-"""The model through the recipe's passes, its schedules applied, compiled, run: stock TVM alone."""
+"""Applies a recipe's passes and schedules to a model, compiles it and runs it, with stock TVM alone."""
 
 import importlib
 import re
@@ -34,7 +34,7 @@ _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
 
 
 def read_model(path: str) -> Any:
-    """An ONNX file. Raises Refused for any other."""
+    """Read an ONNX file. Raises Refused for anything else."""
     try:
         return onnx.load(path, format="protobuf")
     except (DecodeError, OSError, ValueError) as error:
@@ -42,7 +42,7 @@ def read_model(path: str) -> Any:
 
 
 def input_specs(model: Any, shapes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Name, type and shape of each input, in calling order; `shapes` fix dimensions that are free."""
+    """Name, type and shape of each input, in calling order; `shapes` bind free dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [_spec(value, shapes) for value in model.graph.input if value.name not in weights]
 
@@ -55,13 +55,13 @@ def _spec(value: Any, shapes: dict[str, Any]) -> dict[str, Any]:
 
 
 def import_model(model: Any, manifest: dict[str, Any], target: Any) -> Any:
-    """The model as TVM's graph, after the recipe's first half."""
+    """The model as a Relax module, after the recipe's first half."""
     mod = from_onnx(model, shape_dict=manifest["input_shapes"])
     return run_passes(mod, manifest["recipe"]["before"], target)
 
 
 def make_pass(step: dict[str, Any]) -> Any:
-    """The pass that a step of the recipe names, made with the step's arguments."""
+    """The pass of a recipe's step, made with the step's arguments."""
     name = step.get("pass") or step["call"]
     args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
     return getattr(_module(name), name.rpartition(".")[2])(*args)
@@ -77,7 +77,7 @@ def _module(name: str) -> Any:
 
 
 def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
-    """The module after the steps, in order; an optional step that TVM refuses changes nothing."""
+    """The module after the steps, in order; an optional step that TVM refuses is skipped."""
     with target, tvm.transform.PassContext(opt_level=3):
         for step in steps:
             try:
@@ -89,10 +89,10 @@ def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
 
 
 def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Tasks with and without a schedule: TVM passes over the latter in silence and leaves naive loops."""
+    """Tasks with and without a schedule: TVM silently leaves naive loops in the latter."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
-        importlib.import_module("tvm.s_tir.tensor_intrin")  # takes ten seconds, so only where it is needed
+        importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
     database = JSONDatabase(work_dir=work_dir)
     found: tuple[list[str], list[str]] = [], []
     for task in extract_tasks(mod, target):
@@ -102,18 +102,18 @@ def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[st
 
 
 def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir to a module after the recipe's first half, run the second, compile."""
+    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
     mod = run_passes(mod, after, target)
-    # Named, because for GPUs TVM would choose a pipeline that fuses and schedules once more.
+    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
 def random_inputs(
     model: Any, shapes: dict[str, Any], ranges: dict[str, Any], seed: int = 0
 ) -> dict[str, Any]:
-    """Inputs by name; integers stay in the ranges that the model's look-ups allow."""
+    """Random inputs by name; integers stay within the model's look-up ranges."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
@@ -134,7 +134,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
 
 
 def relative_error(path: str, inputs: dict[str, Any], outputs: list[Any]) -> float:
-    """Largest difference from onnxruntime over the largest value, the worst of all outputs."""
+    """Largest difference from onnxruntime over the largest value; the worst output counts."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

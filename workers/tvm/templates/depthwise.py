@@ -1,7 +1,7 @@
-"""A pointwise convolution and the depthwise one behind it, a strip of rows and some channels at a time.
+"""A pointwise convolution and the depthwise one after it, computed by strips of rows and some channels.
 
-Depthwise convolutions compute little for what they move. What is in between is the largest of such a network,
-so it is computed where it is read, and stays in the nearest caches.
+Depthwise convolutions move more than they compute. The tensor between the two is the largest of such a
+network, so it is computed where it is read and stays in the nearest caches.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 LANES = rewriting.LANES
-STRIPS = "mallorn_strips"  # the schedule rule of both
+STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
 
-# What may stand between the two, as text.
+# Operators allowed between the two, as text.
 _BETWEEN = {
     "relax.add": "({} + {})",
     "relax.multiply": "({} * {})",
@@ -28,7 +28,7 @@ _BETWEEN = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Both convolutions, and what is between them, in order."""
+    """Both convolutions and the operators between them, in order."""
 
     pointwise: Any
     between: tuple[Any, ...]
@@ -36,13 +36,13 @@ class Pair:
 
     @property
     def arguments(self) -> list[Any]:
-        """Data, weights, what is read between, and weights again."""
+        """Data, weights, the operands in between, and the second weights."""
         vectors = [second for call in self.between for second in call.args[1:] if second.ty.ndim]
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
 
 def depthwise() -> Any:
-    """The pass that makes one of every such two, where nothing else reads what is between them."""
+    """The pass that fuses such pairs if nothing else reads the tensor between them."""
     return rewriting.graph_pass("Depthwise", _rewrite_all)
 
 
@@ -72,7 +72,7 @@ def _is_depthwise(call: Any) -> bool:
 
 
 def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> Pair | None:
-    """What ends in this depthwise convolution, if it begins with a pointwise one."""
+    """The pair that ends in this depthwise convolution, if it starts with a pointwise one."""
     between: list[Any] = []
     var = call.args[0]
     while _read_once(readers, var) and isinstance(value := values.get(var), relax.Call):
@@ -86,7 +86,7 @@ def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> P
 
 
 def _read_once(readers: Mapping[Any, Any], var: Any) -> bool:
-    """Results of the network are read by whoever calls it, and are no dataflow variables."""
+    """True if exactly one reader exists; outputs of the network are excluded, because callers read them."""
     return isinstance(var, relax.DataflowVar) and len(readers.get(var, ())) == 1
 
 
@@ -99,7 +99,7 @@ def _is_pointwise(call: Any) -> bool:
 
 
 def _is_simple(call: Any) -> bool:
-    """Whether each number is made of one, and of a constant: for all, or for its channel."""
+    """True for an element-wise operator with at most a constant scalar or a constant per channel."""
     if getattr(call.op, "name", "") not in _BETWEEN:
         return False
     channels = call.ty.shape[-1]

@@ -1,7 +1,7 @@
-"""Products of stacks of matrices read and write through permutations of their axes, as attention has them.
+"""Batched products that read and write through permuted axes, as in attention.
 
-A transpose that leaves the last axis where it is costs a product nothing, since rows of numbers stay rows of
-numbers; as an operator of its own it copies everything.
+A transpose that keeps the last axis in place costs nothing inside a product, because rows stay contiguous; as
+an operator of its own it copies everything.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
 
 def heads() -> Any:
-    """The pass that takes such transposes into the products of two factors that are both computed."""
+    """The pass that moves such transposes into products of two computed factors."""
     return rewriting.graph_pass("Heads", _rewrite)
 
 
@@ -26,7 +26,7 @@ def _rewrite(builder: Any, graph: Any) -> Any:
 
 
 def _results(builder: Any, graph: Any) -> Any:
-    """Products that nobody reads but a transpose."""
+    """Fuse transposes of results: products that only a transpose reads."""
     values = relax.analysis.get_var2val(graph)
     uses = Counter(var for value in values.values() for var in _variables(value))
 
@@ -39,7 +39,7 @@ def _results(builder: Any, graph: Any) -> Any:
 
 
 def _factors(builder: Any, graph: Any) -> Any:
-    """The other products that read a transpose."""
+    """Fuse transposes of factors: products that read a transpose."""
     values = relax.analysis.get_var2val(graph)
 
     def rewrite(call: Any) -> Any:
@@ -57,14 +57,14 @@ def _variables(value: Any) -> list[Any]:
 
 
 def _axes(transpose: Any) -> list[int]:
-    """Its permutation; none where rows of numbers do not stay such."""
+    """The permutation of a transpose; empty if it moves the last axis."""
     last = transpose.ty.ndim - 1
     axes = list(map(int, transpose.attrs.axes or range(last, -1, -1)))
     return axes if axes[-1] == last else []
 
 
 def _source(values: Mapping[Any, Any], factor: Any) -> tuple[Any, list[int]]:
-    """What a factor was before it was transposed, and how it was; itself if that cannot be taken in."""
+    """A factor before its transpose, and the permutation; the factor itself if there is nothing to fuse."""
     transpose = rewriting.call_of(values, factor, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return transpose.args[0], axes
@@ -72,7 +72,7 @@ def _source(values: Mapping[Any, Any], factor: Any) -> tuple[Any, list[int]]:
 
 
 def _fits(product: Any) -> bool:
-    """Whether both factors are computed stacks of as many matrices."""
+    """True if both factors are computed stacks of equally many matrices."""
     left, right = product.args
     if not rewriting.known(product) or not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         return False
@@ -85,7 +85,7 @@ def _fits(product: Any) -> bool:
 
 
 def _call(builder: Any, values: Mapping[Any, Any], product: Any, axes: Sequence[int], result: Any) -> Any:
-    """A product as a tensor function of its factors' sources, whose result is permuted."""
+    """The call of a product as a tensor function of its factors' sources, with a permuted result."""
     sources = [_source(values, factor) for factor in product.args]
     *stack, rows, inputs = rewriting.sizes_of(product.args[0])
     extents = [*stack, rows, rewriting.sizes_of(product)[-1], inputs]
@@ -115,11 +115,11 @@ def main({x_name}, {w_name}, {y_name}) -> None:
 
 
 def _before(axes: list[tuple[str, int]], permutation: list[int]) -> list[tuple[str, int]]:
-    """The axes in the order that they had before the permutation."""
+    """The axes in their order before the permutation."""
     return [axis for _, axis in sorted(zip(permutation, axes, strict=True))]
 
 
 def _buffer(name: str, axes: list[tuple[str, int]]) -> tuple[str, str]:
-    """A buffer as a parameter, and as it is read or written."""
+    """A buffer parameter, and its indices as read or written."""
     shape = rewriting.numbers(extent for _, extent in axes)
     return f'{name}: T.Buffer(({shape}), "float32")', f"{name}[{', '.join(f'v{loop}' for loop, _ in axes)}]"

@@ -1,4 +1,4 @@
-"""The target of the schedules, and whether this machine can run what is compiled for it."""
+"""The target of the schedules, and whether this machine can run code for it."""
 
 import importlib
 import platform
@@ -9,7 +9,7 @@ import tvm
 from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple, llvm_is_valid_cpu
 
 checks = importlib.import_module(f"{__package__}.checks" if __package__ else "checks")
-# What TVM's vector code is made of, as LLVM spells it.
+# Features that TVM's vector code uses, in LLVM's spelling.
 VECTORS = (
     "sse4.2", "avx", "avx2", "fma", "f16c",
     "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
@@ -18,7 +18,7 @@ PROCESSORS = Path("/proc/cpuinfo")
 
 
 def read_target(attrs: dict[str, Any]) -> Any:
-    """TVM's form of a target; beside a tag TVM ignores what else is said. Raises Refused."""
+    """The TVM target; beside a tag TVM ignores other attributes. Raises Refused."""
     mcpu = attrs.get("mcpu")
     if mcpu and not llvm_is_valid_cpu(mcpu, attrs.get("mtriple", llvm_get_system_triple())):
         raise checks.Refused(
@@ -34,12 +34,12 @@ def device_of(target: Any) -> Any:
 
 
 def threads() -> int:
-    """As many as TVM runs a kernel on."""
+    """The number of threads that TVM runs a kernel on."""
     return int(tvm.runtime.num_threads())
 
 
 def why_it_cannot_run(target: Any) -> str:
-    """In words; empty where nothing speaks against it."""
+    """Why this machine cannot run code for the target; empty if it can."""
     if target.kind.name != "llvm":
         return "" if device_of(target).exist else f"this machine has no device for {target.kind.name}"
     triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))
@@ -50,7 +50,7 @@ def why_it_cannot_run(target: Any) -> str:
 
 
 def _lacking(target: Any) -> list[str]:
-    """Vector instructions of the target that the kernel does not list; none where it lists nothing."""
+    """Vector instructions of the target that the kernel does not list; empty if it lists nothing."""
     listed = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
     flags = next((line.partition(":")[2] for line in listed.splitlines() if line.startswith("flags")), "")
     here = set(map(_plain, flags.split()))

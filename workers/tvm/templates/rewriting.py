@@ -1,4 +1,4 @@
-"""What the graph passes beside this file share."""
+"""Helpers of the graph passes beside this file."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -8,13 +8,13 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 
-LANES = 16  # numbers of float32 in a vector; narrower processors take two or four registers for it
-# TVM's numbers for operators that take element-wise ones behind them along, and that nothing is fused with.
+LANES = 16  # float32 lanes of a vector; narrower processors use two or four registers for it
+# TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 
 def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
-    """The pass that rewrites every graph; `rewrite` gets what adds tensor functions and a graph."""
+    """A pass that rewrites every Relax function; `rewrite` gets a block builder and the function."""
 
     def rewrite_all(mod: Any, _: Any) -> Any:
         builder = relax.BlockBuilder(mod)
@@ -27,9 +27,9 @@ def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
 
 
 def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> Any:
-    """The graph with an operator's calls rewritten; not those with sizes that only the data will tell.
+    """The function with an operator's calls rewritten, except calls with dynamic sizes.
 
-    Nor those that make a scalar, which has no axes.
+    Calls that return a scalar are skipped too, since it has no axes.
     """
     pattern = is_op(operator)(varg_default_wildcard=True)
 
@@ -40,7 +40,7 @@ def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> A
 
 
 def known(call: Any) -> bool:
-    """Whether all sizes are."""
+    """True if all dimensions are static."""
     shapes = [value.ty.shape for value in (*call.args, call)]
     return all(
         shape is not None and all(isinstance(size, tvm.tirx.IntImm) for size in shape) for shape in shapes
@@ -48,21 +48,21 @@ def known(call: Any) -> bool:
 
 
 def call_of(values: Mapping[Any, Any], var: Any, operator: str) -> Any | None:
-    """The call that a variable stands for, if it is one of this operator."""
+    """The call bound to a variable, if it is of this operator."""
     value = values.get(var) if isinstance(var, relax.Var) else None
     named = isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
     return value if named else None
 
 
 def channels_last(convolution: Any) -> bool:
-    """Whether data, weights and result have their channels last, and the weights are constant."""
+    """True if data, weights and result are channels-last and the weights constant."""
     attrs = convolution.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
 
 
 def padded(data: Any, sizes: tuple[int, ...], padding: Iterable[Any]) -> tuple[Any, tuple[int, ...]]:
-    """Data of these sizes, channels last, with zeros around it, and its sizes then."""
+    """Channels-last data padded with zeros, and its new sizes."""
     top, left, bottom, right = map(int, padding)
     batch, height, width, channels = sizes
     margins = 0, 0, top, bottom, left, right, 0, 0
@@ -75,21 +75,21 @@ def sizes_of(value: Any) -> tuple[int, ...]:
 
 
 def mostly_whole(outputs: int) -> bool:
-    """Whether at most a third of what fills vectors is for nothing."""
+    """True if at most a third of the padded vectors is padding."""
     return 2 * whole_vectors(outputs) <= 3 * outputs
 
 
 def whole_vectors(outputs: int) -> int:
-    """As many as fill vectors."""
+    """Rounded up to whole vectors."""
     return -(-outputs // LANES) * LANES
 
 
 def numbers(sizes: Iterable[int]) -> str:
-    """As Relax's own functions have them, or nothing is fused with ours."""
+    """Integers as int64, as in Relax's own functions; otherwise nothing is fused with ours."""
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
-# As MetaSchedule has it for CPUs.
+# MetaSchedule's rule for CPUs.
 _INLINE = AutoInline(
     into_producer=False,
     into_consumer=True,
@@ -102,9 +102,9 @@ _INLINE = AutoInline(
 
 
 def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
-    """The schedule with all other blocks inlined that can be, as MetaSchedule does it.
+    """Inline all other blocks that can be, as MetaSchedule does.
 
-    TVM asks the rule that a block names first, when all that is fused is still in a block an operator.
+    TVM calls a block's own rule first, when fused operators are still separate blocks.
     """
     names = {schedule.get(block).name_hint for block in kept}
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):

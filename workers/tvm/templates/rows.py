@@ -1,7 +1,7 @@
-"""Softmax and layer norm a row at a time, in vectors, while the row is in the nearest cache.
+"""Softmax and layer norm row by row, vectorised, while the row is in the nearest cache.
 
-TVM makes each a chain of blocks: sums along a row go from number to number, and the exponentials of softmax
-are computed twice, since fast forms of them are inlined wherever they are read.
+TVM makes each a chain of blocks: sums along a row are scalar, and softmax's exponentials are computed twice,
+because their fast forms are inlined wherever they are read.
 """
 
 from importlib import import_module
@@ -14,8 +14,7 @@ from tvm import relax
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 LANES = rewriting.LANES
 
-# The exponential, of what is never above zero, is two to the power of n times a polynomial, with TVM's
-# coefficients (topi.fast_exp).
+# exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
 _SOFTMAX = """
 peak = T.sblock_alloc_buffer(({lanes},), "float32")
 total = T.sblock_alloc_buffer(({lanes},), "float32")
@@ -68,7 +67,7 @@ for c in range({chunks}):
 
 
 def rows() -> Any:
-    """The pass that rewrites both wherever a row is the last axis and whole vectors."""
+    """The pass that rewrites both if a row is the last axis and fills whole vectors."""
     return rewriting.graph_pass("Rows", _rewrite)
 
 
@@ -85,7 +84,7 @@ def _softmax(builder: Any, call: Any) -> Any:
 
 
 def _layer_norm(builder: Any, call: Any) -> Any:
-    """Mean first, then the squares of what is left: no sum of squares that cancels."""
+    """Two passes, mean first and then squared differences, to avoid cancellation."""
     attrs = call.attrs
     if not _fits(call, attrs.axes) or not attrs.center or not attrs.scale:
         return call
@@ -95,7 +94,7 @@ def _layer_norm(builder: Any, call: Any) -> Any:
 
 
 def _fits(call: Any, axes: Any) -> bool:
-    """Whether it goes along the last axis alone, and that is whole vectors of known size."""
+    """True if the operator reduces the last axis only, and that fills whole vectors of static size."""
     last = call.ty.ndim - 1
     if last == 0 or call.ty.dtype != "float32" or call.ty.shape[last] % LANES:
         return False
@@ -103,7 +102,7 @@ def _fits(call: Any, axes: Any) -> bool:
 
 
 def _across(name: str, combine: str) -> str:
-    """A vector's numbers combined into its first, halves with halves."""
+    """Reduce a vector into its first lane by halves."""
     lines, half = [], LANES // 2
     while half > 1:
         pair = combine.format(f"{name}[i]", f"{name}[i + {half}]")
@@ -113,14 +112,14 @@ def _across(name: str, combine: str) -> str:
 
 
 def _call(builder: Any, name: str, call: Any, names: list[str], body: str, **facts: str) -> Any:
-    """The call of a tensor function of rows in place of an operator."""
+    """The call of a tensor function of rows that replaces an operator."""
     shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
     function = _function(dict(zip([*names, "y"], shapes, strict=True)), body, facts)
     return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
 
 
 def _function(shapes: dict[str, tuple[int, ...]], body: str, facts: dict[str, str]) -> Any:
-    """A block a row. Its last loop runs once, for MetaSchedule to make vectors of: it would take the rows."""
+    """One block per row. Its last loop runs once, so that MetaSchedule vectorises it and not the rows."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
     row = ", ".join(f"v{axis}" for axis in range(len(sizes)))

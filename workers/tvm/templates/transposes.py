@@ -1,7 +1,7 @@
 """Transposes that move the last axis, tile by tile.
 
-A column at a time reads a cache line for every number, and the lines of a column share few places in the
-nearest cache. A tile of sixteen by sixteen numbers reads sixteen lines and uses all of each.
+Column by column, every element costs a cache line, and the lines of a column share few sets of the nearest
+cache. A tile of 16 x 16 elements reads sixteen lines and uses each completely.
 """
 
 from importlib import import_module
@@ -12,11 +12,11 @@ from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 
-TILE = 16  # numbers of float32 in a cache line
+TILE = 16  # float32 elements in a cache line
 
 
 def transposes() -> Any:
-    """The pass that rewrites them where both axes are whole tiles."""
+    """The pass that rewrites them if both axes are whole tiles."""
     return rewriting.graph_pass("Transposes", _rewrite_all)
 
 
@@ -28,7 +28,7 @@ def _rewrite(builder: Any, call: Any) -> Any:
     last = call.ty.ndim - 1
     axes = list(map(int, call.attrs.axes or range(last, -1, -1)))
     sizes = list(map(int, call.ty.shape))
-    across = axes.index(last)  # where the source's last axis went
+    across = axes.index(last)  # the new position of the source's last axis
     if call.ty.dtype != "float32" or across == last or sizes[across] % TILE or sizes[last] % TILE:
         return call
     function = _function(sizes, axes, across)
@@ -36,7 +36,7 @@ def _rewrite(builder: Any, call: Any) -> Any:
 
 
 def _function(sizes: list[int], axes: list[int], across: int) -> Any:
-    """A block a tile; its last loop runs once, for MetaSchedule to make vectors of."""
+    """One block per tile; its last loop runs once, so that MetaSchedule vectorises it."""
     last = len(sizes) - 1
     tiled = (across, last)
     loops = [f"a{axis}" for axis in range(len(sizes))]
@@ -64,5 +64,5 @@ def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "f
 
 
 def _before(axes: list[int], places: list[str]) -> str:
-    """Places of the result's axes in the order of the source's."""
+    """The positions of the result's axes, in the order of the source's axes."""
     return ", ".join(place for _, place in sorted(zip(axes, places, strict=True)))

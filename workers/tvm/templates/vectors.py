@@ -1,4 +1,4 @@
-"""Convolutions whose outputs fill no whole vectors get outputs of zero weights that nobody reads.
+"""Convolutions whose outputs do not fill whole vectors get padding outputs with zero weights.
 
 24 channels are one vector and a half: as 32 they take two instructions where vectors of eight take three.
 """
@@ -14,7 +14,7 @@ rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewrit
 
 
 def vectors() -> Any:
-    """The pass that does so where at most a third of the products are for nothing."""
+    """The pass that pads if at most a third of the products are wasted."""
     return rewriting.graph_pass("Vectors", _rewrite_all)
 
 
@@ -45,7 +45,7 @@ def _fits(call: Any) -> bool:
 def _function(
     data: tuple[int, ...], weights: tuple[int, ...], result: tuple[int, ...], strides: tuple[int, ...]
 ) -> Any:
-    """All are summed elsewhere, and those of the result are taken."""
+    """Sums all outputs in a buffer and copies the wanted ones."""
     batch, height, width, _ = result
     high, wide, inputs, outputs = weights
     down, across = strides

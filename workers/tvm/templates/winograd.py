@@ -1,10 +1,9 @@
-"""Convolutions of three by three as Winograd's, in tiles of four by four or two by two.
+"""3x3 convolutions by Winograd's algorithm, in tiles of 4x4 or 2x2.
 
-The data is padded to whole tiles of six by six (four by four), which are transformed (pack), multiplied with
-transformed weights (36 or 16 matrix products) and transformed to tiles of four by four (two by two, unpack).
-Both transforms are unrolled a tile, channels side by side. What came before is summed and activated while it
-is padded. Where products may take bfloat16, those of the smaller tiles do; the larger tiles would show the
-rounding ninefold.
+The data is padded to whole tiles of 6x6 (4x4), which are transformed (pack), multiplied with transformed
+weights (36 or 16 matrix products) and transformed to tiles of 4x4 (2x2, unpack). Both transforms are unrolled
+per tile, with channels side by side. Bias and activation before it are applied while padding. Products may be
+bfloat16 in the smaller tiles only; the larger ones would amplify the rounding error.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ class Form:
     pack: Matrix
     weights: Matrix
     unpack: Matrix
-    rounds: bool  # whether its factors may be rounded
+    rounds: bool  # True if its factors may be rounded
 
     @property
     def tile(self) -> int:
@@ -75,18 +74,18 @@ LARGE = Form(
     rounds=False,
 )
 FORMS = (SMALL, LARGE)
-# What a processor computes while it moves a byte through its caches and from memory, about: the products that
-# are saved must be worth the bytes that packed tiles and the larger weights cost.
+# Roughly the operations that a processor computes while it moves a byte through its caches, and from memory:
+# the saved products must outweigh the bytes of packed tiles and larger weights.
 OPERATIONS_A_BYTE = 5
 OPERATIONS_A_FAR_BYTE = 11.5
 BYTES = {"float32": 4, "bfloat16": 2}
-SPEED = {"float32": 1, "bfloat16": 2}  # products a moment
-PAIR, LANES = 2, rewriting.LANES  # inputs and outputs of bfloat16's instruction
+SPEED = {"float32": 1, "bfloat16": 2}  # relative products per time
+PAIR, LANES = 2, rewriting.LANES  # inputs and outputs of the bfloat16 instruction
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution's sizes, and what its factors may be."""
+    """A convolution's sizes, and the allowed type of its factors."""
 
     batch: int
     height: int
@@ -113,7 +112,7 @@ class Plan:
 
     @property
     def dtype(self) -> str:
-        """Of the products' factors."""
+        """The type of the products' factors."""
         return self.shape.dtype if self.form.rounds else "float32"
 
     @property
@@ -126,19 +125,19 @@ class Plan:
 
     @property
     def tiles(self) -> int:
-        """In one image."""
+        """The number of tiles of one image."""
         return self.high * self.wide
 
     @property
     def padded(self) -> tuple[int, int, int, int]:
-        """As many rows and columns as whole tiles read."""
+        """Rows and columns after padding to whole tiles."""
         rim = self.form.span - self.form.tile
         high, wide = (count * self.form.tile + rim for count in (self.high, self.wide))
         return self.shape.batch, high, wide, self.shape.channels
 
     @property
     def margins(self) -> tuple[int, ...]:
-        """What is added before and after each dimension for that."""
+        """The padding before and after each dimension."""
         shape, (_, high, wide, _) = self.shape, self.padded
         rows = shape.top, high - shape.height - shape.top
         return 0, 0, *rows, shape.left, wide - shape.width - shape.left, 0, 0
@@ -149,7 +148,7 @@ class Plan:
 
     @property
     def gain(self) -> float:
-        """The operations that are saved, less what the bytes are worth that are moved for it."""
+        """The operations saved, minus the cost of the extra bytes moved."""
         shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
@@ -160,13 +159,13 @@ class Plan:
 
 
 def best(shape: Shape) -> Plan | None:
-    """The form that gains most; None where the direct sums are cheaper than any."""
+    """The form with the largest gain; None if direct convolution is cheaper."""
     plan = max((Plan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
     return plan if plan.gain > 0 else None
 
 
 def winograd(dtype: str = "float32") -> Any:
-    """The pass that rewrites every convolution for which it pays, with factors rounded to `dtype` at most."""
+    """The pass that rewrites every convolution that gains; `dtype` is the lowest precision of factors."""
 
     return rewriting.graph_pass("Winograd", lambda builder, graph: _rewrite(builder, graph, dtype))
 
@@ -181,7 +180,7 @@ def _rewrite(builder: Any, graph: Any, dtype: str) -> Any:
 
 
 def _shape(call: Any, dtype: str) -> Shape | None:
-    """The sizes of a convolution that can be rewritten, None of any other."""
+    """The sizes of a convolution that can be rewritten; None for others."""
     attrs, weights = call.attrs, call.args[1]
     plain = all(int(number) == 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups))
     if not plain or not rewriting.channels_last(call):
@@ -208,7 +207,7 @@ def _three_steps(builder: Any, plan: Plan, call: Any) -> Any:
 
 
 def _transformed(form: Form, weights: Any) -> Any:
-    """The weights of all products, computed once and exactly."""
+    """The transformed weights, computed at compile time in float64."""
     matrix = np.array(form.weights)
     values = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
     return values.reshape(form.products, *weights.shape[2:]).astype("float32")
@@ -228,7 +227,7 @@ def _pack(plan: Plan) -> Any:
 
 
 def _unpack(plan: Plan) -> Any:
-    """Stores that would fall off the end go to the last row and column, where later ones overwrite them."""
+    """Stores beyond the end go to the last row and column, where later ones overwrite them."""
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 
     def read(i: int, j: int) -> str:
@@ -255,7 +254,7 @@ def _function(
     store: Callable[[int, int, str], str],
     dtype: str = "float32",
 ) -> Any:
-    """A tensor function that stores matrix @ tile @ matrix.T of every tile and channel."""
+    """A tensor function that stores matrix @ tile @ matrix.T for every tile and channel."""
     size, span = len(matrix), len(matrix[0])
     backwards = [(i, j) for i in reversed(range(size)) for j in reversed(range(size))]
     lines = [f"t{i}_{j}: T.let = {read(i, j)}" for i in range(span) for j in range(span)]
@@ -278,7 +277,7 @@ def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, 
 
 
 def _all_of(sizes: Sequence[int]) -> str:
-    """Every dimension but the channels, from end to end."""
+    """The full range of every dimension but the channels."""
     return ", ".join(f"0:{size}" for size in sizes[:-1])
 
 
