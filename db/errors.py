@@ -1,4 +1,4 @@
-"""Turns what a driver reports into the errors that callers know what to do about."""
+"""Translates drivers' errors into ours."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise StorageFull for a full disk, Unavailable for a database that does not answer or is too busy."""
+    """Raise StorageFull if the disk is full, Unavailable if the database does not answer or is too busy."""
     try:
         yield
     except DBAPIError as error:

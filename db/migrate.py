@@ -1,4 +1,4 @@
-"""Brings a database to this version's tables, and says so when it is not there."""
+"""Migrates a database to this version's tables, and checks that it is there."""
 
 import errno
 from pathlib import Path
@@ -20,16 +20,16 @@ _MIGRATE = "mallorn migrate"
 
 
 class OldTables(Conflict):
-    """The database is not at this version's tables."""
+    """The tables are not of this version."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Run the missing migrations in one transaction; a second process waits and finds nothing to do.
+    """Run missing migrations in one transaction; a second process waits and then has nothing to do.
 
     Raises Conflict when the database belongs to a newer Mallorn, StorageFull, Unavailable.
     """
     _make_home(url)
-    # SQLite rebuilds a table to alter it, which foreign keys would take for a deletion.
+    # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
     engine = create_engine(url, foreign_keys=False)
     try:
         # BEGIN IMMEDIATE is the lock on SQLite: the version is read after it is ours.

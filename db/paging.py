@@ -1,4 +1,4 @@
-"""Pages of a long list, and the opaque text that asks for the next one."""
+"""Pages of a long list, with opaque cursors."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some items, and the cursor of those that follow; None: these were the last."""
+    """Some items, and the cursor of the next page; None after the last."""
 
     items: list[Item]
     cursor: str | None
@@ -41,14 +41,14 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
 def page(
     found: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]
 ) -> Page[Item]:
-    """A page from `limit + 1` rows asked for: the extra one only tells whether more follow."""
+    """A page from up to `limit + 1` rows; the extra one only shows that more follow."""
     items = list(found[:limit])
     more = len(found) > limit
     return Page(items, encode_cursor(*position(items[-1])) if more else None)
 
 
 def check_limit(limit: int) -> int:
-    """The limit, if it is a sensible page size."""
+    """The limit. Raises InvalidRequest unless it is a valid page size."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidRequest(f"limit must be between 1 and {MAX_LIMIT}")
     return limit

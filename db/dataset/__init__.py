@@ -1,1 +1,1 @@
-"""The dataset as a whole: frozen, carried elsewhere as Parquet, and brought in from there."""
+"""The dataset as a whole: snapshots, export to Parquet, import."""

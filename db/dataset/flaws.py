@@ -1,4 +1,4 @@
-"""What is wrong with a measurement from elsewhere: such a row is counted and left out."""
+"""Validates imported measurements: a bad row is counted and skipped."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ OUTCOMES: Final = frozenset(Outcome)
 
 
 def flaw(row: Mapping[str, Any], widths: Mapping[str, int]) -> str | None:
-    """In a word or two, or None for a good row; `widths` says how many decisions each sketch has."""
+    """What is wrong, in a word or two; None for a good row. `widths`: decisions of each sketch."""
     if any(row[name] is None for name in NEEDED):
         return "missing value"
     if row["kind"] not in KINDS or row["outcome"] not in OUTCOMES:
@@ -41,5 +41,5 @@ def _flaw_of_times(row: Mapping[str, Any]) -> str | None:
 
 
 def _positive(times_us: Sequence[float | None]) -> bool:
-    """Zero, infinite, negative and missing times teach nothing."""
+    """True for a usable time: not zero, infinite, negative or missing."""
     return all(time is not None and 0 < time < math.inf for time in times_us)

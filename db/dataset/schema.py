@@ -1,4 +1,4 @@
-"""What an exported dataset looks like: three Parquet files in a directory, and what their heads say."""
+"""The format of an exported dataset: three Parquet files and their metadata."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-# Raised when a reader of the old files would misread the new ones; frozen files of each stay in tests.
+# Increased when a reader of old files would misread new ones; tests keep frozen files of each version.
 VERSION: Final = 1
 VERSION_KEY: Final = b"mallorn.schema"
 SNAPSHOT_KEY: Final = b"mallorn.snapshot"
@@ -15,7 +15,7 @@ TABLE_KEY: Final = b"mallorn.table"
 
 MEASUREMENTS: Final = pa.schema(
     [
-        pa.field("dataset", pa.string(), nullable=False),  # which dataset measured it, and its id there
+        pa.field("dataset", pa.string(), nullable=False),  # the dataset that measured it, and its id there
         pa.field("row", pa.int64(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),  # `trial`, or `finish`: a repeat of the best
         pa.field("workload", pa.string(), nullable=False),
@@ -78,7 +78,7 @@ class Table:
         return f"{self.name}.parquet"
 
     def with_head(self, snapshot: Mapping[str, Any]) -> pa.Schema:
-        """The schema as it is written: with its version and the snapshot whose rows these are."""
+        """The schema with its version and snapshot in the metadata."""
         return self.schema.with_metadata(
             {
                 VERSION_KEY: str(VERSION),

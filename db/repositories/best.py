@@ -1,4 +1,4 @@
-"""Which measurement is the best: one rule for every query."""
+"""The rule for the best measurement, shared by all queries."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ def eligible() -> ColumnElement[bool]:
 
 
 def brought() -> ColumnElement[bool]:
-    """Timed elsewhere, and none found its results wrong: whether it is as fast here, nobody knows."""
+    """Timed elsewhere and not found wrong; it may not be as fast here."""
     return and_(Measurement.kind.in_(IMPORTED), _sound())
 
 
@@ -29,7 +29,7 @@ def _sound() -> ColumnElement[bool]:
     same_candidate = and_(
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,
-        # Spelled out, so that SQLite sees that the index of refuted candidates holds them all.
+        # Spelled out, so that SQLite uses the partial index of refuted candidates.
         _Refuted.outcome == literal_column(f"'{Outcome.WRONG_RESULT}'"),
         _Refuted.sketch_id == Measurement.sketch_id,
         _Refuted.decisions == Measurement.decisions,

@@ -27,13 +27,13 @@ class NewCostModel:
 
 
 class Head(NamedTuple):
-    """The active version of a line, without its bytes, and what the line's newest version had seen."""
+    """The active version of a line without its bytes, and what the line's newest version had seen."""
 
     id: int
     version: int
     seen_upto: int
     rows: int
-    base: str | None  # the version that it stands on
+    base: str | None  # the version that it is built on
 
 
 class BaseHead(NamedTuple):
@@ -48,7 +48,7 @@ class CostModels(Repository):
     """Cost models by family, target and name: a line. Versions count from 1; one of each line is active."""
 
     def add(self, new: NewCostModel, active: bool = True) -> CostModel:
-        """Store the next version, which is active from now on unless told otherwise."""
+        """Store the next version, active unless told otherwise."""
         # Two trainers of one family take turns here.
         self.lock_target(new.target_id)
         same = _line(new.family, new.target_id, new.name)
@@ -69,10 +69,10 @@ class CostModels(Repository):
         return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
-        """The active version, and what its line has seen.
+        """The active version, and the rows that its line has seen.
 
-        After a roll-back that is more than the version itself saw: it is refit when there are more rows than
-        those had that were given up, or the next refit would bring them back at once.
+        After a rollback the line has seen more than its active version. A refit waits for more rows than the
+        newest version had, or it would undo the rollback at once.
         """
         facts = CostModel.version, CostModel.seen_upto, CostModel.rows, CostModel.metrics
         columns = CostModel.id, CostModel.active, *facts
@@ -81,7 +81,7 @@ class CostModels(Repository):
         if newest is None:
             return None
         active = self.session.execute(query.where(CostModel.active)).one_or_none()
-        if active is None:  # none of its versions was worth it so far
+        if active is None:  # no version was good enough so far
             return None
         base = active.metrics.get("base")
         return Head(active.id, active.version, newest.seen_upto, newest.rows, base)

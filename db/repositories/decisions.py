@@ -1,4 +1,4 @@
-"""The decision log: a job's rounds, what was known when each was opened and what it brought."""
+"""The decision log: a job's rounds, the best known before each, and its result."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,19 +34,19 @@ class Decision:
 
     @property
     def best_us(self) -> float | None:
-        """The task's best with this round."""
+        """The task's best after this round."""
         return min((best for best in (self.before_us, self.found_us) if best is not None), default=None)
 
     @property
     def gain_us(self) -> float | None:
-        """What the round took off the job's weighted total; None while there was nothing to compare."""
+        """The round's gain on the job's weighted total; None without an earlier time."""
         if self.before_us is None or self.best_us is None:
             return None
         return self.weight * (self.before_us - self.best_us)
 
 
 class Decisions(Repository):
-    """Reads rounds together with what they brought."""
+    """Reads rounds with their results."""
 
     def list(
         self,
@@ -57,7 +57,7 @@ class Decisions(Repository):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[Decision]:
-        """A job's rounds, or one task's, in the order they were planned or backwards."""
+        """A job's or task's rounds, in planning order or newest first."""
         query = _decisions().where(Round.job_id == job_id)
         if task_index is not None:
             query = query.where(Task.index == task_index)
@@ -91,7 +91,7 @@ def _found() -> ScalarSelect[float | None]:
 
 
 def _before() -> ScalarSelect[float | None]:
-    """A workload has one round in flight, so its rows up to the round's mark are all that was known."""
+    """The best before a round: a workload has one round in flight, so all rows up to its mark were known."""
     same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
     known = *same, Measurement.id <= Round.seen_upto, eligible(), comparable()
     query = select(Measurement.latency_us).where(*known).order_by(Measurement.latency_us).limit(1)

@@ -1,4 +1,4 @@
-"""Families: where workloads of a target are placed, why, and how models ranked their rounds since."""
+"""Families: the placement of a target's workloads, the reason, and the ranking evidence since."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from db.repositories.base import Repository
 from db.tables import CostModel, Job, Round, Task, Workload
 from mallorn.core.states import RoundState
 
-RANKED_ROUNDS: Final = 8  # the newest of a workload that are read
+RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Seat:
     structure: str
     family: str = ""
     why: str = ""
-    since: int = 0  # the newest round that was judged when it came to its family
+    since: int = 0  # the newest judged round when it joined its family
 
 
 @dataclass(frozen=True, slots=True)
 class RankedRound:
-    """A closed round, the family whose model proposed it, and what its worker noted."""
+    """A closed round, the family whose model proposed it, and its ranking figures."""
 
     id: int
     family: str
@@ -97,7 +97,7 @@ def _placed(target_id: int, grouping: str, near: ColumnElement[bool]) -> Select[
         .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True), near)
         .group_by(Task.workload_id)
     )
-    # The task that was written last speaks for its workload; all of them are moved together.
+    # The newest task represents its workload; all its tasks move together.
     columns = Task.family, Task.family_why, Task.family_since
     return _seats(*columns).join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
 

@@ -1,4 +1,4 @@
-"""Views of candidates that are dear to compute: looked up before they are computed again."""
+"""Cached rows of views that are expensive to compute."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -12,13 +12,13 @@ from db.tables import FeatureRow
 
 _LEVEL: Final = 3
 _MOST_BYTES: Final = 1 << 20
-_SOME: Final = 500  # names in one query
+_SOME: Final = 500  # keys in one query
 _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "candidate")
 
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """A version of a view, of the candidates of one workload on one target, by one compiler."""
+    """The key of a cache: view and version, workload, target, compiler."""
 
     workload_id: int
     target_id: int
@@ -31,7 +31,7 @@ class Features(Repository):
     """Rows of little-endian float32 by candidate; None stands for a candidate that cannot be lowered."""
 
     def known(self, of: ViewOf, candidates: Collection[str]) -> dict[str, bytes | None]:
-        """What is stored of these candidates, by key."""
+        """The stored rows of these candidates, by key."""
         keys = list(candidates)
         same = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
         found: dict[str, bytes | None] = {}
@@ -42,7 +42,7 @@ class Features(Repository):
         return found
 
     def keep(self, of: ViewOf, rows: Mapping[str, bytes | None]) -> None:
-        """Store rows by candidate; what another worker stored meanwhile stays."""
+        """Store rows by candidate; existing rows stay."""
         shared = asdict(of)
         values = [shared | {"candidate": key, "numbers": _pack(row)} for key, row in sorted(rows.items())]
         if values:

@@ -1,4 +1,4 @@
-"""Storing measurements that another dataset of Mallorn made."""
+"""Measurements imported from other datasets of Mallorn."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,10 +12,10 @@ IDENTITY: Final = ("source_id", "source_row", "created_at")
 
 
 class ForeignRows(Repository):
-    """Rows by where they come from: their dataset, their id there and when they were made."""
+    """Rows identified by their dataset, their id there and their date."""
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Store rows that are not here yet and return how many those were."""
+        """Store rows that are not here yet; return their number."""
         new = self._without_own(rows)
         if not new:
             return 0
@@ -25,7 +25,7 @@ class ForeignRows(Repository):
         return self.inserted(once, new)
 
     def _without_own(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Drop what was measured here and came back. A copy of this database counts on: hence the dates."""
+        """Drop rows that were measured here; dates tell, because a copy of this database reuses ids."""
         own = self.session.scalar(select(Source.id).where(Source.own))
         returned = [row["source_row"] for row in rows if row["source_id"] == own]
         if not returned:

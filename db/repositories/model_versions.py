@@ -1,4 +1,4 @@
-"""Versions of cost models as users see them, and the way back to an earlier one."""
+"""Versions of cost models as users see them, and rollback."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +38,7 @@ class ModelVersion:
 
 
 class ModelVersions(Repository):
-    """All versions of all lines; none is ever deleted, as rounds refer to them."""
+    """All versions of all lines; none is deleted, because rounds refer to them."""
 
     def page(
         self,
@@ -76,16 +76,16 @@ class ModelVersions(Repository):
         return _version(row)
 
     def activate(self, version_id: int) -> ModelVersion:
-        """Let new rounds freeze this version, and training go on from it. Raises NotFound.
+        """Make this version active for new rounds and training. Raises NotFound.
 
-        Rounds that have begun keep the version they froze; later versions stay where they are.
+        Rounds that have begun keep the version they froze; later versions are kept.
         """
         found = self.session.get(CostModel, version_id)
         if found is not None:
             CostModels(self.session).lock_target(found.target_id)
             same = CostModel.target_id == found.target_id, CostModel.name == found.name
             line = update(CostModel).where(*same, CostModel.family == found.family)
-            # Two statements: at no moment may a line have two active versions.
+            # Two statements, because a line may never have two active versions.
             self.changed(line.where(CostModel.active).values(active=False))
             self.changed(line.where(CostModel.id == version_id).values(active=True))
         return self.get(version_id)

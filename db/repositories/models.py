@@ -10,16 +10,16 @@ from db.repositories.base import Repository
 from db.tables import Job, Model
 from mallorn.core.errors import Conflict, NotFound
 
-NAMED: Final = 10  # jobs, in the words of a refusal
+NAMED: Final = 10  # jobs named in a refusal
 _PLACE = (Model.created_at, Model.id, Model.owner)
 _NEWEST = (Model.created_at.desc(), Model.id.desc(), Model.owner.desc())
 
 
 class Models(Repository):
-    """Models by their SHA-256; every owner who uploads the same bytes has a row of their own."""
+    """Models by SHA-256; each owner who uploads the same bytes has a row."""
 
     def add(self, model_id: str, owner: str, name: str, size_bytes: int) -> Model:
-        """Remember an upload; sending the same model again changes nothing."""
+        """Store an upload; the same model again changes nothing."""
         values = {"id": model_id, "owner": owner, "name": name, "size_bytes": size_bytes}
         keys = ["id", "owner"]
         self.session.execute(self.insert(Model).values(values).on_conflict_do_nothing(index_elements=keys))
@@ -34,7 +34,7 @@ class Models(Repository):
         return found
 
     def hold(self, model_id: str) -> None:
-        """Let nobody else store, use or delete these bytes until the transaction ends.
+        """Lock these bytes against storing, use and deletion until the transaction ends.
 
         SQLite has one writer anyway.
         """
@@ -42,7 +42,7 @@ class Models(Repository):
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(model_id, 0))))
 
     def delete(self, model_id: str, owner: str) -> bool:
-        """Forget an owner's model; whether nobody has these bytes any more.
+        """Delete an owner's row of a model; True if nobody has these bytes any more.
 
         Raises NotFound; Conflict, naming them, while jobs of the owner refer to it.
         """
@@ -58,7 +58,7 @@ class Models(Repository):
         return self.session.scalars(select(Job.id).where(*users).order_by(Job.created_at.desc())).all()
 
     def named(self, text: str) -> str:
-        """The id of the model that an id or a name means, whoever owns it. Raises NotFound, Conflict."""
+        """The id of a model given by id or name, of any owner. Raises NotFound, Conflict."""
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
         found = self.session.scalars(query.order_by(Model.id)).all()
         if not found:

@@ -1,4 +1,4 @@
-"""Networks that were tuned: which workloads each is made of."""
+"""Networks and their workloads."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from db.tables import Job, Model, Task, Workload
 
 
 class Networks(Repository):
-    """Reads what the importer found in models, whoever owns them."""
+    """Reads the workloads that the importer found in models of all owners."""
 
     def weights(self) -> Mapping[str, Mapping[str, int]]:
-        """By network how often it calls each workload, by its key; a network is named as it was uploaded."""
+        """For each network, by its uploaded name, the number of calls of each workload."""
         name = func.coalesce(func.min(Model.name), Job.model_id)
         query = (
             select(Job.model_id, name, Workload.key, func.max(Task.weight))
@@ -26,7 +26,7 @@ class Networks(Repository):
         found = defaultdict[str, dict[str, int]](dict)
         names: dict[str, str] = {}
         for model_id, called, workload, weight in self.session.execute(query):
-            # Two networks of one name stay two.
+            # Two networks with one name stay separate.
             known = names.setdefault(called, model_id)
             found[called if known == model_id else f"{called} ({model_id[:8]})"][workload] = weight
         return found

@@ -1,4 +1,4 @@
-"""How far a job is."""
+"""The progress of a job."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,15 +13,15 @@ from mallorn.core.states import MeasurementKind, RoundState
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Trials of a job and what became of them; `best_us` is by task id, without tasks that have none."""
+    """Trials of a job and their outcomes; `best_us` is by task id, for tasks that have a time."""
 
-    planned: int | None  # None: as many as its minutes allow
+    planned: int | None  # None: limited by minutes only
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
     outcomes: dict[str, int]
     best_us: dict[int, float]
-    steered: bool  # the first pass is over: some task was given a second round
-    awaited: int  # tasks that were given a round, have no time yet, and may still get one
+    steered: bool  # True after the first pass: some task has a second round
+    awaited: int  # tasks with a round and no time yet that may still get one
 
     @property
     def failures(self) -> dict[str, int]:
@@ -73,7 +73,7 @@ class _Visit(NamedTuple):
 
 
 def _visits(session: Session, job_id: str) -> list[_Visit]:
-    """The tasks that were given a round, and how many."""
+    """The number of rounds of each task that has any."""
     query = select(Task.id, Task.retired, func.count(Round.id)).join(Round, Round.task_id == Task.id)
     rows = session.execute(query.where(Round.job_id == job_id).group_by(Task.id, Task.retired))
     return [_Visit(*row) for row in rows]

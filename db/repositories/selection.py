@@ -1,4 +1,4 @@
-"""Which measurements are meant: by target, operator, model and date."""
+"""A filter of measurements by target, operator, model and date."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All that is not None must hold; nothing at all means every measurement."""
+    """All fields that are not None must match; without any, every measurement does."""
 
     target: str | None = None  # canonical JSON
     op: str | None = None  # Workload.op
@@ -16,12 +16,12 @@ class Selection:
     until: float | None = None  # not included
 
     def as_dict(self) -> dict[str, Any]:
-        """What was asked for, for a JSON column."""
+        """The fields that are set, for a JSON column."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """What as_dict told."""
+        """The selection that as_dict wrote."""
         return cls(**values)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The tuning jobs of a target and their claims on its slots."""
+"""The tuning jobs of a target and their fair shares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from mallorn.core.states import JobState
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What decides about a job's turn; `able` while it has a task that a round could be opened for."""
+    """What decides a job's turn; `able` if it has a task that a round could be opened for."""
 
     id: str
     owner: str
@@ -25,22 +25,22 @@ class Claim:
 
 
 class Shares(Repository):
-    """Passes of the fair share (services.planner.share). Every change of a job's state forgets them."""
+    """Passes of the fair share (services.planner.share); a change of a job's state resets them."""
 
     def claims(self, target_id: int) -> Sequence[Claim]:
-        """Of all jobs that tune for a target; no row of their rounds or measurements is read."""
+        """Claims of all jobs that tune for a target, without reading their rounds or measurements."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
         rows = self.session.execute(select(*columns, _able()).where(*tuning).order_by(Job.id))
         return [Claim(*row) for row in rows]
 
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
-        """Store what a job's turn cost it, and that it was looked at now."""
+        """Store the cost of a job's turn, and the time of this look."""
         paid = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
         self.changed(update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(paid))
 
     def due(self, per_target: int, finish_sec: float, finish_sec_per_task: float) -> Sequence[str]:
-        """Tuning jobs with news that nobody looked at, and of each target those not looked at for longest."""
+        """Tuning jobs with unread news, and for each target those not looked at for longest."""
         place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
         news = or_(Job.planned_at.is_(None), _has_closed_round(), _is_late(finish_sec, finish_sec_per_task))
         tuning = select(Job.id, news.label("news"), place.label("place")).where(Job.state == JobState.TUNING)
@@ -55,7 +55,7 @@ def _has_closed_round() -> ColumnElement[bool]:
 
 
 def _is_late(finish_sec: float, finish_sec_per_task: float) -> ColumnElement[bool]:
-    """Whether the time to tune is over; what is asked for after an export has no deadline."""
+    """True after the deadline; jobs resumed after an export have none."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
     reserve = finish_sec + finish_sec_per_task * tasks.scalar_subquery()
     end = Job.created_at + Job.minutes * 60 - reserve

@@ -1,4 +1,4 @@
-"""How the tasks of a job stand for its planning: a round pays into every job that wants its workload."""
+"""The state of a job's tasks for planning; a round counts for every job that wants its workload."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class WorkloadRound:
     state: RoundState
     size: int
     trials: int
-    best_us: float | None  # candidates found to compute wrong results left out
+    best_us: float | None  # without candidates found wrong
     wall_sec: float | None
     closed_at: float | None
 
@@ -52,7 +52,7 @@ class Standing:
 
 
 class Standings(Repository):
-    """Reads what is known of a job's tasks in its measuring context."""
+    """Reads a job's tasks in its measuring context."""
 
     def of(self, job: Job) -> Sequence[Standing]:
         """In the order of the model."""
@@ -88,7 +88,7 @@ def _best_of_finishes() -> ColumnElement[int | None]:
 
 
 def _was_tried() -> ColumnElement[bool]:
-    """A finish mostly measures again what rounds found: that is no news."""
+    """True if a round measured the candidate: repeats at a finish are not news."""
     same_candidate = and_(
         _Trial.workload_id == _Finish.workload_id,
         _Trial.target_id == _Finish.target_id,
@@ -120,11 +120,11 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
 
 
 def _right(workloads: Select[int], target_id: int) -> ColumnElement[float | None]:
-    """The latency of a candidate that nobody found to compute wrong results."""
+    """The latency of a candidate that was never found wrong."""
     wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
         _Wrong.workload_id.in_(workloads),
         _Wrong.target_id == target_id,
-        _Wrong.latency_us.is_(None),  # keeps the search within the index's failures
+        _Wrong.latency_us.is_(None),  # so that the index of failures is used
         _Wrong.outcome == Outcome.WRONG_RESULT,
     )
     candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)

@@ -1,4 +1,4 @@
-"""Counts over the whole dataset, in one pass over the measurements."""
+"""Counts over the dataset, in one pass over the measurements."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ DAY_SEC = 86400
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many measurements there are of something."""
+    """The number of measurements of one kind."""
 
     name: str
     count: int
@@ -28,20 +28,20 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a day added."""
+    """The measurements of one day."""
 
     day: date  # UTC
     count: int
-    total: int  # up to its end
+    total: int  # up to the end of the day
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetStatistics:
-    """The dataset in numbers; most of each kind first, days in their order."""
+    """The dataset in numbers; largest counts first, days in order."""
 
     measurements: int
-    imported: int  # of them, from other datasets
-    workloads: int  # that were measured
+    imported: int  # of these, from other datasets
+    workloads: int  # with measurements
     targets: Sequence[Count]
     operators: Sequence[Count]
     models: Sequence[Count]  # by the networks whose jobs measured; imported rows have none
@@ -51,7 +51,7 @@ class DatasetStatistics:
 
 
 class Statistics(Repository):
-    """Counts what an owner's jobs measured, or all there is."""
+    """Counts the measurements of an owner's jobs, or all."""
 
     def of(self, owner: str | None) -> DatasetStatistics:
         """Imported rows and other tuners' records belong to no owner: only None sees them."""
@@ -72,7 +72,7 @@ class Statistics(Repository):
         )
 
     def _cells(self, owner: str | None) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Numbers of rows that are alike in all that is counted by; names only once they are few."""
+        """Row counts grouped by all dimensions; names are joined after grouping."""
         found = _grouped(owner)
         query = (
             select(found, Workload.op, TargetRow.text.label("target"), Job.model_id)
@@ -90,7 +90,7 @@ class Statistics(Repository):
 
 
 class days_since_epoch(FunctionElement[int]):
-    """The whole days in seconds since the epoch."""
+    """Whole days since the epoch."""
 
     type = Integer()
     inherit_cache = True

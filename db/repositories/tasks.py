@@ -1,4 +1,4 @@
-"""Tasks of a job and how they stand."""
+"""Tasks of jobs, and their state."""
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What one round brought: its committed trials and the best of them."""
+    """A round's committed trials and their best."""
 
     index: int
     state: RoundState
@@ -40,7 +40,7 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class TaskEffort:
-    """What was spent on a task: by its own rounds, and on its workload before the job."""
+    """The trials spent on a task by its own rounds, and on its workload before the job."""
 
     id: int
     weight: int
@@ -51,7 +51,7 @@ class TaskEffort:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """A task and how it stands. `best_us` is over the whole dataset, `known_us` without this job's rows."""
+    """A task and its state. `best_us` is over the whole dataset, `known_us` without this job's rows."""
 
     id: int
     index: int
@@ -89,7 +89,7 @@ class Tasks(Repository):
     """Tasks of all jobs."""
 
     def add_many(self, job_id: str, tasks: Sequence[NewTask]) -> None:
-        """Write a job's tasks; a second import of the job finds the same ones and changes nothing."""
+        """Write a job's tasks; a second import of the job changes nothing."""
         if tasks:
             fresh = {"job_id": job_id, "retired": "", "family_why": "", "family_since": 0}
             rows = [fresh | asdict(task) for task in tasks]
@@ -104,12 +104,12 @@ class Tasks(Repository):
         return self.session.scalars(select(Task).where(Task.job_id == job_id).order_by(Task.index)).all()
 
     def retire(self, reasons: Mapping[int, str]) -> None:
-        """No more rounds for these tasks: reason by task id."""
+        """Retire tasks, with reasons by task id."""
         for task_id, reason in sorted(reasons.items()):
             self.changed(update(Task).where(Task.id == task_id).values(retired=reason))
 
     def summaries(self, job_id: str) -> Sequence[TaskSummary]:
-        """How every task stands, in the order of the model."""
+        """Every task and its state, in the order of the model."""
         rounds = self._rounds(job_id)
         others = or_(Measurement.job_id.is_(None), Measurement.job_id != job_id)
         # Columns, not rows: a job may have ten thousand tasks, and each workload carries its whole program.
@@ -133,7 +133,7 @@ class Tasks(Repository):
         return dict(self.session.execute(query).all())
 
     def efforts(self, job_id: str) -> Sequence[TaskEffort]:
-        """What was spent on every task, in the order of the model."""
+        """The effort of every task, in the order of the model."""
         rounds = self._rounds(job_id)
         return [
             TaskEffort(task.id, task.weight, task.retired, task.known_at_start, tuple(rounds[task.id]))

@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 from db.clock import now
 
-# SQLite only numbers rows by itself for INTEGER PRIMARY KEY.
+# SQLite assigns ids only for INTEGER PRIMARY KEY.
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 JsonType = JSON().with_variant(JSONB(), "postgresql")
 
@@ -23,7 +23,7 @@ CreatedAt = Annotated[float, mapped_column(Float(53), server_default=now(), defa
 
 
 class Base(DeclarativeBase):
-    """Names constraints alike on both databases, so that migrations can address them."""
+    """Names constraints equally on both databases, so that migrations can address them."""
 
     metadata = MetaData(
         naming_convention={

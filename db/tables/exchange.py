@@ -1,4 +1,4 @@
-"""What is frozen, what came from other datasets, and what others logged."""
+"""Snapshots, imported datasets, and other tuners' logs."""
 
 from sqlalchemy import ForeignKey, Index, LargeBinary, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -11,7 +11,7 @@ class Source(Base):
 
     __tablename__ = "sources"
     __table_args__ = (
-        # One row says which dataset this is, whoever asks first.
+        # Exactly one row is this dataset.
         Index("uq_sources_own", "own", unique=True, sqlite_where=text("own"), postgresql_where=text("own")),
     )
 
@@ -30,12 +30,12 @@ class Snapshot(Base):
     upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it may hold
     filter: Mapped[Json]  # db.repositories.selection.Selection
     rows: Mapped[int] = mapped_column(BigId)
-    digest: Mapped[str]  # of the rows in their order, alike in every dataset that holds them
+    digest: Mapped[str]  # of the rows in order, equal in every dataset that holds them
     created_at: Mapped[CreatedAt]
 
 
 class ForeignTask(Base):
-    """A tensor program as another tuner's log names it. We cannot build it, only learn about it."""
+    """A tensor program as another tuner's log names it. It cannot be built here."""
 
     __tablename__ = "foreign_tasks"
 
@@ -43,22 +43,22 @@ class ForeignTask(Base):
     key: Mapped[str] = mapped_column(unique=True)  # hash of format, task and target
     format: Mapped[str]  # research.foreign: `metaschedule` or `tenset`
     task: Mapped[str]  # the log's own key
-    target: Mapped[str]  # the log's own words
+    target: Mapped[str]  # as the log writes it
 
 
 class ForeignRecord(Base):
-    """A measurement from another tuner's log: trains models that need no features, never is a schedule."""
+    """A measurement from another tuner's log. It never becomes a schedule."""
 
     __tablename__ = "foreign_records"
     __table_args__ = (Index("ix_foreign_records_task", "task_id", "id"),)
 
     id: Mapped[IdPk]
-    key: Mapped[bytes] = mapped_column(LargeBinary, unique=True)  # 16 bytes: hash of all that the log says
+    key: Mapped[bytes] = mapped_column(LargeBinary, unique=True)  # 16 bytes: hash of the whole record
     task_id: Mapped[int] = mapped_column(ForeignKey("foreign_tasks.id"))
     steps: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the candidate's steps as JSON
     outcome: Mapped[str]  # mallorn.core.outcomes.Outcome
-    failure: Mapped[str | None]  # the log's own code
+    failure: Mapped[str | None]  # the log's failure code
     latency_us: Mapped[float | None]  # median of the run times
     run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.codec.pack_times
-    measured_at: Mapped[float | None]  # None: the log does not say
+    measured_at: Mapped[float | None]  # None: not in the log
     created_at: Mapped[CreatedAt]  # when it was imported
