@@ -70,7 +70,7 @@ def mallorn_arm(
         job = stack.api.tune(model, trials=trials, seed=seed, **options)
         tuned_sec = None
         while not job.state.final:
-            if tuned_sec is None and job.body["state"] in ("finishing", "done"):
+            if tuned_sec is None and job.status.state in ("finishing", "done"):
                 tuned_sec = time.monotonic() - started
             time.sleep(0.2)
         total_sec = time.monotonic() - started
@@ -78,7 +78,7 @@ def mallorn_arm(
         report = job.body["report"]
         failures = sum(count for outcome, count in report["outcomes"].items() if outcome != "ok")
         schedules = job.schedules(folder / "schedules")
-        details = {"report": report, "rounds": [dict(row) for row in job.rounds()]}
+        details = {"report": report, "rounds": [row.stored() for row in job.rounds()]}
         if keep_records:
             details["records"] = _records(stack.api, job)
     return Arm(report["trials"], failures, tuned_sec or total_sec, total_sec, schedules, details)
@@ -102,10 +102,11 @@ def stock_arm(model: Path, target: Target, trials: int, seed: int, folder: Path,
 
 def _records(client: Client, job: Job) -> list[dict[str, Any]]:
     """A job's trials, oldest first, each with its time since submission."""
-    rows = [row for row in client.records(job=job.id, page_size=1000) if row["kind"] == "trial"]
-    since = float(job.body["created_at"])
+    rows = [row for row in client.records(job=job.id, page_size=1000) if row.kind == "trial"]
+    since = job.status.created_at
     return [
-        {name: row[name] for name in RECORD} | {"at_sec": row["created_at"] - since} for row in reversed(rows)
+        row.model_dump(mode="json", include=set(RECORD)) | {"at_sec": row.created_at - since}
+        for row in reversed(rows)
     ]
 
 

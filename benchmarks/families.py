@@ -24,6 +24,7 @@ from cli.service.connect import connected_stack, wait_for_device
 from cli.tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
+from mallorn.core.values.dataset import Record
 from mallorn.job import Job
 from workers.device.detect import detect_target
 
@@ -86,24 +87,24 @@ def _tune(
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {folder}/logs/worker.log")
-        records = [row for row in stack.api.records(job=job.id, page_size=1000) if row["kind"] == "trial"]
+        records = [row for row in stack.api.records(job=job.id, page_size=1000) if row.kind == "trial"]
         return _figures(job, records[::-1])
 
 
-def _figures(job: Job, records: list[dict[str, Any]]) -> dict[str, Any]:
+def _figures(job: Job, records: list[Record]) -> dict[str, Any]:
     """What the report needs, and what explains it: the families, why, and how models ranked each batch."""
     tasks = job.tasks()
-    index = {task["workload"]: task["index"] for task in tasks}
+    index = {task.workload: task.index for task in tasks}
     rounds = list(job.rounds(order="oldest"))
-    started = min(row["started_at"] for row in rounds if row["started_at"])
-    kept = ("index", "name", "weight", "workload", "family", "family_why")
-    ranks = ("index", "task_index", "trials", "cost_model_version", "seconds", "stats")
+    started = min(row.started_at for row in rounds if row.started_at)
+    kept = {"index", "name", "weight", "workload", "family", "family_why"}
+    ranks = {"index", "task_index", "trials", "cost_model_version", "seconds", "stats"}
     return {
-        "job_options": job.body["options"],
-        "tuning_sec": max(row["created_at"] for row in records) - started,
-        "tasks": [{key: task[key] for key in kept} for task in tasks],
-        "trials": [[r["created_at"] - started, index[r["workload"]], r["latency_us"]] for r in records],
-        "rounds": [{key: row[key] for key in ranks} for row in rounds],
+        "job_options": job.status.chosen(),
+        "tuning_sec": max(row.created_at for row in records) - started,
+        "tasks": [task.model_dump(mode="json", include=kept) for task in tasks],
+        "trials": [[r.created_at - started, index[r.workload], r.latency_us] for r in records],
+        "rounds": [row.model_dump(mode="json", include=ranks) for row in rounds],
         "moves": [event.payload for event in job.events() if event.kind == "family_changed"],
     }
 

@@ -109,7 +109,7 @@ def by_name(newest_first: Iterable[Job]) -> dict[str, Job]:
     """The newest job of each name."""
     found: dict[str, Job] = {}
     for job in newest_first:
-        found.setdefault(str(job.body["name"]), job)
+        found.setdefault(job.status.name, job)
     return found
 
 
@@ -119,9 +119,9 @@ def measure(api: Client, wanted: Pass, known: Job | None) -> float | None:
     Raises NotTuned for a job that does not get through.
     """
     started = time.monotonic()
-    if known is not None and known.body["state"] in MEASURED:
+    if known is not None and known.status.state in MEASURED:
         return None
-    over = known is None or known.body["state"] == JobState.FAILED
+    over = known is None or known.status.state is JobState.FAILED
     job = submit(api, wanted) if known is None or over else known
     wait_until_tuned(job, f"mallorn show {job.id}")
     return time.monotonic() - started
@@ -130,7 +130,7 @@ def measure(api: Client, wanted: Pass, known: Job | None) -> float | None:
 def submit(api: Client, wanted: Pass) -> Job:
     """A job that measures what none before it has."""
     return api.tune(
-        str(api.upload(wanted.network.file)["id"]),
+        api.upload(wanted.network.file).id,
         LOCAL,
         wanted.trials * MOST_TASKS,
         None,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +43,7 @@ def check(
             if not as_json:
                 _print(finding)
     if as_json:
-        print_json([asdict(finding) for finding in findings])
+        print_json(findings)
     if any(finding.necessary and not finding.ok for finding in findings):
         raise typer.Exit(1)
     if not as_json:
@@ -82,7 +81,7 @@ def _target(text: str, elsewhere: bool, found: list[Target]) -> str:
 def _device(target: Target, address: Address) -> str:
     """Raises NoDevice where the service that is named has none for the target, Unavailable without it."""
     with client(*address) as api:
-        names = [each["name"] for each in api.devices() if each["online"] and each["target"] == target.text]
+        names = [each.name for each in api.devices() if each.online and each.target == target.text]
     if not names:
         message = f"no device of {address.url} measures for {target}"
         raise NoDevice(message, hint="mallorn device --target local")

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, cast
 
 import typer
 
@@ -17,23 +17,26 @@ from cli.terminal.output import (
     print_note,
     print_rows,
     stdout,
-    table,
 )
 from cli.terminal.shared import shared
+from cli.terminal.tables import fact_table
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.values.cost_model import CostModelMetrics
+from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.versions import VersionName
+from mallorn.wording.columns import Cell, Column
 
-COLUMNS: Final = {
-    "id": "ID",
-    "full_name": "MODEL",
-    "is_active": "ACTIVE",
-    "rows": "ROWS",
-    "trained": "TRAINED",
-    "parent": "PARENT",
-    "snapshot": "SNAPSHOT",
-    "target": "TARGET",
-}
+COLUMNS: Final = (
+    Column[CostModelVersion]("ID", lambda found: found.id),
+    Column[CostModelVersion]("MODEL", lambda found: found.full_name),
+    Column[CostModelVersion]("ACTIVE", lambda found: _active(found)),
+    Column[CostModelVersion]("ROWS", lambda found: found.rows),
+    Column[CostModelVersion]("TRAINED", lambda found: _trained(found)),
+    Column[CostModelVersion]("PARENT", lambda found: found.parent),
+    Column[CostModelVersion]("SNAPSHOT", lambda found: found.snapshot),
+    Column[CostModelVersion]("TARGET", lambda found: found.target, cut=True),
+)
 NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
@@ -64,7 +67,7 @@ def list_models(
     with reader(*place) as api:
         found = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(found, limit))
-    print_rows(rows if as_json else [_row(row) for row in rows], COLUMNS, as_json, NONE_YET)
+    print_rows(rows, COLUMNS, as_json, NONE_YET)
 
 
 @app.command()
@@ -82,22 +85,29 @@ def show(
     if as_json:
         print_json(found)
         return
-    row = _row(found)
-    facts = {COLUMNS[key].lower(): row[key] for key in ("id", "is_active", "rows", "trained", "target")}
-    facts |= {"parent": found["parent"], "snapshot": found["snapshot"], "seen up to": found["seen_upto"]}
-    facts |= dict(_figures(found["metrics"]))
-    lines = [{"fact": key, "value": value} for key, value in facts.items() if value is not None]
-    stdout().print(table(lines, {"fact": "MODEL", "value": found["full_name"]}))
+    facts: dict[str, Cell] = {
+        "id": found.id,
+        "active": _active(found),
+        "rows": found.rows,
+        "trained": _trained(found),
+        "target": found.target,
+        "parent": found.parent,
+        "snapshot": found.snapshot,
+        "seen up to": found.seen_upto,
+        **dict(_figures(found.metrics)),
+    }
+    stdout().print(fact_table("MODEL", found.full_name, facts))
 
 
-def _figures(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _figures(metrics: CostModelMetrics) -> Iterator[tuple[str, Cell]]:
     """A figure a line; those of other splits than the first say which."""
-    for name, value in metrics.items():
+    for name, value in metrics.stored().items():
         if name != "splits":
-            yield name.replace("_", " "), value
-    for split, figures in metrics.get("splits", {}).items():
-        if split != metrics["split"]:
-            yield from ((f"{name} {split}".replace("_", " "), value) for name, value in figures.items())
+            yield name.replace("_", " "), cast(Cell, value)
+    for split, figures in metrics.splits.items():
+        if split != metrics.split:
+            for name, value in figures.stored().items():
+                yield f"{name} {split}".replace("_", " "), cast(Cell, value)
 
 
 @app.command()
@@ -111,15 +121,15 @@ def activate(
 ) -> None:
     """Let new rounds use a version, whichever it is and however it was judged."""
     with client(*address) as api:
-        found = api.activate_cost_model(_named(api, model, target)["id"])
+        found = api.activate_cost_model(_named(api, model, target).id)
     _say_active(found, as_json)
 
 
-def _say_active(found: dict[str, Any], as_json: bool) -> None:
+def _say_active(found: CostModelVersion, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    stdout().print(found["full_name"], markup=False)
+    stdout().print(found.full_name, markup=False)
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 
@@ -143,42 +153,44 @@ def rollback(
         chosen = (
             _named(api, model, target) if model.isdecimal() or "@" in model else _before(api, model, target)
         )
-        found = api.activate_cost_model(chosen["id"])
+        found = api.activate_cost_model(chosen.id)
     _say_active(found, as_json)
 
 
-def _named(api: Client, model: str, target: str | None) -> dict[str, Any]:
+def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
     """The version that was named, or the active one of the line that was."""
     if model.isdecimal():
         return api.cost_model(int(model))
     name = VersionName.parse(model)
     active = True if name.version is None else None
-    wanted: dict[str, Any] = {"family": name.family, "name": name.name, "version": name.version}
-    return _only(list(api.cost_models(**wanted, target=target, active=active)), model)
+    return _only(list(api.cost_models(name.family, target, name.name, name.version, active)), model)
 
 
-def _before(api: Client, model: str, target: str | None) -> dict[str, Any]:
+def _before(api: Client, model: str, target: str | None) -> CostModelVersion:
     """The version before the active one of a line. Raises Conflict for a line that has no earlier one."""
     active = _named(api, model, target)
-    line = api.cost_models(family=active["family"], name=active["name"], target=active["target"])
-    earlier = [row for row in line if row["version"] < active["version"]]
+    line = api.cost_models(family=active.family, name=active.name, target=active.target)
+    earlier = [row for row in line if row.version < active.version]
     if not earlier:
-        raise Conflict(f"{active['full_name']} has no version before it", hint=LIST)
-    return max(earlier, key=lambda row: int(row["version"]))
+        raise Conflict(f"{active.full_name} has no version before it", hint=LIST)
+    return max(earlier, key=lambda row: row.version)
 
 
-def _only(found: list[dict[str, Any]], model: str) -> dict[str, Any]:
+def _only(found: list[CostModelVersion], model: str) -> CostModelVersion:
     if not found:
         raise NotFound(f"there is no cost model {model}", hint=LIST)
     if len(found) > 1:
-        targets = ", ".join(row["target"] for row in found)
+        targets = ", ".join(row.target for row in found)
         raise Conflict(
             f"{model} is there for {len(found)} targets: {targets}",
-            hint=f"add   --target '{found[0]['target']}'",
+            hint=f"add   --target '{found[0].target}'",
         )
     return found[0]
 
 
-def _row(found: dict[str, Any]) -> dict[str, Any]:
-    trained = datetime.fromtimestamp(found["created_at"], UTC).strftime("%Y-%m-%d %H:%M")
-    return found | {"is_active": "yes" if found["active"] else "no", "trained": trained}
+def _active(found: CostModelVersion) -> str:
+    return "yes" if found.active else "no"
+
+
+def _trained(found: CostModelVersion) -> str:
+    return datetime.fromtimestamp(found.created_at, UTC).strftime("%Y-%m-%d %H:%M")

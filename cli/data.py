@@ -23,43 +23,46 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.dataset import Record, VerifiedSchedule
+from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
+from mallorn.wording.columns import Column
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16
-SCHEDULE_COLUMNS: Final = {
-    "workload_name": "NAME",
-    "latency_us": "LATENCY (us)",
-    "low_us": "LOW",
-    "high_us": "HIGH",
-    "job_id": "JOB",
-    "workload": "WORKLOAD",
-    "target": "TARGET",
-}
-RECORD_COLUMNS: Final = {
-    "id": "ID",
-    "job_id": "JOB",
-    "workload_name": "TASK",
-    "outcome": "OUTCOME",
-    "latency_us": "LATENCY (us)",
-    "predicted": "PREDICTED",
-    "origin": "ORIGIN",
-    "error": "ERROR",
-}
-DEVICE_COLUMNS: Final = {
-    "name": "DEVICE",
-    "state": "STATE",
-    "seen": "SEEN",
-    "threads": "THREADS",
-    "tvm_version": "TVM",
-    "target": "TARGET",
-}
-WORKER_COLUMNS: Final = {
-    "id": "WORKER",
-    "state": "STATE",
-    "busy_with": "BUSY WITH",
-    "uptime": "UP",
-    "seen": "SEEN",
-}
+SCHEDULE_COLUMNS: Final = (
+    Column[VerifiedSchedule]("NAME", lambda row: row.workload_name),
+    Column[VerifiedSchedule]("LATENCY (us)", lambda row: row.latency_us),
+    Column[VerifiedSchedule]("LOW", lambda row: row.low_us),
+    Column[VerifiedSchedule]("HIGH", lambda row: row.high_us),
+    Column[VerifiedSchedule]("JOB", lambda row: row.job_id),
+    Column[VerifiedSchedule]("WORKLOAD", lambda row: row.workload, cut=True),
+    Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
+)
+RECORD_COLUMNS: Final = (
+    Column[Record]("ID", lambda row: row.id),
+    Column[Record]("JOB", lambda row: row.job_id),
+    Column[Record]("TASK", lambda row: row.workload_name),
+    Column[Record]("OUTCOME", lambda row: row.outcome),
+    Column[Record]("LATENCY (us)", lambda row: row.latency_us),
+    Column[Record]("PREDICTED", lambda row: row.predicted),
+    Column[Record]("ORIGIN", lambda row: row.origin),
+    Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),
+)
+DEVICE_COLUMNS: Final = (
+    Column[DeviceStatus]("DEVICE", lambda row: row.name),
+    Column[DeviceStatus]("STATE", lambda row: row.state),
+    Column[DeviceStatus]("SEEN", lambda row: ago(row.seen_sec)),
+    Column[DeviceStatus]("THREADS", lambda row: row.threads),
+    Column[DeviceStatus]("TVM", lambda row: row.tvm_version),
+    Column[DeviceStatus]("TARGET", lambda row: row.target, cut=True),
+)
+WORKER_COLUMNS: Final = (
+    Column[WorkerStatus]("WORKER", lambda row: row.id),
+    Column[WorkerStatus]("STATE", lambda row: row.state),
+    Column[WorkerStatus]("BUSY WITH", lambda row: row.busy_with or "nothing"),
+    Column[WorkerStatus]("UP", lambda row: duration(row.uptime_sec)),
+    Column[WorkerStatus]("SEEN", lambda row: ago(row.seen_sec)),
+)
 
 
 @shared
@@ -88,8 +91,8 @@ def schedules(
             return
         handle = api.job(job)
         directory = out or Path(f"mallorn-{handle.id}")
-        check_model(directory, lambda: str(handle.body["model_id"]), force)
-        check_target(directory, handle.body["target"], force)
+        check_model(directory, lambda: handle.status.model_id, force)
+        check_target(directory, handle.status.target, force)
         handle.schedules(directory)
     files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
     if as_json:
@@ -118,8 +121,6 @@ def records(
         job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
         found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
         rows = list(itertools.islice(found, limit))
-    if not as_json:
-        rows = [{**row, "error": first_line(row["error"] or "")[:ERROR_SHOWN] or None} for row in rows]
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")
 
 
@@ -128,8 +129,6 @@ def devices(*, as_json: JsonOption = False, address: Address) -> None:
     """List the devices that measure."""
     with client(*address) as api:
         rows = api.devices()
-    if not as_json:
-        rows = [{**row, "seen": ago(row["seen_sec"])} for row in rows]
     print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
 
 
@@ -138,14 +137,4 @@ def workers(*, as_json: JsonOption = False, address: Address) -> None:
     """List the workers that search, build and drive devices."""
     with client(*address) as api:
         rows = api.workers()
-    if not as_json:
-        rows = [
-            {
-                **row,
-                "busy_with": row["busy_with"] or "nothing",
-                "uptime": duration(row["uptime_sec"]),
-                "seen": ago(row["seen_sec"]),
-            }
-            for row in rows
-        ]
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")

@@ -1,9 +1,10 @@
 """`mallorn dataset`: the dataset in numbers, frozen, carried elsewhere, and brought in from there."""
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import typer
 
@@ -34,8 +35,49 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.values.dataset import DatasetStats
+from mallorn.wording.columns import Column
 
-COLUMNS: Final = {"name": "SNAPSHOT", "rows": "ROWS", "filter": "OF", "created": "TAKEN", "digest": "DIGEST"}
+if TYPE_CHECKING:
+    from db.tables import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSnapshot:
+    """Measurements that were frozen under a name."""
+
+    name: str
+    rows: int
+    filter: Mapping[str, object]
+    digest: str
+    upto: int
+    created_at: float
+
+    @classmethod
+    def of(cls, found: "Snapshot") -> Self:
+        """Without its database."""
+        return cls(found.name, found.rows, found.filter, found.digest, found.upto, found.created_at)
+
+    @property
+    def selection(self) -> str:
+        """Which rows they are, in words."""
+        from db.repositories.selection import Selection
+
+        return str(Selection.from_dict(self.filter))
+
+    @property
+    def taken(self) -> str:
+        """When, for people."""
+        return datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+COLUMNS: Final = (
+    Column[TakenSnapshot]("SNAPSHOT", lambda row: row.name),
+    Column[TakenSnapshot]("ROWS", lambda row: row.rows),
+    Column[TakenSnapshot]("OF", lambda row: row.selection),
+    Column[TakenSnapshot]("TAKEN", lambda row: row.taken),
+    Column[TakenSnapshot]("DIGEST", lambda row: row.digest[:12]),
+)
 NO_SNAPSHOTS: Final = "no snapshots yet; take one with   mallorn dataset snapshot NAME"
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
@@ -69,8 +111,7 @@ def stats(
         from db.repositories.statistics import Statistics
 
         with opened.session() as session:
-            found = asdict(Statistics(session).of(None))
-    found["days"] = [{**day, "day": day["day"].isoformat()} for day in found["days"]]
+            found = DatasetStats.model_validate(asdict(Statistics(session).of(None)))
     print_statistics(found, as_json)
 
 
@@ -94,7 +135,7 @@ def snapshot(
 
         if name is None:
             with opened.session() as session:
-                rows = [_row(each, as_json) for each in Snapshots(session).list()]
+                rows = [TakenSnapshot.of(each) for each in Snapshots(session).list()]
             print_rows(rows, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
@@ -108,7 +149,7 @@ def snapshot(
             else:
                 selection = selected(opened, target, op, model, since, until)
                 taken = take_snapshot(opened, name, selection, progress)
-    print_rows([_row(taken, as_json)], COLUMNS, as_json, "")
+    print_rows([TakenSnapshot.of(taken)], COLUMNS, as_json, "")
 
 
 @app.command()
@@ -152,20 +193,6 @@ def export(
     print_note(
         f"{counts}; snapshot {taken.name}. Bring them in elsewhere with   mallorn dataset import {out}"
     )
-
-
-def _row(found: Any, as_json: bool) -> dict[str, Any]:
-    row = {name: getattr(found, name) for name in ("name", "rows", "filter", "digest", "upto", "created_at")}
-    if as_json:
-        return row
-    from db.repositories.selection import Selection
-
-    taken = datetime.fromtimestamp(found.created_at, UTC).strftime("%Y-%m-%d %H:%M")
-    return row | {
-        "created": taken,
-        "digest": found.digest[:12],
-        "filter": str(Selection.from_dict(found.filter)),
-    }
 
 
 app.command("import")(bring_in)

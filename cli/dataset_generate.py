@@ -1,9 +1,10 @@
 """The command that measures made-up tasks near those of real networks, when nobody else needs the devices."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,6 +19,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
+from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
     from research.generate.drawing import Drawn
@@ -25,9 +27,42 @@ if TYPE_CHECKING:
 PRIORITY: Final = -1000  # after everybody's jobs
 #: One half shows what a space is like, the other what is fast in it.
 SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
-TASK_COLUMNS: Final = {"job": "JOB", "kind": "KIND", "shape": "SHAPE", "candidates": "CANDIDATES"}
-JOB_COLUMNS: Final = {"id": "JOB", "name": "NAME", "search": "SEARCH", "tasks": "TASKS", "trials": "TRIALS"}
-Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTask:
+    """What would be measured of a task, and in the how manieth job."""
+
+    job: int
+    kind: str
+    shape: str
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJob:
+    """What a job is to measure."""
+
+    id: str
+    name: str
+    search: str
+    tasks: int
+    trials: int
+
+
+TASK_COLUMNS: Final = (
+    Column[ListedTask]("JOB", lambda task: task.job),
+    Column[ListedTask]("KIND", lambda task: task.kind),
+    Column[ListedTask]("SHAPE", lambda task: task.shape),
+    Column[ListedTask]("CANDIDATES", lambda task: task.candidates),
+)
+JOB_COLUMNS: Final = (
+    Column[SubmittedJob]("JOB", lambda job: job.id),
+    Column[SubmittedJob]("NAME", lambda job: job.name),
+    Column[SubmittedJob]("SEARCH", lambda job: job.search),
+    Column[SubmittedJob]("TASKS", lambda job: job.tasks),
+    Column[SubmittedJob]("TRIALS", lambda job: job.trials),
+)
 
 
 @shared
@@ -67,7 +102,7 @@ def generate(
             for number, batch in enumerate(batches)
             for job in _submit(stack, batch, number, candidates, target, seed)
         ]
-        print_rows([_job_row(job) for job in jobs], JOB_COLUMNS, as_json, "")
+        print_rows([_submitted(job) for job in jobs], JOB_COLUMNS, as_json, "")
         _see_to_the_end(stack, jobs)
 
 
@@ -85,14 +120,14 @@ def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "
     return draw([kind for kind in kinds if not wanted or kind.name in wanted], count, seed)
 
 
-def _listed(batches: "Sequence[Sequence[Drawn]]", candidates: int) -> list[Row]:
+def _listed(batches: "Sequence[Sequence[Drawn]]", candidates: int) -> list[ListedTask]:
     return [
-        {
-            "job": number,
-            "kind": task.kind,
-            "shape": " ".join(f"{name}={size}" for name, size in task.shape),
-            "candidates": candidates,
-        }
+        ListedTask(
+            job=number,
+            kind=task.kind,
+            shape=" ".join(f"{name}={size}" for name, size in task.shape),
+            candidates=candidates,
+        )
         for number, batch in enumerate(batches)
         for task in batch
     ]
@@ -109,7 +144,7 @@ def _submit(
     with TemporaryDirectory(prefix="mallorn-generate-") as scratch:
         file = Path(scratch, f"{name}.onnx")
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
-        model_id = str(stack.api.upload(file)["id"])
+        model_id = stack.api.upload(file).id
     halves = candidates // 2, candidates - candidates // 2
     return [
         stack.api.tune(
@@ -139,13 +174,7 @@ def _see_to_the_end(stack: Connected, jobs: Sequence[Job]) -> None:
         wait_until_tuned(job, f"mallorn show {job.id}")
 
 
-def _job_row(job: Job) -> Row:
-    body = job.body
-    options = body["options"]
-    return {
-        "id": body["id"],
-        "name": body["name"],
-        "search": options["search"],
-        "tasks": body["trials"] // options["task_trials"],
-        "trials": body["trials"],
-    }
+def _submitted(job: Job) -> SubmittedJob:
+    status = job.status
+    trials, of_each = status.trials or 0, status.options.task_trials or 1
+    return SubmittedJob(status.id, status.name, status.options.search, trials // of_each, trials)

@@ -1,6 +1,8 @@
 """The command that tells what a cost model would have been worth on measurements it did not see."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,16 +13,28 @@ from cli.lessons import SnapshotOption, Taught, lessons_from, note_skipped
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.options import known
-from cli.terminal.output import JsonOption, print_json, print_note, print_rows
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name, resolve
+from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
     from db.dataset.snapshots import Progress
 
 SPLITS: Final = ("within-task", "by-task", "by-network", "by-target")
 CONTROL: Final = "scrambled"
-Figures = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFigures:
+    """The mean of a figure, its spread over the seeds, and the seeds one by one. None: it cannot be told."""
+
+    mean: float | None
+    spread: float | None
+    seeds: list[float | None]
+
+
+Figures = dict[str, SeedFigures]
 WORDS: Final = {
     "pairwise": "pairs in order",
     "pairwise_task": "pairs in order, mean of tasks",
@@ -70,19 +84,14 @@ def evaluate(
         note_skipped(lessons)
         with bar("fitting") as progress:
             found = dict(_columns(models, taught, split, seeds, control, progress))
-    told = {
-        "split": split,
-        "seeds": seeds,
-        "snapshot": lessons.snapshot,
-        "measurements": lessons.rows,
-        "tasks": len({task.workload for task in lessons.tasks}),
-        "figures": found,
-    }
+    tasks = len({task.workload for task in lessons.tasks})
     if as_json:
-        print_json(told)
+        told = {"split": split, "seeds": seeds, "snapshot": lessons.snapshot, "measurements": lessons.rows}
+        print_json({**told, "tasks": tasks, "figures": found})
         return
-    print_rows(_table(found), {"figure": "FIGURE"} | {name: name.upper() for name in found}, False, "")
-    measured = f"{told['measurements']:,} measurements of {told['tasks']} tasks, snapshot {told['snapshot']}"
+    first = next(iter(found.values()))
+    stdout().print(table([name for name in WORDS if name in first], _table_columns(found)))
+    measured = f"{lessons.rows:,} measurements of {tasks} tasks, snapshot {lessons.snapshot}"
     print_note(f"{split}, {measured}; means of {seeds} seeds ± standard deviations")
 
 
@@ -103,15 +112,14 @@ def _columns(
 
 
 def _summary(runs: Sequence[Mapping[str, float]]) -> Figures:
-    """The mean of each figure, its spread over the seeds, and the seeds one by one."""
     import numpy as np
 
     return {
-        name: {
-            "mean": _number(np.mean([run[name] for run in runs])),
-            "spread": _number(np.std([run[name] for run in runs])),
-            "seeds": [_number(run[name]) for run in runs],
-        }
+        name: SeedFigures(
+            mean=_number(np.mean([run[name] for run in runs])),
+            spread=_number(np.std([run[name] for run in runs])),
+            seeds=[_number(run[name]) for run in runs],
+        )
         for name in runs[0]
     }
 
@@ -121,18 +129,16 @@ def _number(value: Any) -> float | None:
     return None if value != value else float(value)
 
 
-def _table(found: Mapping[str, Figures]) -> list[dict[str, str]]:
-    first = next(iter(found.values()))
-    return [
-        {"figure": WORDS[name]} | {arm: _cell(name, figures[name]) for arm, figures in found.items()}
-        for name in WORDS
-        if name in first
-    ]
+def _table_columns(found: Mapping[str, Figures]) -> list[Column[str]]:
+    """Of the names of figures: their words, and each model's."""
+    arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in found.items()]
+    return [Column[str]("FIGURE", WORDS.__getitem__), *arms]
 
 
-def _cell(name: str, figure: dict[str, Any]) -> str:
-    if figure["mean"] is None:
+def _cell(figures: Figures, name: str) -> str:
+    figure = figures[name]
+    if figure.mean is None:
         return "-"
     if name in ("rows", "tied"):
-        return f"{figure['mean']:,.0f}"
-    return f"{figure['mean']:.3f} ± {figure['spread']:.3f}"
+        return f"{figure.mean:,.0f}"
+    return f"{figure.mean:.3f} ± {figure.spread:.3f}"

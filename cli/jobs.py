@@ -1,8 +1,9 @@
 """Commands that submit jobs and look at them."""
 
 import time
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -24,24 +25,28 @@ from cli.terminal.output import (
     table,
 )
 from cli.terminal.shared import shared
+from cli.terminal.tables import fact_table
 from cli.watching.winnings import print_verdict
 from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport
+from mallorn.wording.columns import Cell, Column
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
-from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, family_rows
+from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, kinships
 from mallorn.wording.units import spent_of
 
-JOB_COLUMNS: Final = {
-    "id": "JOB",
-    "name": "NAME",
-    "state": "STATE",
-    "trials": "TRIALS",
-    "latency": "LATENCY",
-    "beside": "VS ONNXRUNTIME",
-    "age": "AGE",
-    "reason": "REASON",
-}
+NO_REPORT: Final = FinishReport()
+JOB_COLUMNS: Final = (
+    Column[JobStatus]("JOB", lambda job: job.id),
+    Column[JobStatus]("NAME", lambda job: job.name),
+    Column[JobStatus]("STATE", lambda job: job.state),
+    Column[JobStatus]("TRIALS", lambda job: spent_of(job, "/")),
+    Column[JobStatus]("LATENCY", lambda job: latency(job.median_us("tuned") or job.progress.estimated_us)),
+    Column[JobStatus]("VS ONNXRUNTIME", lambda job: beside_onnxruntime((job.report or NO_REPORT).latency_us)),
+    Column[JobStatus]("AGE", lambda job: duration(time.time() - job.created_at)),
+    Column[JobStatus]("REASON", lambda job: first_line(job.reason)),
+)
 
 
 @shared
@@ -59,19 +64,16 @@ def submit(
 ) -> None:
     """Hand in a model to be tuned, and return at once."""
     options = choices.asked()
+    file = Path(model)
+    called = name or (file.stem if file.is_file() else None)
     with client(*place) as api:
         model_id = upload_with_bar(api, model)
-        job = api.tune(model_id, *effort, name or _stem(model), priority, **options)
+        job = api.tune(model_id, *effort, called, priority, **options)
     if as_json:
         print_json(job.body)
         return
     stdout().print(job.id)
     print_note(f"submitted; follow it with   mallorn watch {job.id}")
-
-
-def _stem(model: str) -> str | None:
-    path = Path(model)
-    return path.stem if path.is_file() else None
 
 
 @shared
@@ -85,29 +87,13 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     with reader(*place) as api:
-        found = [job.body for job, _ in zip(api.jobs(state, archived), range(limit), strict=False)]
-    rows = found if as_json else [_job_row(body) for body in found]
+        found = list(islice(api.jobs(state, archived), limit))
+    if as_json:
+        print_json([job.body for job in found])
+        return
     kind = state or ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
-    print_rows(rows, JOB_COLUMNS, as_json, empty)
-
-
-def _job_row(body: dict[str, Any]) -> dict[str, Any]:
-    progress = body["progress"]
-    return {
-        **body,
-        "trials": spent_of(body, "/"),
-        "reason": first_line(body["reason"]),
-        "latency": latency(_measured_us(body) or progress["estimated_us"]),
-        "beside": beside_onnxruntime(FinishReport.model_validate(body["report"] or {}).latency_us),
-        "age": duration(time.time() - body["created_at"]),
-    }
-
-
-def _measured_us(body: dict[str, Any]) -> float | None:
-    """The whole tuned model's latency, where it was timed."""
-    tuned = ((body["report"] or {}).get("latency_us") or {}).get("tuned")
-    return None if tuned is None else float(tuned["median"])
+    print_rows([job.status for job in found], JOB_COLUMNS, False, empty)
 
 
 @shared
@@ -119,43 +105,40 @@ def show(
 ) -> None:
     """Show one job: its budget, what was found and what went wrong."""
     with source(*place) as found:
-        body = find_job(found.api, job).body
+        handle = find_job(found.api, job)
+    status, report = handle.status, handle.status.report or NO_REPORT
     if as_json:
-        print_json(body)
+        print_json(handle.body)
         return
-    stdout().print(table(_facts(body), {"fact": "JOB", "value": body["id"]}))
-    timed = latency_rows((body["report"] or {}).get("latency_us") or {})
+    stdout().print(fact_table("JOB", status.id, _facts(status)))
+    timed = latency_rows(report.latency_us)
     if timed:
         stdout().print()
         stdout().print(table(timed, ENGINE_COLUMNS))
     stdout().print()
-    for line in left_undone(body["report"] or {}) + warnings(body):
+    for line in left_undone(report) + warnings(status):
         stdout().print(line, markup=False)
-    print_verdict(body, found.words)
-    if body["exported"]:
-        print_note(f"fetch its schedules with   mallorn schedules {body['id']}{found.words}")
+    print_verdict(status.verdict, found.words)
+    if status.exported:
+        print_note(f"fetch its schedules with   mallorn schedules {status.id}{found.words}")
 
 
-def _facts(body: dict[str, Any]) -> list[dict[str, Any]]:
-    progress = body["progress"]
-    failures = ", ".join(f"{count} {outcome}" for outcome, count in progress["failures"].items())
-    facts = {
-        "name": body["name"],
-        "state": body["state"],
-        "reason": body["reason"],
-        "model": body["model_id"],
-        "target": body["target"],
-        "trials": spent_of(body),
-        "minutes": body["minutes"],
-        "tasks": f"{progress['tasks_measured']} of {progress['tasks']} measured",
+def _facts(job: JobStatus) -> dict[str, Cell]:
+    progress = job.progress
+    failures = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items())
+    estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
+    return {
+        "name": job.name,
+        "state": job.state,
+        "reason": job.reason,
+        "model": job.model_id,
+        "target": job.target,
+        "trials": spent_of(job),
+        "minutes": job.minutes,
+        "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
         "failures": failures or "none",
-        "estimate": _estimate(progress["estimated_us"]),
+        "estimate": None if progress.estimated_us is None else estimate,
     }
-    return [{"fact": key, "value": value} for key, value in facts.items() if value not in (None, "")]
-
-
-def _estimate(estimated_us: float | None) -> str:
-    return "" if estimated_us is None else f"{latency(estimated_us)}, the sum over its tasks"
 
 
 @shared
@@ -171,6 +154,6 @@ def tasks(
         rows = handle.tasks()
     empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{found.words}"
     print_rows(rows, TASK_COLUMNS, as_json, empty)
-    if not as_json and (families := family_rows(rows)):
+    if not as_json and (families := kinships(rows)):
         stdout().print()
         stdout().print(table(families, FAMILY_COLUMNS))

@@ -16,8 +16,14 @@ from cli.terminal.output import (
     stdout,
 )
 from cli.terminal.shared import shared
+from mallorn.core.values.dataset import UploadedModel
+from mallorn.wording.columns import Column
 
-COLUMNS: Final = {"id": "MODEL", "name": "NAME", "size_bytes": "BYTES"}
+COLUMNS: Final = (
+    Column[UploadedModel]("MODEL", lambda model: model.id),
+    Column[UploadedModel]("NAME", lambda model: model.name),
+    Column[UploadedModel]("BYTES", lambda model: model.size_bytes),
+)
 NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models --upload FILE"
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("rm")(rm_models)

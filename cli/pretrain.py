@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,26 +11,27 @@ from cli.lessons import SnapshotOption, lessons_in, lowering_in, note_skipped, r
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.options import known
-from cli.terminal.output import JsonOption, print_note, print_rows
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import parse_target
+from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
     from research.lessons.lesson import Lessons
     from research.lessons.pretraining import Base
 
-COLUMNS: Final = {
-    "model": "MODEL",
-    "active": "ACTIVE",
-    "tasks": "TASKS",
-    "rows": "ROWS",
-    "pairwise": "PAIRS IN ORDER",
-    "peak_1": "PEAK AT 1",
-    "split": "JUDGED",
-    "target": "TARGET",
-}
+COLUMNS: Final = (
+    Column["Base"]("MODEL", lambda base: str(base.name)),
+    Column["Base"]("ACTIVE", lambda base: "yes" if base.active else "no"),
+    Column["Base"]("TASKS", lambda base: base.metrics.get("tasks")),
+    Column["Base"]("ROWS", lambda base: base.rows),
+    Column["Base"]("PAIRS IN ORDER", lambda base: base.metrics.get("pairwise")),
+    Column["Base"]("PEAK AT 1", lambda base: base.metrics.get("peak_1")),
+    Column["Base"]("JUDGED", lambda base: base.metrics.get("split")),
+    Column["Base"]("TARGET", lambda base: base.target, cut=True),
+)
 
 
 def pretrain(
@@ -73,7 +74,7 @@ def pretrain(
 
 
 def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
-    stored = [_row(base, lessons.snapshot) for base in found if base.name is not None]
+    stored = [base for base in found if base.name is not None]
     few = [base for base in found if base.name is None]
     if few:
         told = ", ".join(f"{base.op} ({base.rows})" for base in few)
@@ -83,18 +84,17 @@ def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
             f"none of {len(found)} operators has measurements enough for a base",
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
-    print_rows(stored if as_json else [_words(row) for row in stored], COLUMNS, as_json, "")
-    for base in found:
-        if base.name is not None and not base.active:
+    if as_json:
+        print_json([_all_of(base, lessons.snapshot) for base in stored])
+    else:
+        stdout().print(table(stored, COLUMNS))
+    for base in stored:
+        if not base.active:
             print_note(_why_inactive(base))
     if any(base.active for base in found):
         print_note(
             "the active ones propose first rounds of new tasks from now on, whatever the job's cost model"
         )
-
-
-def _words(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"active": "yes" if row["active"] else "no"}
 
 
 def _why_inactive(base: "Base") -> str:
@@ -110,6 +110,6 @@ def _why_inactive(base: "Base") -> str:
     )
 
 
-def _row(base: "Base", snapshot: str) -> dict[str, Any]:
+def _all_of(base: "Base", snapshot: str) -> dict[str, object]:
     facts = {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
     return facts | base.metrics | {"active": base.active, "snapshot": snapshot}

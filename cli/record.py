@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,11 +14,13 @@ from cli.terminal.interrupts import interruptible
 from cli.terminal.options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.tuned import wait_until_tuned
+from mallorn.core.asked import Asked
 from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
+from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
     from research.replay.recording import RecordedTask
@@ -27,14 +30,28 @@ ROUND_SIZE: Final = 16
 MOST_TASKS: Final = 1000
 #: The random half shows what a space is like, the other half what is fast in it.
 SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
-COLUMNS: Final = {
-    "name": "NAME",
-    "op": "OPERATOR",
-    "sketches": "SKETCHES",
-    "candidates": "CANDIDATES",
-    "failures": "FAILURES",
-    "best_us": "BEST (us)",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTask:
+    """What a recording has of a task."""
+
+    name: str
+    op: str
+    sketches: int
+    candidates: int
+    failures: int
+    best_us: float | None
+
+
+COLUMNS: Final = (
+    Column[WrittenTask]("NAME", lambda task: task.name),
+    Column[WrittenTask]("OPERATOR", lambda task: task.op),
+    Column[WrittenTask]("SKETCHES", lambda task: task.sketches),
+    Column[WrittenTask]("CANDIDATES", lambda task: task.candidates),
+    Column[WrittenTask]("FAILURES", lambda task: task.failures),
+    Column[WrittenTask]("BEST (us)", lambda task: task.best_us),
+)
 
 
 def record(
@@ -74,9 +91,9 @@ def record(
             wait_for_device(stack)
             for model in models:
                 _measure(stack, model, candidates, target, seed, only or [])
-    rows = [_row(task) for task in _export(directories, candidates, tasks, out)]
+    rows = [_written(task) for task in _export(directories, candidates, tasks, out)]
     print_rows(rows, COLUMNS, as_json, "")
-    print_note(f"{sum(row['candidates'] for row in rows)} candidates of {len(rows)} tasks in {out}")
+    print_note(f"{sum(row.candidates for row in rows)} candidates of {len(rows)} tasks in {out}")
 
 
 def _check(models: Sequence[Path], directories: Sequence[Path]) -> None:
@@ -96,7 +113,7 @@ def _measure(
     model_id = upload_with_bar(stack.api, str(model))
     # One round is to spare: what tells of a worker and not of its candidate is not recorded.
     for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
-        options: dict[str, Any] = {
+        options: Asked = {
             "search": search,
             "task_trials": count,
             "policy": "round-robin",
@@ -123,12 +140,6 @@ def _export(
     return kept
 
 
-def _row(task: "RecordedTask") -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "op": task.op,
-        "sketches": len(task.sketches),
-        "candidates": len(task.trials),
-        "failures": task.failures,
-        "best_us": task.optimum_us,
-    }
+def _written(task: "RecordedTask") -> WrittenTask:
+    counts = len(task.sketches), len(task.trials), task.failures
+    return WrittenTask(task.name, task.op, *counts, task.optimum_us)

@@ -29,7 +29,7 @@ def rm(
     """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
     with client(*place) as api:
         found = [api.job(job) for job in jobs]
-        names = ", ".join(f"{job.id} ({job.body['name']}, {job.body['state']})" for job in found)
+        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in found)
         ask(f"Delete {names}?", f"mallorn rm {' '.join(jobs)} --yes{_at(place)}", yes)
         for job in found:
             job.delete()
@@ -48,9 +48,10 @@ def archive(
     """Take jobs that have ended out of the list. Everything of them stays."""
     with client(*place) as api:
         found = [api.job(job) for job in jobs]
-        bodies = [job.unarchive() if undo else job.archive() for job in found]
+        for job in found:
+            job.unarchive() if undo else job.archive()
     if as_json:
-        print_json(bodies)
+        print_json([job.body for job in found])
         return
     for job in found:
         note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"

@@ -39,7 +39,7 @@ def report(
 
     with reader(*place) as api:
         story = _gather(find_job(api, job))
-    file = out or Path(f"mallorn-{story.job['id']}.html")
+    file = out or Path(f"mallorn-{story.job.id}.html")
     try:
         file.write_text(page(story, time.time()), encoding="utf-8")
     except OSError as error:
@@ -54,10 +54,10 @@ def _gather(job: Job) -> "Story":
     """Ask the coordinator for everything."""
     from mallorn.report.story import FAILURES_READ, Story
 
-    rounds, tasks, body = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
+    rounds, tasks, status = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
     failed = [
         record
-        for outcome in body["progress"]["failures"]
+        for outcome in status.progress.failures
         for record in islice(job.measurements(Outcome(outcome)), FAILURES_READ)
     ]
-    return Story.of(body, tasks, rounds, failed)
+    return Story.of(status, tasks, rounds, failed)

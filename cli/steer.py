@@ -43,8 +43,8 @@ def watch(
         handle.refresh()
         handle.raise_for_state()
         if not as_json:
-            print_result(handle.body, found.words)
-            if handle.body["exported"]:
+            print_result(handle.status, found.words)
+            if handle.status.exported:
                 print_note(f"fetch its schedules with   mallorn schedules {handle.id}{found.words}")
 
 

@@ -75,7 +75,7 @@ def tune(
             model_id = upload_with_bar(stack.api, str(file))
             job = stack.api.tune(model_id, *effort, model.stem, **options)
             _check_target(job, directory, force)
-            print_note(f"job {job.id}: {budget_words(job.body)} for {model} on {effort.target}")
+            print_note(f"job {job.id}: {budget_words(job.status)} for {model} on {effort.target}")
             ending.reach(job)
 
 
@@ -94,13 +94,13 @@ def resume(
     with interruptible(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))
-        check_model(directory, lambda: str(handle.body["model_id"]), force)
-        check_target(directory, handle.body["target"], force)
+        check_model(directory, lambda: handle.status.model_id, force)
+        check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
         ending = Ending(directory, _model_of(handle), verbose, as_json, again, stack.ends)
-        if trials or handle.body["state"] not in STANDING:
+        if trials or handle.status.state not in STANDING:
             handle.resume(trials)
-        print_note(f"job {handle.id} {'is done' if handle.body['state'] == JobState.DONE else 'goes on'}")
+        print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
         with out_directory(directory):
             ending.reach(handle)
 
@@ -108,14 +108,14 @@ def resume(
 def _check_target(job: Job, directory: Path, force: bool) -> None:
     """What `local` is, is known once the job is made."""
     try:
-        check_target(directory, job.body["target"], force)
+        check_target(directory, job.status.target, force)
     except Conflict:
         job.cancel()
         raise
 
 
 def _stem(job: Job) -> str:
-    return Path(str(job.body["name"] or job.id)).stem
+    return Path(job.status.name or job.id).stem
 
 
 def _model_of(job: Job) -> str:

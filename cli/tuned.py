@@ -1,11 +1,12 @@
 """Waiting, with a bar, for the last round of a job whose trials are wanted, and not its schedules."""
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from cli.terminal.bars import bar
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
 
 POLL_SEC: Final = 0.5
@@ -20,17 +21,16 @@ def wait_until_tuned(job: Job, hint: str) -> None:
     """Return when the last round is closed; the finish is cancelled. Raises NotTuned with the hint."""
     with bar(f"job {job.id}") as advance:
         while job.state in OPEN:
-            if job.body["progress"]["tasks"]:
-                advance(job.body["progress"]["trials"], _most_trials(job.body))
+            if job.status.progress.tasks:
+                advance(job.status.progress.trials, _most_trials(job.status))
             time.sleep(POLL_SEC)
-    if job.body["state"] == JobState.FINISHING:
+    if job.status.state is JobState.FINISHING:
         job.cancel()
-    elif job.body["state"] != JobState.DONE:
-        raise NotTuned(f"job {job.id} was {job.body['state']}: {job.body['reason']}", hint=hint)
+    elif job.status.state is not JobState.DONE:
+        raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.reason}", hint=hint)
 
 
-def _most_trials(body: dict[str, Any]) -> int:
+def _most_trials(job: JobStatus) -> int:
     """Where every task has a budget of its own, the job's may be far above what they come to."""
-    of_each = body["options"].get("task_trials")
-    budget = int(body["trials"])
-    return budget if of_each is None else min(budget, of_each * body["progress"]["tasks"])
+    of_each, budget = job.options.task_trials, job.trials or 0
+    return budget if of_each is None else min(budget, of_each * job.progress.tasks)

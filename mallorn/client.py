@@ -6,17 +6,21 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from uuid import uuid4
 
 import httpx
 
+from mallorn.core.asked import Asked
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import DEFAULT_URL, settings
-from mallorn.core.targets import LOCAL
+from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.values.cost_model_version import CostModelVersion
+from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
+from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
 from mallorn.exporting import as_onnx
 from mallorn.frames import frame
-from mallorn.http import Connection
+from mallorn.http import Connection, Json
 from mallorn.job import Job
 from mallorn.wording.units import short_name
 
@@ -27,7 +31,7 @@ CHUNK_BYTES: Final = 1 << 20
 SUBMIT_RETRIES: Final = 2
 RETRY_SEC: Final = 0.5
 Model = Any  # a path, or a torch.nn.Module
-Target = str | dict[str, Any] | None
+Wanted = str | TargetAttrs
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
 
@@ -58,23 +62,21 @@ class Client:
 
     def upload(
         self, model: Model, progress: Progress | None = None, example_inputs: Any = None
-    ) -> dict[str, Any]:
+    ) -> UploadedModel:
         """Stream a model up; the answer's `id` is the SHA-256 of its bytes.
 
         An ONNX file goes as it is; what else `tune` takes is made ONNX here first.
         """
         with as_onnx(model, example_inputs) as file:
-            return self._upload(file, progress)
-
-    def _upload(self, file: Path, progress: Progress | None) -> dict[str, Any]:
-        size_bytes = file.stat().st_size
-        content = _chunks(file, size_bytes, progress)
-        return dict(self.connection.put("/models", content, size_bytes, name=short_name(file.name)))
+            size_bytes = file.stat().st_size
+            content = _chunks(file, size_bytes, progress)
+            answer = self.connection.put("/models", content, size_bytes, name=short_name(file.name))
+        return self.connection.read(UploadedModel, answer)
 
     def tune(
         self,
         model: Model,
-        target: str | dict[str, Any] = LOCAL,
+        target: Wanted = LOCAL,
         trials: int | None = None,
         minutes: float | None = None,
         seed: int = 0,
@@ -82,7 +84,7 @@ class Client:
         priority: int = 0,
         progress: Progress | None = None,
         example_inputs: Any = None,
-        **options: Any,
+        **options: Unpack[Asked],
     ) -> Job:
         """Upload a model file, or name an uploaded model by its id, and submit a job for it.
 
@@ -90,9 +92,9 @@ class Client:
         a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are made ONNX on this
         machine.
         """
-        model_id = self._model_id(model, progress, example_inputs)
+        known = isinstance(model, str) and is_model_id(model)
         body = {
-            "model_id": model_id,
+            "model_id": model if known else self.upload(model, progress, example_inputs).id,
             "target": target,
             "trials": trials,
             "minutes": minutes,
@@ -103,7 +105,7 @@ class Client:
         }
         return Job(self.connection, self._submit(body))
 
-    def _submit(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _submit(self, body: dict[str, object]) -> Json:
         """Post a job; where the answer got lost the key finds the job that the first try made."""
         headers = {"Idempotency-Key": uuid4().hex}
         for _ in range(SUBMIT_RETRIES):
@@ -113,11 +115,6 @@ class Client:
                 time.sleep(RETRY_SEC)
         return dict(self.connection.post("/jobs", body, headers))
 
-    def _model_id(self, model: Model, progress: Progress | None, example_inputs: Any) -> str:
-        if isinstance(model, str) and is_model_id(model):
-            return model
-        return str(self.upload(model, progress, example_inputs)["id"])
-
     def job(self, job_id: str) -> Job:
         """A job by its id, or by as much of its beginning as no other job's has."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
@@ -126,15 +123,15 @@ class Client:
         """All jobs but the archived ones, or those alone, newest first."""
         # Left out where it says nothing: an older coordinator does not know it.
         wanted = {"state": state, "archived": archived or None}
-        return (Job(self.connection, body) for body in self.connection.pages("/jobs", **wanted))
+        return (Job(self.connection, body) for body in self.connection.rows("/jobs", **wanted))
 
     def newest_job(self) -> Job | None:
         """The job that was submitted last; None before the first."""
         items = self.connection.get("/jobs", limit=1)["items"]
         return Job(self.connection, items[0]) if items else None
 
-    def models(self) -> Iterator[dict[str, Any]]:
-        return self.connection.pages("/models")
+    def models(self) -> Iterator[UploadedModel]:
+        return self.connection.pages(UploadedModel, "/models")
 
     def delete_model(self, model_id: str) -> None:
         """Delete an uploaded model. Raises Conflict, naming them, while jobs refer to it."""
@@ -144,51 +141,62 @@ class Client:
         self,
         job: str | None = None,
         workload: str | None = None,
-        target: Target = None,
+        target: Wanted | None = None,
         outcome: str | None = None,
         page_size: int = 200,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Record]:
         """Measurements of the dataset, newest first, fetched page by page as they are asked for."""
         wanted = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
-        return self.connection.pages("/records", **wanted, limit=page_size)
+        return self.connection.pages(Record, "/records", **wanted, limit=page_size)
 
-    def records_frame(self, limit: int | None = None, **wanted: Any) -> "pandas.DataFrame":
+    def records_frame(
+        self,
+        limit: int | None = None,
+        job: str | None = None,
+        workload: str | None = None,
+        target: Wanted | None = None,
+        outcome: str | None = None,
+    ) -> "pandas.DataFrame":
         """What `records` finds (at most so many) as a DataFrame. Raises MissingPackage without pandas."""
-        return frame(islice(self.records(**wanted), limit))
+        return frame(Record, islice(self.records(job, workload, target, outcome), limit))
 
-    def dataset_stats(self) -> dict[str, Any]:
+    def dataset_stats(self) -> DatasetStats:
         """What your jobs measured, counted by target, operator, model, outcome and day."""
-        return dict(self.connection.get("/dataset/stats"))
+        return self.connection.value(DatasetStats, "/dataset/stats")
 
-    def schedules(self, workload: str | None = None, target: Target = None) -> list[dict[str, Any]]:
+    def schedules(self, workload: str | None = None, target: Wanted | None = None) -> list[VerifiedSchedule]:
         """The best known schedule of each workload and target."""
-        return list(self.connection.get("/schedules", workload=workload, target=_text(target))["items"])
+        wanted = {"workload": workload, "target": _text(target)}
+        return self.connection.values(VerifiedSchedule, "/schedules", **wanted)
 
     def cost_models(
         self,
         family: str | None = None,
-        target: Target = None,
+        target: Wanted | None = None,
         name: str | None = None,
         version: int | None = None,
         active: bool | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[CostModelVersion]:
         """The versions of trained cost models, newest first; `active` ones are what new rounds use."""
         wanted = {"family": family, "target": _text(target), "name": name, "version": version}
-        return self.connection.pages("/costmodels", **wanted, active=active)
+        return self.connection.pages(CostModelVersion, "/costmodels", **wanted, active=active)
 
-    def cost_model(self, version_id: int) -> dict[str, Any]:
+    def cost_model(self, version_id: int) -> CostModelVersion:
         """One version of a cost model."""
-        return dict(self.connection.get(f"/costmodels/{version_id}"))
+        return self.connection.value(CostModelVersion, f"/costmodels/{version_id}")
 
-    def activate_cost_model(self, version_id: int) -> dict[str, Any]:
+    def activate_cost_model(self, version_id: int) -> CostModelVersion:
         """Let new rounds use this version, and training go on from it; later versions are kept."""
-        return dict(self.connection.post(f"/costmodels/{version_id}/activate"))
+        answer = self.connection.post(f"/costmodels/{version_id}/activate")
+        return self.connection.read(CostModelVersion, answer)
 
-    def devices(self) -> list[dict[str, Any]]:
-        return list(self.connection.get("/devices")["items"])
+    def devices(self) -> list[DeviceStatus]:
+        """The devices that measure."""
+        return self.connection.values(DeviceStatus, "/devices")
 
-    def workers(self) -> list[dict[str, Any]]:
-        return list(self.connection.get("/workers")["items"])
+    def workers(self) -> list[WorkerStatus]:
+        """The workers that search, build and drive devices."""
+        return self.connection.values(WorkerStatus, "/workers")
 
 
 def is_model_id(text: str) -> bool:
@@ -196,8 +204,8 @@ def is_model_id(text: str) -> bool:
     return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
 
 
-def _text(target: Target) -> str | None:
-    return json.dumps(target) if isinstance(target, dict) else target
+def _text(target: Wanted | None) -> str | None:
+    return target if target is None or isinstance(target, str) else json.dumps(target)
 
 
 def _chunks(file: Path, total_bytes: int, progress: Progress | None) -> Iterator[bytes]:

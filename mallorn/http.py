@@ -2,16 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
+from pydantic import JsonValue, ValidationError
 
 from mallorn.core import errors
 from mallorn.core.binding import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
-from mallorn.core.version import API
+from mallorn.core.values.base import Value
+from mallorn.core.version import API, VERSION
 
 TIMEOUT_SEC: Final = 30.0
+Json = dict[str, JsonValue]
+V = TypeVar("V", bound=Value)
 _BY_NAME: Final[dict[str, type[MallornError]]] = {
     name: value
     for name, value in vars(errors).items()
@@ -56,8 +60,20 @@ class Connection:
         """The JSON under a path of the API; parameters that are None are left out."""
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
 
-    def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
+    def value(self, kind: type[V], path: str, **params: Any) -> V:
+        """What stands under a path. Raises Unavailable for what no coordinator says."""
+        return self.read(kind, self.get(path, **params))
+
+    def values(self, kind: type[V], path: str, **params: Any) -> list[V]:
+        """The items of a list that is no longer than one answer."""
+        return [self.read(kind, item) for item in self.get(path, **params)["items"]]
+
+    def pages(self, kind: type[V], path: str, **params: Any) -> Iterator[V]:
         """Every item of a paged list, fetched as it is asked for."""
+        return (self.read(kind, row) for row in self.rows(path, **params))
+
+    def rows(self, path: str, **params: Any) -> Iterator[Json]:
+        """The same, as JSON."""
         cursor = None
         while True:
             page = self.get(path, cursor=cursor, **params)
@@ -65,6 +81,17 @@ class Connection:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+    def read(self, kind: type[V], said: object) -> V:
+        """What the coordinator said, as a value. Raises Unavailable for what no coordinator says."""
+        try:
+            return kind.model_validate(said)
+        except ValidationError as error:
+            wrong = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+            raise Unavailable(
+                f"{self.url} does not answer like a Mallorn coordinator of version {VERSION}: {wrong}",
+                hint="check --url or MALLORN_URL",
+            ) from error
 
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         return self._json("POST", path, json=body, headers=headers)
@@ -75,19 +102,17 @@ class Connection:
         if response.is_error:
             raise error_from(response)
 
-    def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: Any) -> Any:
+    def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
         # With a length the coordinator refuses what is too large before the first byte of it.
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
         return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
 
     @contextmanager
-    def stream(
-        self, path: str, params: dict[str, Any] | None = None, headers: dict[str, str] | None = None
-    ) -> Iterator[httpx.Response]:
+    def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[httpx.Response]:
         """An answer that is read piece by piece."""
         with (
             self._explained(),
-            self._http.stream("GET", API + path, params=params, headers=headers) as response,
+            self._http.stream("GET", API + path, headers=headers) as response,
         ):
             if response.is_error:
                 response.read()

@@ -4,20 +4,22 @@ import io
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import Cause, JobState
+from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
+from mallorn.core.values.dataset import Record
+from mallorn.core.values.decision_log import LoggedRound, RoundStatus
+from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
 from mallorn.frames import frame, history_frame
-from mallorn.http import Connection
+from mallorn.http import Connection, Json
 from mallorn.report.card import card
 from mallorn.results.decisions import with_totals
 from mallorn.results.history import curve
-from mallorn.sse import parse_events
+from mallorn.sse import LoggedEvent, parse_events
 from mallorn.widget import watch
 
 if TYPE_CHECKING:
@@ -30,33 +32,32 @@ ROUNDS_A_PAGE: Final = 500
 RECORDS_A_PAGE: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to a job; `id` counts up without gaps."""
-
-    id: int
-    kind: str
-    payload: dict[str, Any]
-
-
 class JobFailed(MallornError):
     """The job ended without a result."""
 
 
 class Job:
-    """One submitted job. `body` is its last known state as the API gives it; `refresh` asks again."""
+    """One submitted job. `status` is what was last known of it; `refresh` asks again.
 
-    def __init__(self, connection: Connection, body: dict[str, Any]) -> None:
+    `body` is the same as JSON, with whatever a newer coordinator may say besides.
+    """
+
+    def __init__(self, connection: Connection, body: Json) -> None:
         self._connection = connection
+        self._take(body)
+
+    def _take(self, body: Json) -> JobStatus:
         self.body = body
+        self.status = self._connection.read(JobStatus, body)
+        return self.status
 
     def __repr__(self) -> str:
-        verdict = self.verdict if JobState(self.body["state"]).final else None
-        return f"<Job {self.id} {self.body['state']}{f': {verdict}' if verdict else ''}>"
+        state, verdict = self.status.state, self.status.verdict
+        return f"<Job {self.id} {state}{f': {verdict}' if verdict and state.final else ''}>"
 
     @property
     def id(self) -> str:
-        return str(self.body["id"])
+        return self.status.id
 
     @property
     def page(self) -> str:
@@ -66,59 +67,58 @@ class Job:
     @property
     def verdict(self) -> Verdict | None:
         """How good its result is and what to do next, as last known."""
-        return Verdict.told(self.body)
+        return self.status.verdict
 
     @property
     def state(self) -> JobState:
         """The state now."""
-        return JobState(self.refresh()["state"])
+        return self.refresh().state
 
-    def refresh(self) -> dict[str, Any]:
+    def refresh(self) -> JobStatus:
         """Ask the coordinator and return the whole job."""
-        self.body = self._connection.get(f"/jobs/{self.id}")
-        return self.body
+        return self._take(self._connection.get(f"/jobs/{self.id}"))
 
-    def progress(self) -> dict[str, Any]:
+    def progress(self) -> JobProgress:
         """Trials spent, failures by outcome and the best latency so far, now."""
-        return dict(self.refresh()["progress"])
+        return self.refresh().progress
 
-    def tasks(self) -> list[dict[str, Any]]:
+    def tasks(self) -> list[TaskStatus]:
         """MetaSchedule's table: one row a task."""
-        return list(self._connection.get(f"/jobs/{self.id}/tasks")["items"])
+        return self._connection.values(TaskStatus, f"/jobs/{self.id}/tasks")
 
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = ROUNDS_A_PAGE
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[RoundStatus]:
         """What was planned, why, and what became of it, newest (or `oldest`) first; of one task or of all."""
-        return self._connection.pages(f"/jobs/{self.id}/rounds", task=task, order=order, limit=page_size)
+        wanted = {"task": task, "order": order, "limit": page_size}
+        return self._connection.pages(RoundStatus, f"/jobs/{self.id}/rounds", **wanted)
 
-    def explain(self) -> list[dict[str, Any]]:
+    def explain(self) -> list[LoggedRound]:
         """The decision log, oldest first: every round with the job's weighted total before and after it."""
         rounds = list(self.rounds(order="oldest"))
         return with_totals(rounds, self.tasks())
 
-    def measurements(self, outcome: Outcome | None = None) -> Iterator[dict[str, Any]]:
+    def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
         """What happened to every candidate (that ended so), newest first, fetched page by page."""
         wanted = {"job": self.id, "outcome": outcome}
-        return self._connection.pages("/records", **wanted, limit=RECORDS_A_PAGE)
+        return self._connection.pages(Record, "/records", **wanted, limit=RECORDS_A_PAGE)
 
     def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
         """The same as a DataFrame. Raises MissingPackage where there is no pandas."""
-        return frame(self.measurements(outcome))
+        return frame(Record, self.measurements(outcome))
 
     def history(self) -> "pandas.DataFrame":
         """The job's way down: its weighted total after every round that ended, as a DataFrame."""
         rounds = list(self.rounds())
-        points = curve(rounds, self.tasks(), self.body["created_at"])
+        points = curve(rounds, self.tasks(), self.status.created_at)
         return history_frame(points, rounds)
 
     def _repr_html_(self) -> str:
         """How the job stands now, for notebooks."""
         try:
-            self.refresh()
-            return card(self.body, self.tasks(), list(self.rounds()))
+            return card(self.refresh(), self.tasks(), list(self.rounds()))
         except Unavailable as error:
-            return card(self.body, [], [], f"last known: {error.message}")
+            return card(self.status, [], [], f"last known: {error.message}")
 
     def watch(self) -> Self:
         """Show the job below a notebook's cell and renew it in place until it has ended; the job.
@@ -133,7 +133,7 @@ class Job:
         deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
         while not (self.state.final or self.stuck):
             if deadline_sec is not None and time.monotonic() > deadline_sec:
-                raise TimeoutError(f"job {self.id} is still {self.body['state']} after {timeout_sec} s")
+                raise TimeoutError(f"job {self.id} is still {self.status.state} after {timeout_sec} s")
             time.sleep(POLL_SEC)
         self.raise_for_state()
         return self
@@ -141,26 +141,30 @@ class Job:
     @property
     def stuck(self) -> bool:
         """Whether the service paused it at its last known state: it does not go on by itself."""
-        paused = JobState(self.body["state"]) is JobState.PAUSED
-        return paused and self.body.get("cause") != Cause.OWNER
+        # Older coordinators say it in words alone.
+        by_owner = self.status.cause is Cause.OWNER or self.status.reason == PAUSED_BY_OWNER
+        return self.status.state is JobState.PAUSED and not by_owner
 
     def raise_for_state(self) -> None:
         """Raise JobFailed if the last known state is failed or cancelled, or the service paused the job."""
-        if self.stuck or self.body["state"] in (JobState.FAILED, JobState.CANCELLED):
-            what, _, next_step = self.body["reason"].partition("\n")
+        state = self.status.state
+        if self.stuck or state in (JobState.FAILED, JobState.CANCELLED):
+            what, _, next_step = self.status.reason.partition("\n")
             raise JobFailed(
-                f"job {self.id} {self.body['state']}: {what or 'no reason was recorded'}",
+                f"job {self.id} {state}: {what or 'no reason was recorded'}",
                 hint=next_step or f"mallorn show {self.id}",
             )
 
-    def events(self, after: int = 0) -> Iterator[Event]:
+    def events(self, after: int = 0) -> Iterator[LoggedEvent]:
         """Every event, from the one after `after` to the job's last, across dropped connections."""
         failures = 0
         while True:
             try:
-                for event in self._stream(after):
-                    after, failures = event.id, 0
-                    yield event
+                known = {"Last-Event-ID": str(after)}
+                with self._connection.stream(f"/jobs/{self.id}/events", headers=known) as response:
+                    for event in parse_events(response.iter_lines()):
+                        after, failures = event.id, 0
+                        yield event
                 # A coordinator that shuts down ends its streams as cleanly as a job does.
                 if self.state.final:
                     return
@@ -170,26 +174,21 @@ class Job:
                     raise
                 time.sleep(RECONNECT_SEC)
 
-    def _stream(self, after: int) -> Iterator[Event]:
-        path = f"/jobs/{self.id}/events"
-        with self._connection.stream(path, headers={"Last-Event-ID": str(after)}) as response:
-            yield from (Event(*fields) for fields in parse_events(response.iter_lines()))
-
-    def cancel(self) -> dict[str, Any]:
+    def cancel(self) -> JobStatus:
         return self._act("cancel")
 
-    def pause(self) -> dict[str, Any]:
+    def pause(self) -> JobStatus:
         return self._act("pause")
 
-    def resume(self, trials: int = 0) -> dict[str, Any]:
+    def resume(self, trials: int = 0) -> JobStatus:
         """Go on where the job stopped, with so many trials more; nothing is measured again."""
         return self._act("resume", {"trials": trials})
 
-    def archive(self) -> dict[str, Any]:
+    def archive(self) -> JobStatus:
         """Take a job that has ended out of the list; everything of it stays."""
         return self._act("archive")
 
-    def unarchive(self) -> dict[str, Any]:
+    def unarchive(self) -> JobStatus:
         """Put an archived job back into the list."""
         return self._act("unarchive")
 
@@ -210,9 +209,8 @@ class Job:
             ) from None
         return Path(directory)
 
-    def _act(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        self.body = self._connection.post(f"/jobs/{self.id}/{verb}", body)
-        return self.body
+    def _act(self, verb: str, body: Json | None = None) -> JobStatus:
+        return self._take(self._connection.post(f"/jobs/{self.id}/{verb}", body))
 
 
 def unzip(content: bytes, directory: Path) -> None:

@@ -2,11 +2,27 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import NamedTuple
+
+from mallorn.core.values.event import KnownEvent, OtherEvent, read_event
+from mallorn.http import Json
 
 
-def parse_events(lines: Iterable[str]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Id, kind and payload of each complete event, without comments (heartbeats) and a torn last event."""
+class LoggedEvent(NamedTuple):
+    """Something that happened to a job; `id` counts up without gaps, `payload` is JSON as it was sent."""
+
+    id: int
+    kind: str
+    payload: Json
+
+    @property
+    def told(self) -> KnownEvent | OtherEvent:
+        """What happened, one type a kind."""
+        return read_event(self.kind, self.payload)
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent]:
+    """Each complete event, without comments (heartbeats) and a torn last event."""
     fields: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):
@@ -15,5 +31,5 @@ def parse_events(lines: Iterable[str]) -> Iterator[tuple[int, str, dict[str, Any
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
-            yield int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"])
+            yield LoggedEvent(int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"]))
             fields = {}

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
+from mallorn.core.asked import Asked
 from mallorn.core.errors import MallornError
 from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.settings import settings
-from mallorn.core.targets import LOCAL
+from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.exporting import as_onnx
 from mallorn.job import Job
 from mallorn.widget import in_notebook
@@ -21,7 +22,7 @@ NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
 
 def tune(
     model: Any,
-    target: str | dict[str, Any] = LOCAL,
+    target: str | TargetAttrs = LOCAL,
     trials: int | None = None,
     minutes: float | None = None,
     seed: int = 0,
@@ -30,7 +31,7 @@ def tune(
     data: str | Path | None = None,
     name: str | None = None,
     example_inputs: Any = None,
-    **options: Any,
+    **options: Unpack[Asked],
 ) -> Job:
     """Tune a model and save its schedules, as the command `mallorn tune` does; the finished job.
 

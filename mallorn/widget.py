@@ -1,10 +1,10 @@
 """A job in a notebook cell, which follows it while it runs."""
 
 import time
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 
 UPDATE_SEC: Final = 2.0
 
@@ -13,7 +13,7 @@ class Card(Protocol):
     """What shows itself anew each time it is looked at: a `mallorn.Job`."""
 
     @property
-    def body(self) -> dict[str, Any]: ...
+    def status(self) -> JobStatus: ...
 
     @property
     def stuck(self) -> bool: ...
@@ -41,6 +41,6 @@ def watch(job: Card) -> None:
     from IPython.display import HTML, display
 
     shown = display(HTML(job._repr_html_()), display_id=True)
-    while not (job.stuck or JobState(job.body["state"]).final):
+    while not (job.stuck or job.status.state.final):
         time.sleep(UPDATE_SEC)
         shown.update(HTML(job._repr_html_()))

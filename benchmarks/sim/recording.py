@@ -42,7 +42,7 @@ def record(
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {data}/logs/worker.log")
-        chosen = job.body["options"]
+        chosen = job.status.chosen()
     database = Database(f"sqlite:///{data / 'mallorn.db'}")
     found = read_rounds(database, job.id, cell)
     database.dispose()

@@ -62,7 +62,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
 def wait_for_device(stack: Connected) -> None:
     """Return once a device of a stack on this machine is online, as its coordinator sees it."""
     deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
-    while stack.data is not None and not any(device["online"] for device in stack.api.devices()):
+    while stack.data is not None and not any(device.online for device in stack.api.devices()):
         if time.monotonic() > deadline:
             raise NoDevice("no device has registered", hint=f"less {stack.data.logs / 'device.log'}")
         time.sleep(POLL_SEC)

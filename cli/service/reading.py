@@ -13,7 +13,6 @@ from cli.terminal.output import print_note
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.settings import DEFAULT_URL, Settings
-from mallorn.core.states import JobState
 from mallorn.core.version import API
 from mallorn.job import Job
 from mallorn.wording.units import spent_of
@@ -74,22 +73,22 @@ def find_job(api: Client, job: str | None) -> Job:
     newest = api.newest_job()
     if newest is None:
         raise NotFound("no jobs yet", hint=FIRST_STEP)
-    print_note(f"job {newest.id} ({newest.body['name']}), the newest")
+    print_note(f"job {newest.id} ({newest.status.name}), the newest")
     return newest
 
 
 def check_open(found: Source, job: Job) -> None:
     """Raise Conflict for a job that has ended, which no service needs to say."""
-    if found.still is not None and JobState(job.body["state"]).final:
-        raise Conflict(f"job {job.id} has ended: {job.body['state']}", hint=f"mallorn show {job.id}")
+    if found.still is not None and job.status.state.final:
+        raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
 def check_moves(found: Source, job: Job) -> None:
     """Raise Unavailable, with the command to type, for a job that stands still because no service runs."""
-    state = JobState(job.body["state"])
+    state = job.status.state
     if found.still is None or state.final:
         return
-    spent = f"{spent_of(job.body)} trials"
+    spent = f"{spent_of(job.status)} trials"
     raise Unavailable(
         f"job {job.id} stands still at {spent} ({state}): no service runs on {found.still.path}",
         hint=f"mallorn resume {job.id}",

@@ -9,5 +9,4 @@ def upload_with_bar(api: Client, model: str) -> str:
     if is_model_id(model):
         return model
     with bytes_bar("uploading") as advance:
-        answer = api.upload(model, advance)
-    return str(answer["id"])
+        return api.upload(model, advance).id

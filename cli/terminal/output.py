@@ -2,18 +2,21 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, cast
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from cli.terminal.tables import table as table
 from mallorn.client import Client
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
+from mallorn.wording.columns import Column
 from mallorn.wording.units import ago as ago
 from mallorn.wording.units import cell as cell
 from mallorn.wording.units import duration as duration
@@ -21,9 +24,11 @@ from mallorn.wording.units import first_line as first_line
 from mallorn.wording.units import latency as latency
 from stack.datadir import DataDir
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
 PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
-SHORT: Final = 20  # what is no longer is never broken
-CUT: Final = frozenset({"workload", "target"})  # long and of one word: cut, not folded, where room is short
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
 NewestJobArgument = Annotated[
@@ -100,38 +105,28 @@ def print_note(text: str) -> None:
     stderr().print(escape(text), soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+def print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, default=_plain) + "\n")
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """One JSON document a line, flushed, for a reader that follows along."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def print_rows(rows: Sequence[dict[str, Any]], columns: dict[str, str], as_json: bool, empty: str) -> None:
-    """Rows as JSON or as a table (`columns`: key -> heading); none at all get words and a next step."""
+def _plain(value: object) -> object:
+    """What was said, of values that were read; the fields, of what is put together here."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    return {each.name: getattr(value, each.name) for each in fields(cast("DataclassInstance", value))}
+
+
+def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, empty: str) -> None:
+    """Values as JSON or as a table; none at all get words and a next step."""
     if as_json:
         print_json(list(rows))
     elif rows:
         stdout().print(table(rows, columns))
     else:
         print_note(empty)
-
-
-def table(rows: Iterable[dict[str, Any]], columns: dict[str, str]) -> Table:
-    """A plain table; columns of numbers stand to the right, only columns of long texts are broken."""
-    rows = list(rows)
-    result = Table(box=None, header_style="bold", pad_edge=False)
-    for key, heading in columns.items():
-        numeric = any(isinstance(row.get(key), int | float) for row in rows)
-        result.add_column(
-            heading,
-            justify="right" if numeric else "left",
-            overflow="ellipsis" if key in CUT else "fold",
-            no_wrap=all(len(cell(row.get(key))) <= SHORT for row in rows),
-        )
-    for row in rows:
-        result.add_row(*(escape(cell(row.get(key))) for key in columns))
-    return result

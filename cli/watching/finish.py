@@ -38,7 +38,7 @@ class Ending:
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:
-            print_winnings(job.body, self.directory, self.model, self.again)
+            print_winnings(job.status, self.directory, self.model, self.again)
 
 
 def _pause(job: Job, again: Sequence[str], service_ends: bool) -> None:

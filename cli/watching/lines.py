@@ -4,11 +4,12 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from cli.watching.standing import share, summary, words
+from mallorn.core.values.job import JobStatus
 
 NOW_AND_THEN_SEC: Final = 30.0  # how long a log is silent while something changes
 NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
@@ -20,17 +21,17 @@ class LineView:
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock = clock
-        self._last: Line | None = None
+        self._last: StatusLine | None = None
 
-    def show(self, body: dict[str, Any]) -> None:
-        line = Line.of(body, self._clock())
+    def show(self, job: JobStatus) -> None:
+        line = StatusLine.of(job, self._clock())
         if line.is_news_after(self._last):
             self._console.print(line.text, markup=False, soft_wrap=True)
             self._last = line
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatusLine:
     """A job in one line, and what of it is worth another line."""
 
     text: str
@@ -39,11 +40,11 @@ class Line:
     printed_sec: float
 
     @classmethod
-    def of(cls, body: dict[str, Any], now_sec: float) -> "Line":
-        said = words(body)
-        return cls(summary(body), (body["state"], NUMBER.sub("#", said)), int(10 * share(body)), now_sec)
+    def of(cls, job: JobStatus, now_sec: float) -> "StatusLine":
+        said = words(job)
+        return cls(summary(job), (job.state, NUMBER.sub("#", said)), int(10 * share(job)), now_sec)
 
-    def is_news_after(self, last: "Line | None") -> bool:
+    def is_news_after(self, last: "StatusLine | None") -> bool:
         if last is None or self.text == last.text:
             return last is None
         changed = self.kind != last.kind or self.tenths != last.tenths

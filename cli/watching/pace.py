@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from mallorn.core.finishing import finish_sec
 from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 
 # How much of the way a new estimate moves the old one: single rounds are fast or slow by chance.
 TRUST: Final = 0.3
@@ -22,27 +23,27 @@ class Pace:
         self._tuned_at: float | None = None
         self._finishing_since: float | None = None
 
-    def left(self, body: dict[str, Any]) -> str:
+    def left(self, job: JobStatus) -> str:
         """In words; empty where nobody can tell."""
         now_sec = self._clock()
-        left_sec = self._left_sec(body, now_sec)
+        left_sec = self._left_sec(job, now_sec)
         return "" if left_sec is None or left_sec <= 0 else about(left_sec)
 
-    def _left_sec(self, body: dict[str, Any], now_sec: float) -> float | None:
-        if body["state"] == JobState.FINISHING:
+    def _left_sec(self, job: JobStatus, now_sec: float) -> float | None:
+        if job.state is JobState.FINISHING:
             if self._finishing_since is None:
                 self._finishing_since = now_sec
-            return self._finishing_since + _finish_sec(body) - now_sec
+            return self._finishing_since + _finish_sec(job) - now_sec
         self._finishing_since = None
-        if body["state"] != JobState.TUNING:
+        if job.state is not JobState.TUNING:
             return None
-        self._look(body, now_sec)
-        known = (self._by_trials(body, now_sec), _by_clock(body, now_sec))
-        return min((left_sec for left_sec in known if left_sec is not None), default=None)
+        self._look(job, now_sec)
+        known = [] if self._tuned_at is None else [max(0.0, self._tuned_at - now_sec) + _finish_sec(job)]
+        return min([*known, *_by_clock(job, now_sec)], default=None)
 
-    def _look(self, body: dict[str, Any], now_sec: float) -> None:
+    def _look(self, job: JobStatus, now_sec: float) -> None:
         """Move the estimated end of the tuning where trials came in since the last look."""
-        spent, budget = body["progress"]["trials"], body["trials"]
+        spent, budget = job.progress.trials, job.trials
         if self._start is None:
             self._start, self._seen = (now_sec, spent), spent
         if budget is None or spent == self._seen:
@@ -52,11 +53,6 @@ class Pace:
         ends_at = now_sec + (now_sec - since_sec) / (spent - first) * max(0, budget - spent)
         before = ends_at if self._tuned_at is None else self._tuned_at
         self._tuned_at = before + TRUST * (ends_at - before)
-
-    def _by_trials(self, body: dict[str, Any], now_sec: float) -> float | None:
-        if self._tuned_at is None:
-            return None
-        return max(0.0, self._tuned_at - now_sec) + _finish_sec(body)
 
 
 def about(seconds: float) -> str:
@@ -68,14 +64,14 @@ def about(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h left"
 
 
-def _by_clock(body: dict[str, Any], now_sec: float) -> float | None:
+def _by_clock(job: JobStatus, now_sec: float) -> list[float]:
     """Minutes hold from the submit to the first export."""
-    if body["minutes"] is None or body["exported"]:
-        return None
-    return float(body["created_at"] + 60 * body["minutes"] - now_sec)
+    if job.minutes is None or job.exported:
+        return []
+    return [job.created_at + 60 * job.minutes - now_sec]
 
 
-def _finish_sec(body: dict[str, Any]) -> float:
+def _finish_sec(job: JobStatus) -> float:
     """As long as the job's last finish took, else as long as is set aside for one."""
-    known = (body["report"] or {}).get("finish_sec")
-    return finish_sec(body["progress"]["tasks"]) if known is None else float(known)
+    known = job.report.finish_sec if job.report else None
+    return finish_sec(job.progress.tasks) if known is None else known

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cli.terminal.output import latency
-from mallorn.results.history import Point, at_trials
+from mallorn.results.history import CurvePoint, at_trials
 
 HEIGHT: Final = 6
 LEAST_WIDTH: Final = 20
@@ -16,7 +16,7 @@ DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 COLUMNS, ROWS = len(DOTS), len(DOTS[0])
 
 
-def plot(points: Sequence[Point], width: int, height: int = HEIGHT) -> list[str]:
+def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list[str]:
     """Lines of text: weighted total (a logarithmic axis) against trials. None for fewer than two points."""
     if len(points) < 2 or width < MARGIN + LEAST_WIDTH:
         return []

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -10,31 +10,32 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from cli.watching.lines import LineView
-from cli.watching.live import View, WholeView
+from cli.watching.live import LiveView, WholeView
 from cli.watching.pace import Pace
 from cli.watching.standing import advice, best, share, words
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 from mallorn.core.waiting import command_for
 from mallorn.job import Job
 from mallorn.wording.units import spent_of
 
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0
-Show = Callable[[dict[str, Any]], None]
+Show = Callable[[JobStatus], None]
 # In these states nobody knows how much is left: the bar moves, and says no share.
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 
 
-def follow(job: Job, console: Console, verbose: bool = False) -> dict[str, Any]:
-    """Show a job until it ends and return it as the API gives it.
+def follow(job: Job, console: Console, verbose: bool = False) -> JobStatus:
+    """Show a job until it ends, and return what became of it.
 
     On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere lines.
     """
     if not console.is_terminal:
         return _until_final(job, _advised(LineView(console).show, console))
     bar = BarView(job, console)
-    view: View = WholeView(job, console, bar) if verbose else bar
+    view: LiveView = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
         return _until_final(job, _advised(view.show, console))
 
@@ -43,28 +44,28 @@ def _advised(show: Show, console: Console) -> Show:
     """Shows, and says once what a small budget comes to, and what to type where no device will come."""
     said: set[str] = set()
 
-    def both(body: dict[str, Any]) -> None:
-        for told in (advice(body), command_for(body["reason"], body.get("cause"))):
+    def both(job: JobStatus) -> None:
+        for told in (advice(job), command_for(job.reason, job.cause)):
             if told and told not in said:
                 console.print(Text(told), soft_wrap=True)
                 said.add(told)
-        show(body)
+        show(job)
 
     return both
 
 
-def _until_final(job: Job, show: Show) -> dict[str, Any]:
+def _until_final(job: Job, show: Show) -> JobStatus:
     heard_at = time.monotonic()
     while True:
         try:
-            body = job.refresh()
+            status = job.refresh()
             heard_at = time.monotonic()
-            show(body)
+            show(status)
         except Unavailable:
             if time.monotonic() - heard_at > SILENCE_SEC:
                 raise
-        if job.stuck or JobState(job.body["state"]).final:
-            return job.body
+        if job.stuck or job.status.state.final:
+            return job.status
         time.sleep(REFRESH_SEC)
 
 
@@ -80,21 +81,21 @@ class BarView:
             console=console,
         )
         self._bar_id: TaskID = self._bar.add_task(
-            job.body["state"], total=1.0, spent=spent_of(job.body, "/"), best="", left=""
+            job.status.state, total=1.0, spent=spent_of(job.status, "/"), best="", left=""
         )
         self._words = ""
 
-    def show(self, body: dict[str, Any]) -> None:
+    def show(self, job: JobStatus) -> None:
         self._bar.update(
             self._bar_id,
-            description=body["state"],
-            completed=share(body),
-            total=None if body["state"] in UNCOUNTED else 1.0,
-            spent=spent_of(body, "/"),
-            best=best(body),
-            left=self._pace.left(body),
+            description=job.state,
+            completed=share(job),
+            total=None if job.state in UNCOUNTED else 1.0,
+            spent=spent_of(job, "/"),
+            best=best(job),
+            left=self._pace.left(job),
         )
-        self._words = words(body)
+        self._words = words(job)
 
     def render(self) -> RenderableType:
         parts: list[RenderableType] = [self._bar]

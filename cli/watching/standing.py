@@ -2,10 +2,11 @@
 
 import re
 import time
-from typing import Any, Final
+from typing import Final
 
 from cli.terminal.output import first_line, latency
 from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 from mallorn.core.verdict import DOING
 from mallorn.wording.units import spent_of
 
@@ -15,42 +16,41 @@ FEW_A_TASK: Final = 16
 USUAL_A_TASK: Final = 64
 
 
-def share(body: dict[str, Any]) -> float:
+def share(job: JobStatus) -> float:
     """How much of the way is gone: of what is counted in words, else of the trials, else of the minutes."""
-    if counted := COUNTED.search(words(body)):
+    if counted := COUNTED.search(words(job)):
         done, whole = (int(number) for number in counted.groups())
         return min(1.0, done / whole) if whole else 0.0
-    if JobState(body["state"]).final:
+    if job.state.final:
         return 1.0
-    if body["trials"] is not None:
-        return float(min(1.0, body["progress"]["trials"] / max(1, body["trials"])))
-    gone = (time.time() - body["created_at"]) / (60 * body["minutes"])
-    return float(min(1.0, max(0.0, gone)))
+    if job.trials is not None:
+        return min(1.0, job.progress.trials / max(1, job.trials))
+    if job.minutes is None:
+        return 0.0
+    return min(1.0, max(0.0, (time.time() - job.created_at) / (60 * job.minutes)))
 
 
-def words(body: dict[str, Any]) -> str:
+def words(job: JobStatus) -> str:
     """What a job waits for or is busy with."""
-    return first_line(body["reason"]) or (
-        "" if body["state"] == JobState.TUNING else DOING.get(body["state"], "")
-    )
+    return first_line(job.reason) or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
 
 
-def best(body: dict[str, Any]) -> str:
+def best(job: JobStatus) -> str:
     """The sum over tasks where it compares with what is shown later; until then how many have a time."""
-    progress = body["progress"]
-    if body["state"] not in (JobState.TUNING, JobState.PAUSED):
+    progress = job.progress
+    if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
-    timed = f"{progress['tasks_measured']} of {progress['tasks']} tasks timed"
-    missing = progress["tasks_measured"] < progress["tasks"]
-    if progress["estimated_us"] is None:
+    timed = f"{progress.tasks_measured} of {progress.tasks} tasks timed"
+    missing = progress.tasks_measured < progress.tasks
+    if progress.estimated_us is None:
         return timed if missing else ""
-    return f"best {latency(progress['estimated_us'])}{f' ({timed})' if missing else ''}"
+    return f"best {latency(progress.estimated_us)}{f' ({timed})' if missing else ''}"
 
 
-def advice(body: dict[str, Any]) -> str:
+def advice(job: JobStatus) -> str:
     """What a small budget comes to, once the tasks are known; empty where it is not small."""
-    tasks, budget = body["progress"]["tasks"], body["trials"]
-    if body["state"] != JobState.TUNING or not tasks or not budget or body["progress"]["trials"]:
+    tasks, budget = job.progress.tasks, job.trials
+    if job.state is not JobState.TUNING or not tasks or not budget or job.progress.trials:
         return ""
     if budget >= tasks * FEW_A_TASK:
         return ""
@@ -61,14 +61,14 @@ def advice(body: dict[str, Any]) -> str:
     )
 
 
-def summary(body: dict[str, Any]) -> str:
+def summary(job: JobStatus) -> str:
     """A job in one line."""
-    failures = sum(body["progress"]["failures"].values())
+    failures = sum(job.progress.failures.values())
     parts = [
-        body["state"],
-        f"{spent_of(body, '/')} trials",
-        best(body),
+        job.state,
+        f"{spent_of(job, '/')} trials",
+        best(job),
         f"{failures} failed" if failures else "",
-        words(body),
+        words(job),
     ]
     return "  ".join(part for part in parts if part)

@@ -3,11 +3,12 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
 from cli.terminal.output import print_next, print_note, stdout, table
+from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows
 from mallorn.wording.units import placed
@@ -16,31 +17,29 @@ OF_FILES: Final = ("mallorn bench", "mallorn profile")
 STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
 
 
-def print_winnings(body: dict[str, Any], directory: Path, model: str, again: Sequence[str] = ()) -> None:
+def print_winnings(job: JobStatus, directory: Path, model: str, again: Sequence[str] = ()) -> None:
     """Print a finished job's figures, where the files are, and what to type next.
 
     `again` is what `mallorn resume JOB` needs besides.
     """
-    print_result(body, "".join(f" {shlex.quote(word)}" for word in again), f"{model} --schedules {directory}")
+    print_result(job, "".join(f" {shlex.quote(word)}" for word in again), f"{model} --schedules {directory}")
     print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
     print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
     print_note(f"  python {directory / 'apply.py'} {model} --check")
 
 
-def print_result(body: dict[str, Any], words: str = "", files: str = "") -> None:
+def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
     """Print a finished job's figures, and what they mean; `words` and `files` as for `typed`."""
-    report = body["report"] or {}
-    rows = latency_rows(report.get("latency_us") or {})
+    rows = latency_rows(job.report.latency_us) if job.report else []
     if rows:
         stdout().print(table(rows, ENGINE_COLUMNS))
-    for line in facts(body, report):
+    for line in facts(job):
         stdout().print(line, markup=False)
-    print_verdict(body, words, files)
+    print_verdict(job.verdict, words, files)
 
 
-def print_verdict(body: dict[str, Any], words: str = "", files: str = "") -> None:
+def print_verdict(verdict: Verdict | None, words: str = "", files: str = "") -> None:
     """Print how good a job's result is, and the next command."""
-    verdict = Verdict.told(body)
     if verdict is None:
         return
     said = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"

@@ -2,20 +2,43 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypedDict, cast
+
+from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidTarget
 
 LOCAL = "local"
-KNOWN_KEYS = frozenset(
+TargetAttrs = TypedDict(
+    "TargetAttrs",
     {
-        "kind", "tag", "keys", "device", "host", "mcpu", "mtriple", "mattr", "mabi", "num-cores",
-        "arch", "libs", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size",
-        "registers_per_block", "l2_cache_size_bytes", "vector-width", "cl-opt", "opt-level",
-    }
-)  # fmt: skip
+        "kind": str,
+        "tag": str,
+        "keys": list[str],
+        "device": str,
+        "host": JsonValue,
+        "mcpu": str,
+        "mtriple": str,
+        "mattr": list[str],
+        "mabi": str,
+        "num-cores": int,
+        "arch": str,
+        "libs": list[str],
+        "max_threads_per_block": int,
+        "max_shared_memory_per_block": int,
+        "thread_warp_size": int,
+        "registers_per_block": int,
+        "l2_cache_size_bytes": int,
+        "vector-width": int,
+        "cl-opt": int,
+        "opt-level": int,
+    },
+    total=False,
+)
+KNOWN_KEYS = frozenset(TargetAttrs.__annotations__)
 CPU_KINDS = frozenset({"llvm", "c"})
 KINDS = CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}
 EXAMPLE = '{"kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
@@ -30,8 +53,8 @@ class Target:
     text: str
 
     @cached_property
-    def attrs(self) -> dict[str, Any]:
-        return dict(json.loads(self.text))
+    def attrs(self) -> TargetAttrs:
+        return cast(TargetAttrs, json.loads(self.text))
 
     @cached_property
     def key(self) -> str:
@@ -40,7 +63,7 @@ class Target:
 
     @property
     def kind(self) -> str:
-        return str(self.attrs["kind"])
+        return self.attrs["kind"]
 
     @property
     def is_cpu(self) -> bool:
@@ -48,13 +71,13 @@ class Target:
 
     @property
     def num_cores(self) -> int:
-        return int(self.attrs.get("num-cores", 1))
+        return self.attrs.get("num-cores", 1)
 
     def __str__(self) -> str:
         return self.text
 
 
-def parse_target(value: str | dict[str, Any]) -> Target:
+def parse_target(value: str | Mapping[str, object]) -> Target:
     """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...` form.
 
     Raises InvalidTarget naming the unknown key, the missing `num-cores` or the unreadable text.
@@ -71,7 +94,8 @@ def parse_target(value: str | dict[str, Any]) -> Target:
         raise InvalidTarget(
             f"unknown target kind {attrs['kind']!r}; known: {', '.join(sorted(KINDS))}", hint=_USE
         )
-    if attrs.get("kind") in CPU_KINDS and not _positive_int(attrs.get("num-cores")):
+    cores: object = attrs.get("num-cores")
+    if attrs.get("kind") in CPU_KINDS and not (isinstance(cores, int) and cores is not True and cores > 0):
         raise InvalidTarget(
             "a CPU target needs num-cores, a whole number above 0",
             hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
@@ -79,9 +103,9 @@ def parse_target(value: str | dict[str, Any]) -> Target:
     return Target(json.dumps(attrs, sort_keys=True, separators=(",", ":")))
 
 
-def _attributes(value: str | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return dict(value)
+def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
+    if not isinstance(value, str):
+        return cast(TargetAttrs, value)
     text = value.strip()
     if text.startswith("{"):
         return _json_object(text)
@@ -90,16 +114,16 @@ def _attributes(value: str | dict[str, Any]) -> dict[str, Any]:
     return _legacy_attributes(text)
 
 
-def _json_object(text: str) -> dict[str, Any]:
+def _json_object(text: str) -> TargetAttrs:
     try:
-        return dict(json.loads(text))
+        return cast(TargetAttrs, dict(json.loads(text)))
     except ValueError as error:
         raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
 
 
-def _legacy_attributes(text: str) -> dict[str, Any]:
+def _legacy_attributes(text: str) -> TargetAttrs:
     kind, *flags = text.split() or [""]
-    attrs: dict[str, Any] = {"kind": kind}
+    attrs: dict[str, str | int | list[str]] = {"kind": kind}
     for flag in flags:
         name, equals, value = flag.lstrip("-").partition("=")
         if not equals or not flag.startswith("-"):
@@ -107,8 +131,4 @@ def _legacy_attributes(text: str) -> dict[str, Any]:
         attrs[name] = int(value) if value.isdigit() else value.split(",") if name == "mattr" else value
     if kind not in KINDS:
         raise InvalidTarget(f"unknown target {text!r}", hint=_USE)
-    return attrs
-
-
-def _positive_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return cast(TargetAttrs, attrs)

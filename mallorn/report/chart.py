@@ -7,12 +7,12 @@ from typing import Final
 
 from mallorn.report.html import Html, el
 from mallorn.report.scales import even_ticks, log_ticks, padded
-from mallorn.results.history import Point
+from mallorn.results.history import CurvePoint
 from mallorn.wording.units import duration, latency
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 80, 16, 14, 40
-Read = Callable[[Point], float]
+Read = Callable[[CurvePoint], float]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class _Frame:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * share, 1)
 
 
-def chart(points: Sequence[Point], axis: Axis, beside_us: Mapping[str, float] | None = None) -> Html | None:
+def chart(
+    points: Sequence[CurvePoint], axis: Axis, beside_us: Mapping[str, float] | None = None
+) -> Html | None:
     """The curve on a logarithmic axis, with dashed lines for other latencies; None without two points."""
     if len(points) < 2:
         return None
@@ -84,7 +86,7 @@ def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
         yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
 
 
-def _path(points: Sequence[Point], axis: Axis, frame: _Frame) -> str:
+def _path(points: Sequence[CurvePoint], axis: Axis, frame: _Frame) -> str:
     """A line that falls in steps."""
     first, *later = points
     words = [f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}"]
@@ -92,7 +94,7 @@ def _path(points: Sequence[Point], axis: Axis, frame: _Frame) -> str:
     return "".join(words)
 
 
-def _marks(points: Sequence[Point], axis: Axis, frame: _Frame) -> Iterator[Html]:
+def _marks(points: Sequence[CurvePoint], axis: Axis, frame: _Frame) -> Iterator[Html]:
     """A dot wherever the total fell, which says when."""
     before_us = math.inf
     for point in points:

@@ -13,7 +13,7 @@ from mallorn.report.verdict import verdict
 
 def page(story: Story, written_at: float) -> str:
     """The whole document."""
-    title = f"{story.job['name']}: job {story.job['id']}"
+    title = f"{story.job.name}: job {story.job.id}"
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -26,7 +26,7 @@ def page(story: Story, written_at: float) -> str:
         "body",
         el("h1", title),
         el("p", f"written by Mallorn {VERSION}, {moment(written_at)}", class_="note"),
-        verdict(story.job),
+        verdict(story.job.verdict),
         el("main", (section(story) for section in SECTIONS)),
     )
     return Html("<!doctype html>\n") + el("html", head, body, lang="en") + "\n"

@@ -1,45 +1,57 @@
 """The parts of a report, in their order; each is None where there is nothing to tell."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from pydantic import JsonValue
+
+from mallorn.core.values.job import TaskStatus
+from mallorn.core.values.report import FinishReport
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el
 from mallorn.report.story import Failure, Story
 from mallorn.report.tables import facts, table
-from mallorn.results.comparison import measured_us
 from mallorn.results.decisions import summarise
+from mallorn.wording.columns import Column
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, warnings
 from mallorn.wording.results import facts as job_facts
 from mallorn.wording.rounds import ROUND_COLUMNS, log_rows
-from mallorn.wording.summaries import SHARE_COLUMNS, share_rows, summary_lines
+from mallorn.wording.summaries import SHARE_COLUMNS, summary_lines, top_shares
 from mallorn.wording.tasks import TASK_COLUMNS
 from mallorn.wording.units import duration, latency, spent_of
 
 Section = Callable[[Story], Html | None]
-FAMILIES: Final = {"family": "Family", "reason": "At rest because"}
-FAILED: Final = {"outcome": "Outcome", "count": "Candidates", "tasks": "Tasks", "words": "What was said"}
+FAMILIES: Final = (
+    Column[TaskStatus]("Family", lambda task: task.family),
+    Column[TaskStatus]("At rest because", lambda task: task.reason),
+)
+FAILED: Final = (
+    Column[Failure]("Outcome", lambda failure: failure.outcome),
+    Column[Failure]("Candidates", lambda failure: failure.count),
+    Column[Failure]("Tasks", lambda failure: ", ".join(failure.tasks)),
+    Column[Failure]("What was said", lambda failure: _words(failure)),
+)
 
 
 def summary(story: Story) -> Html:
     """What was asked for and how it stands."""
-    job, progress = story.job, story.job["progress"]
-    ended = job["finished_at"]
+    job, progress = story.job, story.job.progress
+    ended = job.finished_at
     known = {
-        "State": job["state"],
-        "Why": job["reason"],
-        "Model": job["model_id"],
-        "Target": job["target"],
+        "State": job.state,
+        "Why": job.reason,
+        "Model": job.model_id,
+        "Target": job.target,
         "Trials": spent_of(job),
-        "Took": None if ended is None else duration(ended - job["created_at"]),
-        "Tasks timed": f"{progress['tasks_measured']} of {progress['tasks']}",
-        "Sum over tasks": None if progress["estimated_us"] is None else latency(progress["estimated_us"]),
-        **{name.replace("_", " "): _option(value) for name, value in job["options"].items()},
+        "Took": None if ended is None else duration(ended - job.created_at),
+        "Tasks timed": f"{progress.tasks_measured} of {progress.tasks}",
+        "Sum over tasks": None if progress.estimated_us is None else latency(progress.estimated_us),
+        **{name.replace("_", " "): _option(value) for name, value in job.chosen().items()},
     }
     return el("section", el("h2", "Summary"), facts(known))
 
 
-def _option(value: Any) -> str:
+def _option(value: JsonValue) -> str:
     """What nobody chose is left out."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {each}" for key, each in value.items())
@@ -48,28 +60,25 @@ def _option(value: Any) -> str:
 
 def engines(story: Story) -> Html | None:
     """The whole model, timed in each engine."""
-    report = story.job["report"] or {}
-    rows = latency_rows(report.get("latency_us") or {})
-    if not rows and not report.get("not_done"):
+    report = story.job.report or FinishReport()
+    rows = latency_rows(report.latency_us)
+    if not rows and not report.not_done:
         return None
     known = set(warnings(story.job))
-    lines = [line for line in job_facts(story.job, report) if line not in known]
+    lines = [line for line in job_facts(story.job) if line not in known]
     said = (el("p", line, class_="note") for line in [*lines, *_conditions(report)])
     timed = table(rows, ENGINE_COLUMNS) if rows else None
     return el("section", el("h2", "The whole model"), timed, said)
 
 
-def _conditions(report: dict[str, Any]) -> list[str]:
+def _conditions(report: FinishReport) -> list[str]:
     """How quiet the host was while the whole model was timed, where anyone looked."""
-    conditions = report.get("conditions")
-    if conditions is None:
-        return []
-    return [conditions["note"] or "the host was quiet while it was timed"]
+    return [] if report.conditions is None else [report.note or "the host was quiet while it was timed"]
 
 
 def curves(story: Story) -> Html | None:
     """Best so far against trials and against time."""
-    known = {ENGINES[key]: measured_us(story.job, key) for key in ("untuned", "onnxruntime")}
+    known = {ENGINES[key]: story.job.median_us(key) for key in ("untuned", "onnxruntime")}
     beside = {name: value for name, value in known.items() if value is not None}
     drawn = [chart(story.points, axis, beside) for axis in (TRIALS, SECONDS)]
     if not any(drawn):
@@ -82,7 +91,7 @@ def tasks(story: Story) -> Html | None:
     """MetaSchedule's table."""
     if not story.tasks:
         return None
-    return el("section", el("h2", "Tasks"), table(story.tasks, TASK_COLUMNS | FAMILIES))
+    return el("section", el("h2", "Tasks"), table(story.tasks, TASK_COLUMNS + FAMILIES))
 
 
 def decisions(story: Story) -> Html | None:
@@ -93,7 +102,7 @@ def decisions(story: Story) -> Html | None:
     return el(
         "section",
         el("h2", "Decisions"),
-        table(share_rows(found), SHARE_COLUMNS),
+        table(top_shares(found), SHARE_COLUMNS),
         el("ul", (el("li", line) for line in summary_lines(found))),
         el("details", el("summary", "Every round"), table(log_rows(story.rounds), ROUND_COLUMNS)),
     )
@@ -103,16 +112,7 @@ def failures(story: Story) -> Html:
     """What went wrong, in its own words."""
     if not story.failures:
         return el("section", el("h2", "Failures"), el("p", "No candidate failed."))
-    rows = [
-        {
-            "outcome": failure.outcome,
-            "count": failure.count,
-            "tasks": ", ".join(failure.tasks),
-            "words": _words(failure),
-        }
-        for failure in story.failures
-    ]
-    return el("section", el("h2", "Failures"), table(rows, FAILED))
+    return el("section", el("h2", "Failures"), table(story.failures, FAILED))
 
 
 def trouble(story: Story) -> Html | None:
@@ -131,9 +131,9 @@ def _words(failure: Failure) -> Html | str:
 
 def applying(story: Story) -> Html:
     """How to use what was found."""
-    job_id = story.job["id"]
-    if not story.job["exported"]:
-        words = f"The job has not exported its schedules: it is {story.job['state']}."
+    job_id = story.job.id
+    if not story.job.exported:
+        words = f"The job has not exported its schedules: it is {story.job.state}."
         return el("section", el("h2", "Use the schedules"), el("p", words))
     lines = (
         f"mallorn schedules {job_id} --out tuned",

@@ -1,16 +1,18 @@
-"""All that a report tells of a job, from the rows as the API shows them."""
+"""All that a report tells of a job."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from mallorn.core.values.dataset import Record
+from mallorn.core.values.decision_log import LoggedRound, RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.decisions import with_totals
-from mallorn.results.history import Point, curve
+from mallorn.results.history import CurvePoint, curve
 from mallorn.wording.units import first_line
 
 FAILURES_READ: Final = 500  # of each outcome, the newest
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,33 +30,39 @@ class Failure:
 class Story:
     """A job, its tasks, its rounds with totals (oldest first) and its failures."""
 
-    job: Row
-    tasks: Sequence[Row]
-    rounds: Sequence[Row]
+    job: JobStatus
+    tasks: Sequence[TaskStatus]
+    rounds: Sequence[LoggedRound]
     failures: Sequence[Failure]
 
     @classmethod
-    def of(cls, job: Row, tasks: Sequence[Row], rounds: Iterable[Row], failed: Sequence[Row]) -> "Story":
+    def of(
+        cls,
+        job: JobStatus,
+        tasks: Sequence[TaskStatus],
+        rounds: Iterable[RoundStatus],
+        failed: Iterable[Record],
+    ) -> "Story":
         """A job, its rounds, oldest first, and its failed records."""
         return cls(job, tasks, with_totals(rounds, tasks), grouped(failed))
 
     @property
-    def points(self) -> list[Point]:
-        return curve(self.rounds, self.tasks, self.job["created_at"])
+    def points(self) -> list[CurvePoint]:
+        return curve(self.rounds, self.tasks, self.job.created_at)
 
 
-def grouped(failed: Sequence[Row]) -> list[Failure]:
+def grouped(failed: Iterable[Record]) -> list[Failure]:
     """Failures by outcome and the first line of their text, most frequent first."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in failed:
-        groups[record["outcome"], first_line(record["error"] or "")].append(record)
+        groups[record.outcome, first_line(record.error or "")].append(record)
     found = [
         Failure(
             outcome,
             words,
             len(records),
-            tuple(sorted({record["workload_name"] for record in records})),
-            records[0]["error"] or "",
+            tuple(sorted({record.workload_name for record in records})),
+            records[0].error or "",
         )
         for (outcome, words), records in groups.items()
     ]

@@ -1,15 +1,11 @@
 """The verdict on a job as HTML, coloured by its level."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from mallorn.core.values.verdict import Verdict
 from mallorn.report.html import Html, el
 
 
-def verdict(job: Mapping[str, Any]) -> Html | None:
+def verdict(known: Verdict | None) -> Html | None:
     """What the figures mean, and the command to type next."""
-    known = Verdict.told(job)
     if known is None:
         return None
     following = el("p", "Next: ", el("code", known.next)) if known.next else None

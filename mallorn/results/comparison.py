@@ -1,14 +1,15 @@
 """Jobs beside one another: where each ended, what each had at equal effort, and task by task."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from mallorn.results.history import Point, at_seconds, at_trials, curve, reached
-from mallorn.results.judging import interval, judge, steady
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.core.values.report import FinishReport
+from mallorn.results.history import CurvePoint, at_seconds, at_trials, curve, reached
+from mallorn.results.judging import Contestant, Judgement, judge
 
-Row = dict[str, Any]
 # Whoever differs in one of these has times that do not compare.
 TIMING: Final = ("stopping", "evaluator")
 
@@ -17,93 +18,108 @@ TIMING: Final = ("stopping", "evaluator")
 class Side:
     """All that is compared of one job."""
 
-    job: Row
-    tasks: Sequence[Row]
-    points: Sequence[Point]
+    job: JobStatus
+    tasks: Sequence[TaskStatus]
+    points: Sequence[CurvePoint]
     best_us: Mapping[int, float | None]  # by task: what this job had, whatever another job found later
 
     @classmethod
-    def of(cls, job: Row, tasks: Sequence[Row], rounds: Sequence[Row]) -> "Side":
-        """A job as the API tells it."""
-        return cls(job, tasks, curve(rounds, tasks, job["created_at"]), reached(rounds, tasks))
+    def of(cls, job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> "Side":
+        """A job as its coordinator tells it."""
+        return cls(job, tasks, curve(rounds, tasks, job.created_at), reached(rounds, tasks))
 
     @property
     def seconds(self) -> float | None:
         """From submit to the end; of a job that goes on, to its newest point."""
-        if self.job["finished_at"] is not None:
-            return float(self.job["finished_at"] - self.job["created_at"])
+        if self.job.finished_at is not None:
+            return self.job.finished_at - self.job.created_at
         return self.points[-1].sec if self.points else None
 
 
-def compare(sides: Sequence[Side]) -> Row:
-    """All of them as one JSON document; where a list has an entry a job, they stand in the order given."""
+@dataclass(frozen=True, slots=True)
+class ComparedTask:
+    """A workload in every job, in their order; None where a job has no such task."""
+
+    workload: str
+    name: str
+    weight: list[int | None]
+    latency_us: list[float | None]
+    trials: list[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Where a list has an entry a job, they stand in the order given."""
+
+    jobs: list[Contestant]
+    judgement: Judgement | None
+    equal_trials: int
+    equal_seconds: float
+    tasks: list[ComparedTask]
+    warnings: list[str]
+
+
+def compare(sides: Sequence[Side]) -> Comparison:
+    """All of them beside one another."""
     trials = min(side.points[-1].trials if side.points else 0 for side in sides)
     seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
     jobs = [_standing(side, trials, seconds) for side in sides]
     warnings = _warnings(sides)
-    return {
-        "jobs": jobs,
-        "judgement": None if warnings else judge(jobs),
-        "equal_trials": trials,
-        "equal_seconds": seconds,
-        "tasks": _tasks(sides),
-        "warnings": warnings,
-    }
+    judgement = None if warnings else judge(jobs)
+    return Comparison(jobs, judgement, trials, seconds, _tasks(sides), warnings)
 
 
-def _standing(side: Side, trials: int, seconds: float) -> Row:
-    job, progress = side.job, side.job["progress"]
-    return {
-        **{key: job[key] for key in ("id", "name", "state", "target", "model_id", "options")},
-        "trials": progress["trials"],
-        "failures": sum(progress["failures"].values()),
-        "seconds": side.seconds,
-        "model_us": measured_us(job, "tuned"),
-        "interval_us": interval(job),
-        "steady": steady(job),
-        "untuned_us": measured_us(job, "untuned"),
-        "reached_us": side.points[-1].total_us if side.points else None,
-        "at_equal_trials_us": at_trials(side.points, trials),
-        "at_equal_seconds_us": at_seconds(side.points, seconds),
-    }
+def _standing(side: Side, trials: int, seconds: float) -> Contestant:
+    job = side.job
+    report = job.report or FinishReport()
+    tuned = report.latency_us.get("tuned")
+    return Contestant(
+        id=job.id,
+        name=job.name,
+        state=job.state,
+        target=job.target,
+        model_id=job.model_id,
+        options=job.chosen(),
+        trials=job.progress.trials,
+        failures=sum(job.progress.failures.values()),
+        seconds=side.seconds,
+        model_us=job.median_us("tuned"),
+        interval_us=None if tuned is None else (tuned.low, tuned.high),
+        steady=report.steady,
+        untuned_us=job.median_us("untuned"),
+        reached_us=side.points[-1].total_us if side.points else None,
+        at_equal_trials_us=at_trials(side.points, trials),
+        at_equal_seconds_us=at_seconds(side.points, seconds),
+    )
 
 
-def measured_us(job: Mapping[str, Any], engine: str) -> float | None:
-    """The median of the whole model in an engine, where the finish timed it."""
-    timing = ((job["report"] or {}).get("latency_us") or {}).get(engine)
-    return None if timing is None else float(timing["median"])
-
-
-def _tasks(sides: Sequence[Side]) -> list[Row]:
-    """One row a workload, those of the first job first; null where a job has no such task."""
-    found: dict[str, list[Row | None]] = {}
+def _tasks(sides: Sequence[Side]) -> list[ComparedTask]:
+    """One a workload, those of the first job first."""
+    found: dict[str, list[tuple[TaskStatus, float | None] | None]] = {}
     for at, side in enumerate(sides):
         for task in side.tasks:
-            own = {**task, "latency_us": side.best_us[task["index"]]}
-            found.setdefault(task["workload"], [None] * len(sides))[at] = own
-    return [_task(workload, tasks) for workload, tasks in found.items()]
-
-
-def _task(workload: str, tasks: Sequence[Row | None]) -> Row:
-    known = next(task for task in tasks if task is not None)
-    return {
-        "workload": workload,
-        "name": known["name"],
-        **{key: [task and task[key] for task in tasks] for key in ("weight", "latency_us", "trials")},
-    }
+            had = task, side.best_us[task.index]
+            found.setdefault(task.workload, [None] * len(sides))[at] = had
+    return [
+        ComparedTask(
+            workload=workload,
+            name=next(each[0].name for each in row if each is not None),
+            weight=[each and each[0].weight for each in row],
+            latency_us=[each and each[1] for each in row],
+            trials=[each and each[0].trials for each in row],
+        )
+        for workload, row in found.items()
+    ]
 
 
 def _warnings(sides: Sequence[Side]) -> list[str]:
     """Why the times of these jobs say little beside one another."""
     said = []
-    if len({side.job["target"] for side in sides}) > 1:
+    if len({side.job.target for side in sides}) > 1:
         said.append("the jobs have different targets: their times do not compare")
-    if len({_timing(side.job) for side in sides}) > 1:
+    timings = [[side.job.chosen().get(key) for key in TIMING] for side in sides]
+    if any(timing != timings[0] for timing in timings):
         said.append("the jobs were timed in different ways (stopping, evaluator): their times do not compare")
-    if len({side.job["model_id"] for side in sides}) > 1:
+    if len({side.job.model_id for side in sides}) > 1:
         said.append("the jobs have different models: compare their tasks, not their totals")
     return said
-
-
-def _timing(job: Row) -> str:
-    return json.dumps({key: job["options"].get(key) for key in TIMING}, sort_keys=True)

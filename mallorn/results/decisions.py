@@ -2,16 +2,70 @@
 the forecasts were."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from mallorn.core.states import JobState
+from mallorn.core.values.decision_log import LoggedRound, RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.history import at_start, lower, timed, total
 
 FIRST_VISITS: Final = "first-pass"
-Row = dict[str, Any]
 
 
-def with_totals(rounds: Iterable[Row], tasks: Sequence[Row]) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of the budget a task got, and what it brought for it."""
+
+    index: int
+    name: str
+    weight: int
+    rounds: int
+    trials: int
+    trials_share: float
+    gain_us: float
+    gain_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How many forecasts could be judged, and how many intervals held what was found."""
+
+    judged: int
+    held: int
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAtRest:
+    """A task that is given no more rounds, and why."""
+
+    index: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSummary:
+    """How the budget was shared and what it brought, how often forecasts held, and how the job stands."""
+
+    state: JobState
+    reason: str
+    policy: str | None
+    rounds: int
+    trials: int
+    budget: int | None
+    rounds_by_policy: dict[str, int]
+    gain_us: float
+    total_us: float
+    tasks_timed: int
+    shares: list[Share]
+    forecasts: Calibration
+    at_rest: list[TaskAtRest]
+
+
+def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> list[LoggedRound]:
     """Rounds, oldest first, each with the job's weighted total before and after it.
 
     It is the sum over tasks that have a time by now, and None until each of those has one. Rounds that
@@ -19,67 +73,65 @@ def with_totals(rounds: Iterable[Row], tasks: Sequence[Row]) -> list[Row]:
     """
     rows = list(rounds)
     best_us = at_start(rows, tasks)
-    weights = {task["index"]: task["weight"] for task in timed(tasks)}
-    told = []
+    weights = {task.index: task.weight for task in timed(tasks)}
+    logged = []
     for row in rows:
-        best_us[row["task_index"]] = row["before_us"]
+        best_us[row.task_index] = row.before_us
         before_us = total(best_us, weights)
-        best_us[row["task_index"]] = lower(row["before_us"], row["found_us"])
-        told.append({**row, "total_before_us": before_us, "total_after_us": total(best_us, weights)})
-    return told
+        best_us[row.task_index] = lower(row.before_us, row.found_us)
+        known = {name: getattr(row, name) for name in row.model_fields_set}
+        after_us = total(best_us, weights)
+        logged.append(LoggedRound(**known, total_before_us=before_us, total_after_us=after_us))
+    return logged
 
 
-def summarise(job: Row, tasks: Sequence[Row], rounds: Sequence[Row]) -> Row:
-    """How the budget was shared and what it brought, how often forecasts held, and how the job stands."""
-    return {
-        "state": job["state"],
-        "reason": job["reason"],
-        "policy": job["options"].get("policy"),
-        "rounds": len(rounds),
-        "trials": sum(row["trials"] for row in rounds),
-        "budget": job["trials"],
-        "rounds_by_policy": dict(Counter(row["policy"] for row in rounds)),
-        "gain_us": _sum_gains(rounds),
-        "total_us": sum(task["weight"] * task["latency_us"] for task in timed(tasks)),
-        "tasks_timed": len(timed(tasks)),
-        "shares": _shares(tasks, rounds),
-        "forecasts": calibration(rounds),
-        "at_rest": [
-            {"index": task["index"], "name": task["name"], "reason": task["reason"]}
-            for task in tasks
-            if task["reason"]
-        ],
-    }
+def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> DecisionSummary:
+    """What a job's rounds come to."""
+    return DecisionSummary(
+        state=job.state,
+        reason=job.reason,
+        policy=job.options.policy if "policy" in job.options.model_fields_set else None,
+        rounds=len(rounds),
+        trials=sum(row.trials for row in rounds),
+        budget=job.trials,
+        rounds_by_policy=dict(Counter(row.policy for row in rounds)),
+        gain_us=_sum_gains(rounds),
+        total_us=sum(task.weight * task.latency_us for task in tasks if task.latency_us is not None),
+        tasks_timed=len(timed(tasks)),
+        shares=_shares(tasks, rounds),
+        forecasts=calibration(rounds),
+        at_rest=[TaskAtRest(task.index, task.name, task.reason) for task in tasks if task.reason],
+    )
 
 
-def calibration(rounds: Iterable[Mapping[str, Any]]) -> Row:
-    """How many forecasts could be judged, and how many intervals held what was found."""
-    judged = [row["in_interval"] for row in rounds if row["in_interval"] is not None]
+def calibration(rounds: Iterable[RoundStatus]) -> Calibration:
+    """How well the forecasts of rounds held."""
+    judged = [row.in_interval for row in rounds if row.in_interval is not None]
     held = sum(judged)
-    return {"judged": len(judged), "held": held, "share": held / len(judged) if judged else None}
+    return Calibration(len(judged), held, held / len(judged) if judged else None)
 
 
-def _shares(tasks: Sequence[Row], rounds: Sequence[Row]) -> list[Row]:
-    """One row a task, the largest share of the trials first."""
-    trials, gain_us = sum(row["trials"] for row in rounds), _sum_gains(rounds)
+def _shares(tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> list[Share]:
+    """One a task, the largest share of the trials first."""
+    trials, gain_us = sum(row.trials for row in rounds), _sum_gains(rounds)
     shares = []
     for task in tasks:
-        own = [row for row in rounds if row["task_index"] == task["index"]]
-        own_trials, own_gain_us = sum(row["trials"] for row in own), _sum_gains(own)
+        own = [row for row in rounds if row.task_index == task.index]
+        own_trials, own_gain_us = sum(row.trials for row in own), _sum_gains(own)
         shares.append(
-            {
-                "index": task["index"],
-                "name": task["name"],
-                "weight": task["weight"],
-                "rounds": len(own),
-                "trials": own_trials,
-                "trials_share": own_trials / trials if trials else 0.0,
-                "gain_us": own_gain_us,
-                "gain_share": own_gain_us / gain_us if gain_us else 0.0,
-            }
+            Share(
+                index=task.index,
+                name=task.name,
+                weight=task.weight,
+                rounds=len(own),
+                trials=own_trials,
+                trials_share=own_trials / trials if trials else 0.0,
+                gain_us=own_gain_us,
+                gain_share=own_gain_us / gain_us if gain_us else 0.0,
+            )
         )
-    return sorted(shares, key=lambda share: (-share["trials"], -share["gain_us"], share["index"]))
+    return sorted(shares, key=lambda share: (-share.trials, -share.gain_us, share.index))
 
 
-def _sum_gains(rounds: Iterable[Row]) -> float:
-    return float(sum(row["gain_us"] or 0.0 for row in rounds))
+def _sum_gains(rounds: Iterable[RoundStatus]) -> float:
+    return float(sum(row.gain_us or 0.0 for row in rounds))

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Row = dict[str, Any]
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """The job's weighted total when so many trials had an outcome, so many seconds after it was submitted."""
 
     trials: int
@@ -17,54 +17,53 @@ class Point:
     round: int | None = None  # the index of the round that ended here; None before the first
 
 
-def curve(rounds: Iterable[Row], tasks: Sequence[Row], created_at: float) -> list[Point]:
+def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at: float) -> list[CurvePoint]:
     """Points in the order in which rounds ended, in whatever order they are given.
 
     The first is where every task has a time: before any round, where the dataset knew them all.
     """
-    rows = sorted(rounds, key=lambda row: int(row["index"]))
-    weights = {task["index"]: task["weight"] for task in timed(tasks)}
+    rows = sorted(rounds, key=lambda row: row.index)
+    weights = {task.index: task.weight for task in timed(tasks)}
     best_us = at_start(rows, tasks)
     points = _point(best_us, weights, 0, 0.0, None)
     trials = 0
-    for row in _in_order_of_ends(rows):
-        trials += row["trials"]
-        best_us[row["task_index"]] = lower(best_us[row["task_index"]], row["found_us"])
-        points += _point(best_us, weights, trials, row["finished_at"] - created_at, row["index"])
+    ends = [(row.finished_at, row) for row in rows if row.finished_at is not None]
+    for finished_at, row in sorted(ends, key=lambda end: end[0]):
+        trials += row.trials
+        best_us[row.task_index] = lower(best_us[row.task_index], row.found_us)
+        points += _point(best_us, weights, trials, finished_at - created_at, row.index)
     return points
 
 
-def at_trials(points: Sequence[Point], trials: int) -> float | None:
+def at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
     """The total when no more than so many trials had an outcome; None before the first point."""
     return min((point.total_us for point in points if point.trials <= trials), default=None)
 
 
-def at_seconds(points: Sequence[Point], sec: float) -> float | None:
+def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
     """The total so many seconds after the job was submitted; None before the first point."""
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 
-def reached(rounds: Iterable[Row], tasks: Sequence[Row]) -> dict[int, float | None]:
+def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
     """By task what the job's own rounds came to, with what was known when they were planned."""
-    rows = sorted(rounds, key=lambda row: int(row["index"]))
+    rows = sorted(rounds, key=lambda row: row.index)
     best_us = at_start(rows, tasks)
     for row in rows:
-        best_us[row["task_index"]] = lower(
-            best_us[row["task_index"]], lower(row["before_us"], row["found_us"])
-        )
+        best_us[row.task_index] = lower(best_us[row.task_index], lower(row.before_us, row.found_us))
     return best_us
 
 
-def timed(tasks: Iterable[Row]) -> list[Row]:
+def timed(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
     """Tasks too small to matter are never measured: they would hide the total of all others."""
-    return [task for task in tasks if task["latency_us"] is not None]
+    return [task for task in tasks if task.latency_us is not None]
 
 
-def at_start(rounds: Iterable[Row], tasks: Iterable[Row]) -> dict[int, float | None]:
+def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict[int, float | None]:
     """What was known of each task before the job's first round for it."""
-    known = {task["index"]: task["latency_us"] for task in tasks}
+    known = {task.index: task.latency_us for task in tasks}
     for row in reversed(list(rounds)):
-        known[row["task_index"]] = row["before_us"]
+        known[row.task_index] = row.before_us
     return known
 
 
@@ -89,12 +88,6 @@ def _point(
     trials: int,
     sec: float,
     index: int | None,
-) -> list[Point]:
+) -> list[CurvePoint]:
     total_us = total(best_us, weights) if weights else None
-    return [] if total_us is None else [Point(trials, sec, total_us, index)]
-
-
-def _in_order_of_ends(rounds: Iterable[Row]) -> list[Row]:
-    return sorted(
-        (row for row in rounds if row["finished_at"] is not None), key=lambda row: row["finished_at"]
-    )
+    return [] if total_us is None else [CurvePoint(trials, sec, total_us, index)]

@@ -1,9 +1,13 @@
 """Which of several jobs is the fastest: one figure decides, and words explain another that says otherwise."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
-Row = dict[str, Any]
+from pydantic import JsonValue
+
+from mallorn.core.states import JobState
+
 MODEL, TASKS = "the whole model", "the sum over tasks"
 # Sums of medians that are closer than this do not tell who is faster.
 CLOSE: Final = 1.02
@@ -11,63 +15,79 @@ CLOSE: Final = 1.02
 APART: Final = "tasks are timed alone and find their data in the caches, in the model they often do not"
 
 
-def judge(jobs: Sequence[Row]) -> Row:
-    """{"by", "fastest", "why", "note"} of jobs that `mallorn.results.comparison` describes.
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """Where a job ended, and what it had at equal effort. None: it was not timed."""
 
-    The whole model decides where every job's was timed on a quiet host, else the sum over tasks. `fastest` is
-    a job's id; None where the first two are too close to tell, or nothing was timed.
-    """
+    id: str
+    name: str
+    state: JobState
+    target: str
+    model_id: str
+    options: dict[str, JsonValue]
+    trials: int
+    failures: int
+    seconds: float | None
+    model_us: float | None
+    interval_us: tuple[float, float] | None
+    steady: bool  # whether the host was quiet while the whole model was timed; old reports are believed
+    untuned_us: float | None
+    reached_us: float | None
+    at_equal_trials_us: float | None
+    at_equal_seconds_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`fastest` is a job's id; None where the first two are too close to tell, or nothing was timed."""
+
+    by: str | None
+    fastest: str | None
+    why: str
+    note: str
+
+
+def judge(jobs: Sequence[Contestant]) -> Judgement:
+    """The whole model decides where every job's was timed on a quiet host, else the sum over tasks."""
     doubt = _doubt(jobs)
-    by, key, other = (TASKS, "reached_us", "model_us") if doubt else (MODEL, "model_us", "reached_us")
-    if any(job[key] is None for job in jobs):
-        return {"by": None, "fastest": None, "why": "not every job has times yet", "note": ""}
-    ranked = sorted(jobs, key=lambda job: float(job[key]))
-    first, second = ranked[0], ranked[1]
-    close = _close(first, second, key)
-    return {
-        "by": by,
-        "fastest": None if close else first["id"],
-        "why": f"judged by {by}{f', as {doubt}' if doubt else ''}: {_told(first, second, key, close)}",
-        "note": _note(first, second, other, MODEL if doubt else TASKS, doubt or APART, close),
-    }
+    by, other = (TASKS, MODEL) if doubt else (MODEL, TASKS)
+    known = [(time_us, job) for job in jobs if (time_us := _figure(job, by)) is not None]
+    if len(known) < len(jobs):
+        return Judgement(None, None, "not every job has times yet", "")
+    (first_us, first), (second_us, second) = sorted(known, key=lambda each: each[0])[:2]
+    close = second_us <= first_us * CLOSE if doubt else _overlap(first, second)
+    if close:
+        words, note = f"{first.id} and {second.id} are too close to tell", ""
+    else:
+        words = f"{first.id} is the fastest, {second_us / first_us:.2f} times faster than {second.id}"
+        note = _note(first, second, other, doubt or APART)
+    why = f"judged by {by}{f', as {doubt}' if doubt else ''}: {words}"
+    return Judgement(by, None if close else first.id, why, note)
 
 
-def interval(job: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Between which times the tuned model's median lies, where the finish timed it."""
-    timing = ((job["report"] or {}).get("latency_us") or {}).get("tuned")
-    return None if timing is None else (float(timing["low"]), float(timing["high"]))
-
-
-def steady(job: Mapping[str, Any]) -> bool:
-    """Whether the host was quiet while the whole model was timed; old reports are believed."""
-    return bool(((job["report"] or {}).get("conditions") or {}).get("steady", True))
-
-
-def _doubt(jobs: Sequence[Row]) -> str:
+def _doubt(jobs: Sequence[Contestant]) -> str:
     """Why the whole model cannot decide."""
     for job in jobs:
-        if job["model_us"] is None:
-            return f"the whole model of {job['id']} was not timed"
+        if job.model_us is None:
+            return f"the whole model of {job.id} was not timed"
     for job in jobs:
-        if not job["steady"]:
-            return f"the whole model of {job['id']} was timed on a busy host"
+        if not job.steady:
+            return f"the whole model of {job.id} was timed on a busy host"
     return ""
 
 
-def _close(first: Row, second: Row, key: str) -> bool:
-    if key == "model_us":
-        return bool(second["interval_us"][0] <= first["interval_us"][1])
-    return float(second[key]) <= float(first[key]) * CLOSE
+def _figure(job: Contestant, by: str) -> float | None:
+    return job.model_us if by == MODEL else job.reached_us
 
 
-def _told(first: Row, second: Row, key: str, close: bool) -> str:
-    if close:
-        return f"{first['id']} and {second['id']} are too close to tell"
-    return f"{first['id']} is the fastest, {second[key] / first[key]:.2f} times faster than {second['id']}"
+def _overlap(first: Contestant, second: Contestant) -> bool:
+    ours, theirs = first.interval_us, second.interval_us
+    return ours is not None and theirs is not None and theirs[0] <= ours[1]
 
 
-def _note(first: Row, second: Row, other: str, name: str, because: str, close: bool) -> str:
+def _note(first: Contestant, second: Contestant, other: str, because: str) -> str:
     """Where the other figure would have the second first."""
-    if close or first[other] is None or second[other] is None or first[other] <= second[other]:
+    first_us, second_us = _figure(first, other), _figure(second, other)
+    if first_us is None or second_us is None or first_us <= second_us:
         return ""
-    return f"{name} says otherwise ({first[other] / second[other]:.2f} times slower): {because}"
+    return f"{other} says otherwise ({first_us / second_us:.2f} times slower): {because}"

@@ -1,8 +1,12 @@
 """What a finished job came to: how fast the model was, is, and would be elsewhere, and what went wrong."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
+from mallorn.core.values.job import JobStatus
+from mallorn.core.values.report import FinishReport, ModelLatency
+from mallorn.wording.columns import Column
 from mallorn.wording.units import duration, latency
 
 ENGINES: Final = {
@@ -10,84 +14,87 @@ ENGINES: Final = {
     "tuned": "TVM, tuned by Mallorn",
     "onnxruntime": "onnxruntime",
 }
-ENGINE_COLUMNS: Final = {
-    "engine": "ENGINE",
-    "median": "LATENCY",
-    "interval": "INTERVAL",
-    "times": "TIMES FASTER",
-}
 
 
-def latency_rows(latencies: Mapping[str, Mapping[str, float] | None]) -> list[dict[str, Any]]:
-    """One row an engine that was timed; TIMES FASTER is against the default build."""
-    base = latencies.get("untuned")
+@dataclass(frozen=True, slots=True)
+class TimedEngine:
+    """The whole model in one engine, in words."""
+
+    engine: str
+    median: str
+    interval: str
+    times_faster: str  # than the default build; empty where that was not timed
+
+
+ENGINE_COLUMNS: Final = (
+    Column[TimedEngine]("ENGINE", lambda row: row.engine),
+    Column[TimedEngine]("LATENCY", lambda row: row.median),
+    Column[TimedEngine]("INTERVAL", lambda row: row.interval),
+    Column[TimedEngine]("TIMES FASTER", lambda row: row.times_faster),
+)
+
+
+def latency_rows(latencies: Mapping[str, ModelLatency | Mapping[str, object] | None]) -> list[TimedEngine]:
+    """One row an engine that was timed."""
+    timings = {key: ModelLatency.model_validate(timing) for key, timing in latencies.items() if timing}
+    base = timings.get("untuned")
     return [
-        {
-            "engine": title,
-            "median": latency(timing["median"]),
-            "interval": f"{latency(timing['low'])} to {latency(timing['high'])}",
-            "times": f"{base['median'] / timing['median']:.1f}" if base and key != "untuned" else "",
-        }
+        TimedEngine(
+            engine=title,
+            median=latency(timing.median),
+            interval=f"{latency(timing.low)} to {latency(timing.high)}",
+            times_faster=f"{base.median / timing.median:.1f}" if base and key != "untuned" else "",
+        )
         for key, title in ENGINES.items()
-        if (timing := latencies.get(key))
+        if (timing := timings.get(key))
     ]
 
 
-def facts(body: dict[str, Any], report: dict[str, Any]) -> list[str]:
+def facts(job: JobStatus) -> list[str]:
     """What else is known of a finished job, a line each."""
-    failures = body["progress"]["failures"]
-    failed = ", ".join(f"{count} {outcome}" for outcome, count in failures.items()) or "none"
-    trials = f"{body['progress']['trials']} trials in {_elapsed(body)}; failures: {failed}"
-    return [trials, *_checks(report), *_inside(report), *left_undone(report), *warnings(body)]
+    report = job.report or FinishReport()
+    failed = ", ".join(f"{count} {outcome}" for outcome, count in job.progress.failures.items()) or "none"
+    took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
+    trials = f"{job.progress.trials} trials in {took}; failures: {failed}"
+    return [trials, *_checks(report), *_inside(report), *left_undone(report), *warnings(job)]
 
 
-def left_undone(report: dict[str, Any]) -> list[str]:
+def left_undone(report: FinishReport | None) -> list[str]:
     """Which steps the finish had to leave out, and why, a line each."""
-    return [
-        _with_hint(f"not done: {step['step']}: {step['why']}", step) for step in report.get("not_done") or ()
-    ]
+    steps = report.not_done if report else ()
+    return [_with_hint(f"not done: {step.step}: {step.why}", step.hint) for step in steps]
 
 
-def warnings(body: dict[str, Any]) -> list[str]:
+def warnings(job: JobStatus) -> list[str]:
     """What went wrong along the way without ending the job, a line each."""
     return [
-        _with_hint(f"warning: {told['source']}: {told['message']}{_often(told)}", told)
-        for told in body.get("warnings") or ()
+        _with_hint(
+            f"warning: {each.source}: {each.message}{f' ({each.count} times)' if each.count > 1 else ''}",
+            each.hint,
+        )
+        for each in job.warnings
     ]
 
 
-def _with_hint(words: str, told: dict[str, Any]) -> str:
-    hint = told.get("hint")
+def _with_hint(words: str, hint: str) -> str:
     return f"{words}; {hint}" if hint else words
 
 
-def _often(warning: dict[str, Any]) -> str:
-    count = warning.get("count", 1)
-    return f" ({count} times)" if count > 1 else ""
-
-
-def _inside(report: dict[str, Any]) -> list[str]:
+def _inside(report: FinishReport) -> list[str]:
     """What the pass inside the whole model changed, if it did."""
-    joint = report.get("inside_the_model") or {}
-    if not joint.get("taken"):
+    joint = report.inside_the_model
+    if joint is None or not joint.taken or joint.latency_us is None:
         return []
-    times, count = joint["latency_us"], len(joint["tasks"])
+    times, count = joint.latency_us, len(joint.tasks)
     subject = "one task has" if count == 1 else f"{count} tasks have"
-    change = f"{latency(times['before'])} became {latency(times['after'])}"
+    change = f"{latency(times.before)} became {latency(times.after)}"
     return [f"for the whole model's sake {subject} another of the fastest schedules: {change}"]
 
 
-def _checks(report: dict[str, Any]) -> list[str]:
+def _checks(report: FinishReport) -> list[str]:
     lines = []
-    if report.get("of") is not None:
-        lines.append(f"{report['found']} of {report['of']} workloads have a verified schedule")
-    errors = {"error_vs_untuned": "TVM's default build", "error_vs_onnxruntime": "onnxruntime"}
-    known = [
-        f"{report[key]:.1e} against {title}" for key, title in errors.items() if report.get(key) is not None
-    ]
+    if report.of is not None:
+        lines.append(f"{report.found} of {report.of} workloads have a verified schedule")
+    errors = {"TVM's default build": report.error_vs_untuned, "onnxruntime": report.error_vs_onnxruntime}
+    known = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
     return [*lines, f"relative error {', '.join(known)}"] if known else lines
-
-
-def _elapsed(body: dict[str, Any]) -> str:
-    started, finished = body["created_at"], body["finished_at"]
-    return duration(finished - started) if finished is not None else "-"

@@ -1,7 +1,9 @@
 """Values as people read them: on a terminal, in a report, in a notebook."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+from mallorn.core.values.job import JobStatus
+from mallorn.wording.columns import Cell
 
 NAME_LENGTH: Final = 200
 CUT: Final = "..."
@@ -15,7 +17,7 @@ TAKE_DATA: Final = frozenset(
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 
 
-def cell(value: Any) -> str:
+def cell(value: Cell) -> str:
     """A value as a person reads it."""
     if value is None:
         return "-"
@@ -64,13 +66,13 @@ def latency(value_us: float | None) -> str:
     return f"{value_us / 1000:.3f} ms" if value_us >= 1000 else f"{value_us:.1f} us"
 
 
-def budget_words(job: Mapping[str, Any]) -> str:
+def budget_words(job: JobStatus) -> str:
     """What a job may spend, as `200 trials`, `60 minutes` or both."""
-    known = {"trials": job["trials"], "minutes": job["minutes"]}
+    known = {"trials": job.trials, "minutes": job.minutes}
     return " or ".join(f"{value:g} {unit}" for unit, value in known.items() if value is not None)
 
 
-def spent_of(job: Mapping[str, Any], between: str = " of ") -> str:
+def spent_of(job: JobStatus, between: str = " of ") -> str:
     """How many trials of its budget a job has spent, as `16 of 200`; `16` where only minutes limit it."""
-    spent, budget = job["progress"]["trials"], job["trials"]
-    return str(spent) if budget is None else f"{spent}{between}{budget}"
+    spent = job.progress.trials
+    return str(spent) if job.trials is None else f"{spent}{between}{job.trials}"

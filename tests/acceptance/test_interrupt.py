@@ -35,11 +35,7 @@ def committed(data: DataDir) -> list[Record]:
 
 
 def names_of(records: list[Record]) -> set[str]:
-    return {
-        log_key({"workload": record.workload, "sketch": record.sketch, "decisions": record.decisions})
-        for record in records
-        if record.outcome == "ok"
-    }
+    return {log_key(record) for record in records if record.outcome == "ok"}
 
 
 @pytest.fixture

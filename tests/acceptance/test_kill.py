@@ -24,7 +24,7 @@ def wait_until_committed(service: Service, job: Job, count: int) -> None:
 
 def idle(service: Service) -> bool:
     """Whether no worker that reports every few seconds is at work; a killed one does not report."""
-    return not any(row["busy_with"] for row in service.client.workers() if row["seen_sec"] < 10)
+    return not any(row.busy_with for row in service.client.workers() if row.seen_sec < 10)
 
 
 def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
@@ -33,12 +33,12 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
     job = service.client.tune(networks / "tiny.onnx", trials=48, round_size=24, policy=WHOLE_BUDGET)
     wait_until_committed(service, job, 6)
     service.kill_worker(job)
-    kept = {log_key(record) for record in trials(service.client, job) if record["outcome"] == "ok"}
+    kept = {log_key(record) for record in trials(service.client, job) if record.outcome == "ok"}
     job.wait(JOB_SEC)
 
     records = trials(service.client, job)
     assert len(records) == 48
-    assert len({(record["round_id"], record["slot"]) for record in records}) == 48
+    assert len({(record.round_id, record.slot) for record in records}) == 48
     assert len({log_key(record) for record in records}) == 48
     executions = service.executions()
     assert all(executions[key] == 1 for key in kept), "a committed measurement was repeated"
@@ -51,7 +51,7 @@ def test_a_paused_job_resumes_and_measures_nothing_again(service: Service, netwo
     wait_until_committed(service, job, 4)
     job.pause()
     wait_for(seldom(lambda: idle(service)), "the worker to stand still", JOB_SEC)
-    kept = {log_key(record) for record in trials(service.client, job) if record["outcome"] == "ok"}
+    kept = {log_key(record) for record in trials(service.client, job) if record.outcome == "ok"}
     job.resume()
     job.wait(JOB_SEC)
     assert committed(service, job) == 40

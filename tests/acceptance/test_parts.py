@@ -62,7 +62,7 @@ def url(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactor
 def _ready(address: str) -> bool:
     with Client(address, KEYS["ada"]) as client:
         try:
-            return len(client.workers()) == 2 and any(device["online"] for device in client.devices())
+            return len(client.workers()) == 2 and any(device.online for device in client.devices())
         except MallornError:
             return False
 

@@ -47,7 +47,7 @@ def test_tuning_beats_naive_loops(jobs: dict[str, Job]) -> None:
 @pytest.mark.parametrize("name", TRIALS)
 def test_the_budget_is_spent_to_the_last_trial(service: Service, jobs: dict[str, Job], name: str) -> None:
     assert len(trials(service.client, jobs[name])) == TRIALS[name]
-    assert jobs[name].progress()["trials"] == TRIALS[name]
+    assert jobs[name].progress().trials == TRIALS[name]
 
 
 def test_a_job_of_no_trials_hands_out_what_is_known(
@@ -56,13 +56,13 @@ def test_a_job_of_no_trials_hands_out_what_is_known(
     job = service.client.tune(networks / "tiny.onnx", trials=0)
     job.wait(600)
     assert job.body["reason"] == "no trial was asked for"
-    assert job.progress()["trials"] == 0
+    assert job.progress().trials == 0
     assert job.body["report"]["found"] == job.body["report"]["of"]
 
 
 def test_no_candidate_ran_twice(service: Service, jobs: dict[str, Job]) -> None:
     records = [record for job in jobs.values() for record in trials(service.client, job)]
-    ran = {log_key(record) for record in records if record["outcome"] == "ok"}
+    ran = {log_key(record) for record in records if record.outcome == "ok"}
     executions = service.executions()
     assert ran <= set(executions)
     assert set(executions.values()) == {1}
@@ -70,13 +70,13 @@ def test_no_candidate_ran_twice(service: Service, jobs: dict[str, Job]) -> None:
 
 def test_the_device_measured_on_all_the_cores_of_the_target(service: Service, jobs: dict[str, Job]) -> None:
     (device,) = service.client.devices()
-    cores = json.loads(device["target"])["num-cores"]
-    assert device["threads"] == cores
+    cores = json.loads(device.target)["num-cores"]
+    assert device.threads == cores
     assert all(
-        record["context_id"] is not None
+        record.context_id is not None
         for job in jobs.values()
         for record in trials(service.client, job)
-        if record["outcome"] == "ok"
+        if record.outcome == "ok"
     )
 
 
@@ -92,7 +92,7 @@ def test_stock_tvm_applies_the_exported_logs(
 
 def test_every_round_says_why_it_was_planned(jobs: dict[str, Job]) -> None:
     for job in jobs.values():
-        assert all(row["reason"]["why"] for row in job.rounds())
+        assert all(row.reason.why for row in job.rounds())
 
 
 def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
@@ -101,8 +101,8 @@ def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
     before = service.executions()
     again = service.client.tune(networks / "tiny.onnx", trials=8, seed=1)
     again.wait(JOB_SEC)
-    known = {row["index"]: row["latency_us"] for row in jobs["tiny"].tasks()}
-    assert all(row["latency_us"] <= known[row["index"]] for row in again.tasks())
+    known = {row.index: row.latency_us for row in jobs["tiny"].tasks()}
+    assert all(row.latency_us <= known[row.index] for row in again.tasks())
     fresh = service.executions() - before
     assert set(fresh.values()) == {1}
     assert not set(fresh) & set(before)

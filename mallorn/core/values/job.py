@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from mallorn.core.options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
@@ -84,6 +84,15 @@ class JobStatus(Value):
     created_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
+
+    def chosen(self) -> dict[str, JsonValue]:
+        """The options that its coordinator knows of, as JSON."""
+        return self.options.model_dump(mode="json", exclude_unset=True)
+
+    def median_us(self, engine: str) -> float | None:
+        """The median of the whole model in an engine, where the finish timed it."""
+        timing = None if self.report is None else self.report.latency_us.get(engine)
+        return None if timing is None else timing.median
 
 
 class TaskStatus(Value):

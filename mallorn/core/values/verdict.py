@@ -1,8 +1,7 @@
 """How good a job's result is, in one line."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -33,9 +32,3 @@ class Verdict(Value):
 
     def __str__(self) -> str:
         return self.summary
-
-    @classmethod
-    def told(cls, job: Mapping[str, Any]) -> Self | None:
-        """As the API gives it with a job."""
-        known = job.get("verdict")
-        return None if known is None else cls.model_validate(known)

@@ -7,6 +7,8 @@ import pytest
 
 from benchmarks.grow import Network, by_name, drawn_networks, measure, passes
 from mallorn.core.states import JobState
+from mallorn.core.values.dataset import UploadedModel
+from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
 
 
@@ -16,8 +18,8 @@ class Api:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
 
-    def upload(self, model: Path) -> dict[str, Any]:
-        return {"id": model.stem}
+    def upload(self, model: Path) -> UploadedModel:
+        return UploadedModel(id=model.stem)
 
     def tune(self, model: str, *given: Any, **options: Any) -> "Answered":
         self.asked.append({"model": model, "name": given[4], "seed": given[3], **options})
@@ -28,12 +30,12 @@ class Answered(Job):
     """A job that stays as it is."""
 
     def __init__(self, state: JobState, name: str = "") -> None:
-        super().__init__(None, {"id": "j", "state": state, "name": name, "reason": ""})  # type: ignore[arg-type]
+        self.status = JobStatus(id="j", state=state, name=name)
 
-    def refresh(self) -> dict[str, Any]:
-        if self.body["state"] == JobState.TUNING:
-            self.body = self.body | {"state": JobState.DONE}
-        return self.body
+    def refresh(self) -> JobStatus:
+        if self.status.state is JobState.TUNING:
+            self.status = self.status.model_copy(update={"state": JobState.DONE})
+        return self.status
 
 
 @pytest.fixture

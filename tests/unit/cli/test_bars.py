@@ -11,6 +11,7 @@ from cli import tuned
 from cli.terminal import bars
 from cli.terminal.bars import Advance, bar, bytes_bar
 from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, made: AbstractContextManager[Advance], terminal: bool) -> str:
@@ -46,14 +47,14 @@ class Measured:
     def __init__(self, **options: Any) -> None:
         self._states = [JobState.IMPORTING, JobState.TUNING, JobState.DONE]
         self._options = options
-        self.body: dict[str, Any] = {}
 
     @property
     def state(self) -> JobState:
         state = self._states.pop(0)
         tasks = 0 if state is JobState.IMPORTING else 2
         progress = {"trials": 8, "tasks": tasks}
-        self.body = {"state": state, "trials": 1000, "progress": progress, "options": self._options}
+        known = {"id": "j1", "state": state, "trials": 1000, "progress": progress, "options": self._options}
+        self.status = JobStatus.model_validate(known)
         return state
 
 

@@ -78,22 +78,22 @@ def side(found_us: list[float], **changes: Any) -> Side:
 
 def test_at_equal_effort_a_longer_job_counts_as_far_as_the_shorter_went() -> None:
     found = compare([side([9.0, 8.0, 3.0]), side([7.0, 6.0])])
-    assert (found["equal_trials"], found["equal_seconds"]) == (32, 20.0)
-    assert [job["at_equal_trials_us"] for job in found["jobs"]] == [8.0, 6.0]
-    assert [job["at_equal_seconds_us"] for job in found["jobs"]] == [8.0, 6.0]
+    assert (found.equal_trials, found.equal_seconds) == (32, 20.0)
+    assert [job.at_equal_trials_us for job in found.jobs] == [8.0, 6.0]
+    assert [job.at_equal_seconds_us for job in found.jobs] == [8.0, 6.0]
 
 
 def test_a_job_without_times_leaves_nothing_to_compare_at_equal_effort() -> None:
     empty = Side.of(told_job("importing"), [], [])
     found = compare([side([9.0]), empty])
-    assert [job["at_equal_trials_us"] for job in found["jobs"]] == [None, None]
-    assert found["jobs"][1]["seconds"] is None
+    assert [job.at_equal_trials_us for job in found.jobs] == [None, None]
+    assert found.jobs[1].seconds is None
 
 
 def test_tasks_are_matched_by_workload_and_missing_ones_are_null() -> None:
     other = Side.of(told_job(), [told_task(5, 2.0, workload="key0"), told_task(6, 4.0)], [])
-    tasks = compare([side([9.0]), other])["tasks"]
-    assert [task["latency_us"] for task in tasks] == [[9.0, 2.0], [None, 4.0]]
+    tasks = compare([side([9.0]), other]).tasks
+    assert [task.latency_us for task in tasks] == [[9.0, 2.0], [None, 4.0]]
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_tasks_are_matched_by_workload_and_missing_ones_are_null() -> None:
     ],
 )
 def test_times_that_do_not_compare_are_said_to(changes: dict[str, Any], said: str) -> None:
-    (warning,) = compare([side([9.0]), side([9.0], **changes)])["warnings"]
+    (warning,) = compare([side([9.0]), side([9.0], **changes)]).warnings
     assert said in warning
 
 
 def test_jobs_alike_bring_no_warning() -> None:
-    assert compare([side([9.0]), side([8.0])])["warnings"] == []
+    assert compare([side([9.0]), side([8.0])]).warnings == []

@@ -16,6 +16,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from mallorn import Client
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.decision_log import LoggedRound
 from mallorn.wording.rounds import ROUND_COLUMNS, log_lines, log_rows
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
@@ -132,8 +133,11 @@ def test_json_holds_all_and_python_gets_the_same_rows(
 ) -> None:
     data = json.loads(explain("--json").stdout)
     with Client(coordinator.url) as client:
-        assert client.job(tuned.job_id).explain() == data["rounds"]
-        assert [row["index"] for row in client.job(tuned.job_id).rounds(task=1)] == [2, 1]
+        job = client.job(tuned.job_id)
+        assert job.explain() == [LoggedRound.model_validate(row) for row in data["rounds"]]
+        assert [row.index for row in job.rounds(task=1)] == [2, 1]
+    told = coordinator.http.get(f"/jobs/{tuned.job_id}/rounds", params={"order": "oldest"}).json()["items"]
+    assert [told.items() <= row.items() for told, row in zip(told, data["rounds"], strict=True)] == [True] * 5
     assert data["summary"]["forecasts"] == {"judged": 3, "held": 2, "share": 2 / 3}
     assert data["rounds"][2]["forecast"]["promise"] == 0.4
 
@@ -167,7 +171,7 @@ def test_an_unknown_job_is_explained(coordinator: Coordinator) -> None:
     assert "next:  mallorn jobs" in result.stderr
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def told(**changes: Any) -> LoggedRound:
     row: dict[str, Any] = {
         "index": 7,
         "task_index": 0,
@@ -187,7 +191,7 @@ def told(**changes: Any) -> dict[str, Any]:
         "total_before_us": None,
         "total_after_us": None,
     }
-    return row | changes
+    return LoggedRound.model_validate(row | changes)
 
 
 def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
@@ -198,6 +202,14 @@ def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
     assert heading == ["5", "to", "6", "1", "tasks", "32", "first", "visit"]
     assert fifth == ["5", "conv[2d]", "x3", "16", "found", "9.5", "us", "3.9"]
     assert seventh == ["7", "conv[2d]", "x3", "16", "its", "turn", "found", "9.5", "us", "3.9"]
+
+
+def test_what_a_round_went_on_without_is_told_with_its_reason(database_url: str) -> None:
+    lost = {"name": "my_package:Mine", "why": "the searcher my_package:Mine raised ValueError: no\nmore"}
+    (line,) = log_lines([told(reason={"why": "its turn", "without": [lost]})])
+    assert "its turn; without my_package:Mine: the searcher my_package:Mine raised ValueError: no;" in line
+    (row,) = log_rows([told(policy="first-pass", reason={"without": [lost]})])
+    assert "without my_package:Mine" in row.why
 
 
 def test_a_single_first_visit_needs_no_heading(database_url: str) -> None:

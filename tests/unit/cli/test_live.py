@@ -2,42 +2,43 @@
 
 import io
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from cli.watching.ledger import Ledger
 from cli.watching.live import WholeView, heaviest
 from cli.watching.plot import plot
+from cli.watching.rounds_so_far import RoundsSoFar
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
-from mallorn.results.history import Point
+from mallorn.results.history import CurvePoint
 from tests.fixtures.told import told_job, told_round, told_task
 
 BLANK = "\u2800"
-FALLING = [Point(16, 1.0, 1000.0), Point(32, 2.0, 100.0), Point(64, 4.0, 10.0)]
+FALLING = [CurvePoint(16, 1.0, 1000.0), CurvePoint(32, 2.0, 100.0), CurvePoint(64, 4.0, 10.0)]
 
 
 class Told(Job):
     """A job whose rounds and tasks are lists; it counts how many rounds were handed out."""
 
-    def __init__(self, rounds: list[dict[str, Any]], tasks: list[dict[str, Any]]) -> None:
-        self.body = told_job("tuning")
+    def __init__(self, rounds: list[RoundStatus], tasks: list[TaskStatus]) -> None:
+        self.status = told_job("tuning")
         self.told_rounds, self.told_tasks = rounds, tasks
         self.asked = 0
 
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = 500
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[RoundStatus]:
         for row in reversed(self.told_rounds):
             self.asked += 1
             yield row
 
-    def tasks(self) -> list[dict[str, Any]]:
+    def tasks(self) -> list[TaskStatus]:
         return self.told_tasks
 
 
-def open_round(index: int) -> dict[str, Any]:
+def open_round(index: int) -> RoundStatus:
     return told_round(index, 0, None, state="leased", finished_at=None)
 
 
@@ -57,39 +58,39 @@ def test_no_curve_is_drawn_without_two_points_or_without_room() -> None:
 
 
 def test_a_job_that_gained_nothing_is_a_flat_line() -> None:
-    lines = plot([Point(0, 0.0, 5.0), Point(16, 1.0, 5.0)], width=54, height=2)
+    lines = plot([CurvePoint(0, 0.0, 5.0), CurvePoint(16, 1.0, 5.0)], width=54, height=2)
     assert set(lines[1][14:]) == {"⣀"}
 
 
 def test_only_rounds_that_may_have_changed_are_asked_for() -> None:
     job = Told([told_round(0, 0, 9.0), told_round(1, 0, 8.0), open_round(2), told_round(3, 0, 7.0)], [])
-    ledger = Ledger(job)
-    assert [row["index"] for row in ledger.refresh()] == [0, 1, 2, 3]
+    so_far = RoundsSoFar(job)
+    assert [row.index for row in so_far.refresh()] == [0, 1, 2, 3]
     job.told_rounds[2] = told_round(2, 0, 6.0)
     job.asked = 0
-    assert ledger.refresh()[2]["found_us"] == 6.0
+    assert so_far.refresh()[2].found_us == 6.0
     assert job.asked == 3, "the newest, the one that was open, and the settled one below it"
     job.told_rounds[0] = told_round(0, 0, None)
-    ledger.forget()
-    assert ledger.refresh()[0]["found_us"] is None
+    so_far.forget()
+    assert so_far.refresh()[0].found_us is None
 
 
 def test_the_heaviest_tasks_are_kept_in_their_own_order() -> None:
     tasks = [told_task(0, 1.0), told_task(1, 9.0), told_task(2, 2.0, weight=3), told_task(3, None)]
-    assert [task["index"] for task in heaviest(tasks, 3)] == [1, 2, 3]
+    assert [task.index for task in heaviest(tasks, 3)] == [1, 2, 3]
     assert heaviest(tasks, 9) == tasks
 
 
 def shown(job: Told, height: int) -> str:
     class Nothing:
-        def show(self, body: dict[str, Any]) -> None: ...
+        def show(self, job: JobStatus) -> None: ...
 
         def render(self) -> Text:
             return Text("the bar")
 
     console = Console(file=io.StringIO(), force_terminal=True, width=100, height=height)
     view = WholeView(job, console, Nothing())
-    view.show(job.body)
+    view.show(job.status)
     console.print(view.render())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

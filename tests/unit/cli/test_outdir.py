@@ -14,6 +14,8 @@ from cli.watching import finish
 from cli.watching.finish import Ending
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -100,7 +102,7 @@ def test_tune_refuses_before_anything_starts(held: Path, tmp_path: Path) -> None
 def test_the_id_of_a_file_is_the_uploaded_models(coordinator: Coordinator, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     with Client(coordinator.url) as client:
-        assert client.upload(tmp_path / "net.onnx")["id"] == model_id_of(tmp_path / "net.onnx")
+        assert client.upload(tmp_path / "net.onnx").id == model_id_of(tmp_path / "net.onnx")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -110,7 +112,7 @@ def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator
     with Client(coordinator.url) as client:
         job = client.tune(tmp_path / f"{stem}.onnx", TARGET, name=stem)
         (model,) = client.models()
-    for name, ending in ((job.body["name"], "-int8"), (model["name"], "-int8.onnx")):
+    for name, ending in ((job.status.name, "-int8"), (model.name, "-int8.onnx")):
         assert len(name) <= 200
         assert name.startswith("resnet-xxx")
         assert name.endswith(ending)
@@ -121,9 +123,9 @@ class Interrupted(Job):
     """A job that was left while it was finishing."""
 
     def __init__(self) -> None:
-        self.body = {"id": "j1"}
+        self.status = JobStatus(id="j1", state=JobState.FINISHING)
 
-    def pause(self) -> dict[str, object]:
+    def pause(self) -> JobStatus:
         raise Conflict("job j1 is finishing")
 
 

@@ -4,6 +4,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -11,59 +12,71 @@ from rich.console import Console
 
 from cli.terminal.options import parse_input_shape, parse_options
 from cli.terminal.output import ago, cell, duration, latency, print_error, stdout, table
+from cli.terminal.tables import keyed
 from cli.watching import progress
 from cli.watching.lines import LineView
 from cli.watching.pace import Pace, about
 from cli.watching.progress import follow
 from cli.watching.standing import advice, best, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.waiting import Here, waiting_words
 from mallorn.job import Job
+from mallorn.wording.columns import Column
 from mallorn.wording.units import budget_words, spent_of
 from tests.fixtures.told import told_round, told_task
 
 
-def body(state: str, trials: int = 0, best_us: float | None = None, reason: str = "") -> dict[str, Any]:
+def job(
+    state: str,
+    trials: int = 0,
+    best_us: float | None = None,
+    reason: str = "",
+    budget: int | None = 64,
+    **changes: Any,
+) -> JobStatus:
     known = {"tasks": 2, "tasks_measured": 2, "estimated_us": best_us}
     done = {"trials": trials, "failures": {"run_error": 2} if trials else {}, **known}
     fields = {
         "id": "j",
         "state": state,
-        "trials": 64,
+        "trials": budget,
         "minutes": None,
         "reason": reason,
         "created_at": 1000.0,
     }
-    return {**fields, "report": None, "exported": False, "progress": done}
+    return JobStatus.model_validate({**fields, "progress": done, **changes})
 
 
-def partly(measured: int, tasks: int, best_us: float | None, state: str = "tuning") -> dict[str, Any]:
+def partly(
+    measured: int, tasks: int, best_us: float | None, state: str = "tuning", trials: int = 16, **changes: Any
+) -> JobStatus:
     """A job some of whose tasks were timed."""
-    told = body(state, 16)
     known = {"tasks": tasks, "tasks_measured": measured, "estimated_us": best_us}
-    return {**told, "progress": {**told["progress"], **known}}
+    return job(state, progress={"trials": trials, "failures": {"run_error": 2}, **known}, **changes)
 
 
 class Scripted(Job):
     """A job whose coordinator answers from a list; None is a connection that breaks."""
 
-    def __init__(self, *answers: dict[str, Any] | None) -> None:
-        self.body = body("queued")
+    def __init__(self, *answers: JobStatus | None) -> None:
+        self.status = job("queued")
         self._answers = list(answers)
 
-    def refresh(self) -> dict[str, Any]:
+    def refresh(self) -> JobStatus:
         answer = self._answers.pop(0)
         if answer is None:
             raise Unavailable()
-        self.body = answer
+        self.status = answer
         return answer
 
-    def tasks(self) -> list[dict[str, Any]]:
+    def tasks(self) -> list[TaskStatus]:
         return [told_task(0)]
 
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = 500
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[RoundStatus]:
         yield told_round(0, 0, 8.0)
 
 
@@ -72,18 +85,18 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REFRESH_SEC", 0.0)
 
 
-def watched(job: Job, terminal: bool, verbose: bool = False) -> str:
+def watched(handle: Job, terminal: bool, verbose: bool = False) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160)
-    final = follow(job, console, verbose)
-    assert final["state"] == "done"
+    final = follow(handle, console, verbose)
+    assert final.state == "done"
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def test_a_log_gets_a_line_where_something_happens() -> None:
-    waiting = body("tuning", reason="waits for a [device]")
-    job = Scripted(waiting, waiting, body("tuning", 16, 1234.5), body("done", 64, 900.0))
-    assert watched(job, terminal=False).splitlines() == [
+    waiting = job("tuning", reason="waits for a [device]")
+    scripted = Scripted(waiting, waiting, job("tuning", 16, 1234.5), job("done", 64, 900.0))
+    assert watched(scripted, terminal=False).splitlines() == [
         "tuning  0/64 trials  waits for a [device]",
         "tuning  16/64 trials  best 1.234 ms  2 failed",
         "done  64/64 trials  2 failed",
@@ -91,9 +104,9 @@ def test_a_log_gets_a_line_where_something_happens() -> None:
 
 
 def test_a_log_gets_a_line_for_every_tenth_of_the_way_and_not_for_every_step() -> None:
-    tuned = [{**body("tuning", spent, 900.0), "trials": 400} for spent in range(0, 400, 4)]
-    checks = [body("finishing", 64, reason=f"spent; {n} of 28 tasks are checked") for n in range(1, 29)]
-    lines = watched(Scripted(*tuned, *checks, body("done", 64)), terminal=False).splitlines()
+    tuned = [job("tuning", spent, 900.0, budget=400) for spent in range(0, 400, 4)]
+    checks = [job("finishing", 64, reason=f"spent; {n} of 28 tasks are checked") for n in range(1, 29)]
+    lines = watched(Scripted(*tuned, *checks, job("done", 64)), terminal=False).splitlines()
     assert len([line for line in lines if line.startswith("tuning")]) == 10
     assert len([line for line in lines if line.startswith("finishing")]) == 11
     assert "28 of 28 tasks are checked" in lines[-2]
@@ -104,7 +117,7 @@ def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
     console = Console(file=io.StringIO(), width=160)
     view = LineView(console, clock=lambda: next(now))
     for spent in (1, 2, 3, 4, 4):
-        view.show(body("tuning", spent, 900.0))
+        view.show(job("tuning", spent, 900.0))
     assert isinstance(console.file, io.StringIO)
     assert [line.split()[1] for line in console.file.getvalue().splitlines()] == ["1/64", "4/64"]
 
@@ -113,7 +126,7 @@ def test_a_log_never_says_the_same_twice() -> None:
     console = Console(file=io.StringIO(), width=160)
     view = LineView(console)
     for created_at in (0.0, time.time() - 60.0):  # a tenth of the minutes goes by, and nothing else
-        view.show(body("tuning", 3, 900.0) | {"trials": None, "minutes": 2.0, "created_at": created_at})
+        view.show(job("tuning", 3, 900.0, budget=None, minutes=2.0, created_at=created_at))
     assert isinstance(console.file, io.StringIO)
     assert len(console.file.getvalue().splitlines()) == 1
 
@@ -126,27 +139,26 @@ def test_a_sum_that_leaves_tasks_out_says_so() -> None:
 
 
 def test_a_small_budget_is_told_what_it_comes_to_once() -> None:
-    few = {**partly(0, 28, None), "trials": 60}
-    few["progress"]["trials"] = 0
-    told = watched(Scripted(few, few, body("done", 60)), terminal=False)
+    few = partly(0, 28, None, trials=0, budget=60)
+    told = watched(Scripted(few, few, job("done", 60)), terminal=False)
     assert told.count("60 trials for 28 tasks: about 2 a task") == 1
     assert "--trials 1792" in told
-    assert advice({**few, "trials": 28 * 16}) == ""
+    assert advice(partly(0, 28, None, trials=0, budget=28 * 16)) == ""
     assert advice(partly(3, 28, None)) == "", "it goes on: nothing new"
 
 
 def test_a_terminal_gets_a_bar() -> None:
-    shown = watched(Scripted(body("tuning", 16, 900.0, "waits [x]"), body("done", 64)), terminal=True)
+    shown = watched(Scripted(job("tuning", 16, 900.0, "waits [x]"), job("done", 64)), terminal=True)
     assert "64/64" in shown
     assert "fused_dense" not in shown
 
 
 def test_verbose_adds_the_table_of_tasks() -> None:
-    assert "fused_dense" in watched(Scripted(body("tuning"), body("done", 64)), terminal=True, verbose=True)
+    assert "fused_dense" in watched(Scripted(job("tuning"), job("done", 64)), terminal=True, verbose=True)
 
 
 def test_a_coordinator_that_comes_back_is_followed_on() -> None:
-    assert "done" in watched(Scripted(body("tuning"), None, None, body("done")), terminal=False)
+    assert "done" in watched(Scripted(job("tuning"), None, None, job("done")), terminal=False)
 
 
 def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +167,7 @@ def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyP
         watched(Scripted(None), terminal=False)
 
 
-def lefts(*looks: tuple[float, dict[str, Any]]) -> list[str]:
+def lefts(*looks: tuple[float, JobStatus]) -> list[str]:
     now = iter([now_sec for now_sec, _ in looks])
     pace = Pace(clock=lambda: next(now))
     return [pace.left(told) for _, told in looks]
@@ -163,43 +175,45 @@ def lefts(*looks: tuple[float, dict[str, Any]]) -> list[str]:
 
 def test_time_left_follows_from_the_trials_seen_and_holds_the_finish() -> None:
     # Ten seconds a trial and 28 to go, and 20 s for the finish of two tasks.
-    seen = lefts((0.0, body("tuning", 32)), (40.0, body("tuning", 36)), (100.0, body("finishing", 64)))
+    seen = lefts((0.0, job("tuning", 32)), (40.0, job("tuning", 36)), (100.0, job("finishing", 64)))
     assert seen == ["", "about 5 min left", "less than a minute left"]
 
 
 def test_time_left_only_falls_between_two_looks_at_the_same_trials() -> None:
-    still = body("tuning", 36)
-    seen = lefts((0.0, body("tuning", 32)), (40.0, still), (100.0, still), (220.0, still), (900.0, still))
+    still = job("tuning", 36)
+    seen = lefts((0.0, job("tuning", 32)), (40.0, still), (100.0, still), (220.0, still), (900.0, still))
     assert seen[1:] == [f"about {minutes} min left" for minutes in (5, 4, 2)] + ["less than a minute left"]
 
 
 def test_one_slow_round_moves_the_time_left_a_little_only() -> None:
-    looks = [(10.0 * n, body("tuning", 4 * n)) for n in range(9)]  # 2.5 s a trial, 32 left: 80 s
-    slow = (170.0, body("tuning", 36))  # the ninth took 90 s
+    looks = [(10.0 * n, job("tuning", 4 * n)) for n in range(9)]  # 2.5 s a trial, 32 left: 80 s
+    slow = (170.0, job("tuning", 36))  # the ninth took 90 s
     *_, before, after = lefts(*looks, slow)
     assert (before, after) == ("about 2 min left", "about 1 min left")
 
 
 def test_minutes_hold_the_finish_and_a_finish_lasts_as_long_as_the_one_before() -> None:
-    known = {"minutes": 10.0, "trials": None}
-    assert lefts((1000.0 + 120.0, body("tuning", 8) | known)) == ["about 8 min left"]
-    again = body("finishing", 64) | {"report": {"finish_sec": 300.0}}
+    assert lefts((1000.0 + 120.0, job("tuning", 8, minutes=10.0, budget=None))) == ["about 8 min left"]
+    again = job("finishing", 64, report={"finish_sec": 300.0})
     assert lefts((0.0, again), (60.0, again), (400.0, again)) == ["about 5 min left", "about 4 min left", ""]
     assert about(7200.0) == "about 2.0 h left"
 
 
 def test_a_summary_leaves_out_what_is_not_known() -> None:
-    assert summary(body("tuning")) == "tuning  0/64 trials"
+    assert summary(job("tuning")) == "tuning  0/64 trials"
 
 
 def test_a_state_without_a_reason_says_what_it_is_busy_with() -> None:
-    assert summary(body("queued")) == "queued  0/64 trials  waits for a worker"
-    assert "times the whole model" in summary(body("finishing"))
+    assert summary(job("queued")) == "queued  0/64 trials  waits for a worker"
+    assert "times the whole model" in summary(job("finishing"))
 
 
 def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"job": "0123456789abcdef", "reason": "long words " * 12, "workload": "f" * 64}
-    columns = {"job": "JOB", "reason": "REASON", "workload": "WORKLOAD"}
+    columns = [
+        *keyed({"job": "JOB", "reason": "REASON"}),
+        Column("WORKLOAD", itemgetter("workload"), cut=True),
+    ]
     monkeypatch.setattr("sys.stdout", io.StringIO())
     stdout().print(table([row], columns))
     assert len(sys.stdout.getvalue().splitlines()) == 2  # type: ignore[attr-defined]
@@ -262,23 +276,23 @@ def test_an_option_that_is_none_is_refused(typed: list[str]) -> None:
 
 
 def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
-    job = body("tuning", 16) | {"minutes": 60.0}
-    assert (budget_words(job), spent_of(job)) == ("64 trials or 60 minutes", "16 of 64")
-    free = job | {"trials": None}
+    both = job("tuning", 16, minutes=60.0)
+    assert (budget_words(both), spent_of(both)) == ("64 trials or 60 minutes", "16 of 64")
+    free = job("tuning", 16, minutes=60.0, budget=None)
     assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
     words = waiting_words("t", Here("10.0.0.2:9190"), "it has no cuda device")
-    waits = body("tuning", reason=words) | {"cause": "not_here"}
+    waits = job("tuning", reason=words, cause="not_here")
     console = Console(file=io.StringIO(), width=300)
-    follow(Scripted(waits, waits, body("cancelled")), console)
+    follow(Scripted(waits, waits, job("cancelled")), console)
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
 
 
 def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
-    paused = body("paused", reason="waited 10 minutes for a device\nmallorn device")
+    paused = job("paused", reason="waited 10 minutes for a device\nmallorn device")
     console = Console(file=io.StringIO(), width=300)
-    assert follow(Scripted(paused), console)["state"] == "paused"
+    assert follow(Scripted(paused), console).state == "paused"

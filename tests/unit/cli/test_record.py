@@ -19,6 +19,8 @@ from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.installing import install_line
 from mallorn.core.states import JobState
+from mallorn.core.values.dataset import UploadedModel
+from mallorn.core.values.job import JobStatus
 from research.replay.space_file import read_facts, read_tasks
 from tests.fixtures.models import onnx_bytes
 from tests.fixtures.rows import Rows, new_workload
@@ -109,8 +111,7 @@ class FakeJob:
 
     def __init__(self, last: JobState) -> None:
         self.id, self.cancelled, self.last, self.looks = "j1", False, last, 0
-        progress = {"trials": 0, "tasks": 0}
-        self.body = {"state": str(last), "reason": "why", "progress": progress, "options": {}}
+        self.status = JobStatus(id="j1", state=last, reason="why")
 
     @property
     def state(self) -> JobState:
@@ -132,7 +133,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
         asked.append(options)
         return jobs[len(asked) - 1]
 
-    api = SimpleNamespace(upload=lambda *_: {"id": "m"}, tune=tune)
+    api = SimpleNamespace(upload=lambda *_: UploadedModel(id="m"), tune=tune)
     stack: Any = SimpleNamespace(api=api)
     record._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
     assert all(options["only"] == ["conv2d*"] for options in asked)

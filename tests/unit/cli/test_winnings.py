@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cli.watching.winnings import print_result, print_winnings, typed
+from mallorn.core.values.job import JobStatus
 from mallorn.wording.results import facts, latency_rows
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}
@@ -13,60 +14,65 @@ TUNED = {"median": 250.0, "low": 240.0, "high": 260.0}
 ORT = {"median": 160.0, "low": 150.0, "high": 170.0}
 
 
-def body(**changes: Any) -> dict[str, Any]:
-    return {
+REPORT = {
+    "latency_us": {"untuned": UNTUNED, "tuned": TUNED},
+    "found": 6,
+    "of": 6,
+    "error_vs_untuned": 2e-7,
+}
+
+
+def job(**changes: Any) -> JobStatus:
+    known = {
         "id": "j1",
-        "report": {
-            "latency_us": {"untuned": UNTUNED, "tuned": TUNED},
-            "found": 6,
-            "of": 6,
-            "error_vs_untuned": 2e-7,
-        },
+        "state": "done",
+        "report": REPORT,
         "progress": {"trials": 200, "failures": {"build_error": 3, "run_timeout": 1}},
         "created_at": 100.0,
         "finished_at": 190.0,
         **changes,
     }
+    return JobStatus.model_validate(known)
 
 
 def test_each_engine_gets_its_median_its_interval_and_how_often_it_beats_the_default_build() -> None:
     untuned, tuned, onnxruntime = latency_rows({"untuned": UNTUNED, "tuned": TUNED, "onnxruntime": ORT})
-    assert (untuned["median"], untuned["times"]) == ("50.000 ms", "")
-    assert (tuned["median"], tuned["interval"], tuned["times"]) == (
+    assert (untuned.median, untuned.times_faster) == ("50.000 ms", "")
+    assert (tuned.median, tuned.interval, tuned.times_faster) == (
         "250.0 us",
         "240.0 us to 260.0 us",
         "200.0",
     )
-    assert onnxruntime["times"] == "312.5"
+    assert onnxruntime.times_faster == "312.5"
 
 
 def test_an_engine_that_is_not_installed_has_no_row() -> None:
     rows = latency_rows({"tuned": TUNED, "onnxruntime": None})
-    assert [row["engine"] for row in rows] == ["TVM, tuned by Mallorn"]
-    assert rows[0]["times"] == ""
+    assert [row.engine for row in rows] == ["TVM, tuned by Mallorn"]
+    assert rows[0].times_faster == ""
 
 
 def test_trials_seconds_and_failures_by_outcome_are_told() -> None:
-    trials, found, error = facts(body(), body()["report"])
+    trials, found, error = facts(job())
     assert trials == "200 trials in 1:30; failures: 3 build_error, 1 run_timeout"
     assert found == "6 of 6 workloads have a verified schedule"
     assert error == "relative error 2.0e-07 against TVM's default build"
 
 
 def test_without_failures_it_says_none() -> None:
-    calm = body(progress={"trials": 8, "failures": {}})
-    assert facts(calm, {})[0].endswith("failures: none")
+    calm = job(progress={"trials": 8, "failures": {}})
+    assert facts(calm)[0].endswith("failures: none")
 
 
 def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:
-    print_winnings(body(), Path("out"), "mlp.onnx")
+    print_winnings(job(), Path("out"), "mlp.onnx")
     printed = capsys.readouterr()
     assert "TVM, tuned by Mallorn" in printed.out
     assert "python out/apply.py mlp.onnx --check" in printed.err
 
 
 def test_a_job_without_figures_still_names_its_files(capsys: pytest.CaptureFixture[str]) -> None:
-    print_winnings(body(report=None), Path("out"), "mlp.onnx")
+    print_winnings(job(report=None), Path("out"), "mlp.onnx")
     assert "LATENCY" not in capsys.readouterr().out
 
 
@@ -79,15 +85,14 @@ def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
     told = (
         "for the whole model's sake one task has another of the fastest schedules: 8.540 ms became 8.210 ms"
     )
-    changed = body()
-    assert told not in facts(changed, changed["report"])
-    assert told in facts(changed, changed["report"] | {"inside_the_model": joint})
-    assert told not in facts(changed, changed["report"] | {"inside_the_model": joint | {"taken": False}})
+    assert told not in facts(job())
+    assert told in facts(job(report=REPORT | {"inside_the_model": joint}))
+    assert told not in facts(job(report=REPORT | {"inside_the_model": joint | {"taken": False}}))
 
 
-def judged(level: str, **changes: Any) -> dict[str, Any]:
+def judged(level: str, **changes: Any) -> JobStatus:
     told = {"level": level, "summary": "4.0 times slower than onnxruntime", "next": "mallorn resume j1 [x]"}
-    return body(verdict=told, **changes)
+    return job(verdict=told, **changes)
 
 
 def test_the_verdict_follows_the_figures_and_the_next_command_is_not_data(
@@ -111,7 +116,7 @@ def test_the_next_command_names_the_place_and_the_files_as_they_are() -> None:
 def test_what_the_finish_left_out_and_what_went_wrong_are_told_with_what_helps() -> None:
     missed = {"step": "timing", "why": "no memory", "hint": "free some"}
     odd = {"source": "search", "message": "it raised", "hint": "mallorn show j1", "count": 3}
-    told = facts(body(warnings=[odd]), {"not_done": [missed]})
+    told = facts(job(warnings=[odd], report={"not_done": [missed]}))
     assert told[-2:] == [
         "not done: timing: no memory; free some",
         "warning: search: it raised (3 times); mallorn show j1",

@@ -33,10 +33,10 @@ def test_a_job_is_archived_and_comes_back(coordinator: Coordinator, owned: Owned
     end(coordinator, owned.job_id)
     with Client(coordinator.url) as client:
         job = client.job(owned.job_id)
-        assert job.archive()["archived"]
+        assert job.archive().archived
         assert [found.id for found in client.jobs()] == []
         assert [found.id for found in client.jobs(archived=True)] == [job.id]
-        assert not job.unarchive()["archived"]
+        assert not job.unarchive().archived
         assert [found.id for found in client.jobs()] == [job.id]
 
 

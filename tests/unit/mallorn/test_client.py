@@ -35,8 +35,8 @@ def model(tmp_path: Path) -> Path:
 def test_an_upload_reports_its_progress(client: Client, model: Path) -> None:
     seen: list[tuple[int, int]] = []
     answer = client.upload(model, lambda sent, total: seen.append((sent, total)))
-    assert answer["id"] == hashlib.sha256(model.read_bytes()).hexdigest()
-    assert answer["name"] == "model.onnx"
+    assert answer.id == hashlib.sha256(model.read_bytes()).hexdigest()
+    assert answer.name == "model.onnx"
     size_bytes = model.stat().st_size
     assert seen == [(1 << 20, size_bytes), (2 << 20, size_bytes), (size_bytes, size_bytes)]
 
@@ -49,13 +49,13 @@ def test_a_model_that_is_too_large_is_explained(start: Start, model: Path) -> No
 
 def test_tune_uploads_and_submits(client: Client, model: Path) -> None:
     job = client.tune(model, TARGET, trials=3, seed=1, name="mine", search="random", round_size=2)
-    assert (job.state, job.body["name"], job.body["trials"]) == (JobState.QUEUED, "mine", 3)
-    assert (job.body["options"]["search"], job.body["options"]["round_size"]) == ("random", 2)
-    again = client.tune(job.body["model_id"], TARGET)
+    assert (job.state, job.status.name, job.status.trials) == (JobState.QUEUED, "mine", 3)
+    assert (job.status.options.search, job.status.options.round_size) == ("random", 2)
+    again = client.tune(job.status.model_id, TARGET)
     assert [found.id for found in client.jobs()] == [again.id, job.id]
-    assert client.job(job.id).progress()["trials"] == 0
+    assert client.job(job.id).progress().trials == 0
     assert (job.tasks(), list(job.rounds())) == ([], [])
-    assert [found["name"] for found in client.models()] == ["model.onnx"]
+    assert [found.name for found in client.models()] == ["model.onnx"]
 
 
 def test_an_option_that_is_not_there_is_explained(client: Client, model: Path) -> None:
@@ -66,9 +66,9 @@ def test_an_option_that_is_not_there_is_explained(client: Client, model: Path) -
 
 def test_a_job_is_steered(client: Client, owned: OwnedRows) -> None:
     job = client.job(owned.job_id)
-    assert job.pause()["state"] == "paused"
-    assert job.resume(trials=6)["trials"] == 70
-    assert job.cancel()["state"] == "cancelled"
+    assert job.pause().state == "paused"
+    assert job.resume(trials=6).trials == 70
+    assert job.cancel().state == "cancelled"
 
 
 def test_events_are_iterated_to_the_jobs_last(client: Client, owned: OwnedRows) -> None:

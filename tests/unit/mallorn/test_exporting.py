@@ -155,7 +155,7 @@ def test_tune_takes_a_module(install: Install, coordinator: Coordinator) -> None
     with Client(coordinator.url) as client:
         job = client.tune(MyNet(), TARGET, trials=3, example_inputs=("x",))
         (model,) = client.models()
-    assert (model["name"], model["id"]) == ("MyNet.onnx", job.body["model_id"])
+    assert (model.name, model.id) == ("MyNet.onnx", job.status.model_id)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -9,6 +9,8 @@ import pytest
 import mallorn.client
 from mallorn import Client
 from mallorn.core import errors
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.dataset import Record
 from tests.fixtures.coordinator import Coordinator
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -113,13 +115,23 @@ def test_every_page_of_a_list_is_fetched_and_none_before_it_is_needed() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         cursor = request.url.params.get("cursor")
         asked.append(cursor)
-        following = {None: "b", "b": "c", "c": None}
-        return httpx.Response(200, json={"items": [{"id": cursor}], "next_cursor": following[cursor]})
+        following = {None: "1", "1": "2", "2": None}
+        item = {"id": int(cursor or 0), "outcome": "ok", "of_a_newer_version": True}
+        return httpx.Response(200, json={"items": [item], "next_cursor": following[cursor]})
 
     records = client(answer).records()
-    assert next(records) == {"id": None}
+    assert next(records) == Record(id=0, outcome=Outcome.OK)
     assert asked == [None]
-    assert [record["id"] for record in records] == ["b", "c"]
+    assert [record.id for record in records] == [1, 2]
+
+
+def test_an_answer_of_another_shape_is_no_coordinators() -> None:
+    def answer(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"items": [{"id": "a", "outcome": "odd"}], "next_cursor": None})
+
+    with pytest.raises(errors.Unavailable, match="does not answer like a Mallorn coordinator") as caught:
+        next(client(answer).records())
+    assert caught.value.hint == "check --url or MALLORN_URL"
 
 
 def test_a_missing_file_is_named_before_anything_is_asked() -> None:

@@ -170,7 +170,8 @@ def test_a_job_that_the_service_paused_ends_the_waiting_with_its_words_and_the_n
     assert caught.value.hint == "mallorn device"
 
 
-def test_a_job_that_a_person_paused_is_waited_for() -> None:
-    body = {"id": "j", "state": "paused", "reason": "by Ada", "cause": "owner"}
+@pytest.mark.parametrize("said", [{"reason": "by Ada", "cause": "owner"}, {"reason": "paused by its owner"}])
+def test_a_job_that_a_person_paused_is_waited_for_whatever_the_coordinators_age(said: dict[str, str]) -> None:
+    body = {"id": "j", "state": "paused", **said}
     with pytest.raises(TimeoutError):
         job(lambda _request: httpx.Response(200, json=body)).wait(timeout_sec=0)

@@ -4,10 +4,10 @@ import pytest
 
 from mallorn.report.chart import HEIGHT, SECONDS, TRIALS, WIDTH, chart
 from mallorn.report.scales import even_ticks, log_ticks, padded
-from mallorn.results.history import Point
+from mallorn.results.history import CurvePoint
 from tests.fixtures.markup import Markup, assert_inert
 
-POINTS = [Point(16, 10.0, 1000.0, 0), Point(32, 20.0, 1000.0, 1), Point(64, 75.0, 100.0, 2)]
+POINTS = [CurvePoint(16, 10.0, 1000.0, 0), CurvePoint(32, 20.0, 1000.0, 1), CurvePoint(64, 75.0, 100.0, 2)]
 
 
 def drawn(*args: object) -> Markup:
@@ -47,7 +47,7 @@ def test_the_picture_has_a_name_for_those_who_do_not_see_it() -> None:
 
 
 def test_a_flat_line_and_one_without_time_are_drawn_too() -> None:
-    drawn([Point(0, 0.0, 5.0), Point(0, 0.0, 5.0)], TRIALS)
+    drawn([CurvePoint(0, 0.0, 5.0), CurvePoint(0, 0.0, 5.0)], TRIALS)
 
 
 def test_one_point_is_no_curve() -> None:

@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 from cli.main import app
 from db.repositories.jobs import Jobs
 from mallorn import Client
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.dataset import Record
+from mallorn.core.values.decision_log import LoggedRound
 from mallorn.report.card import card
 from mallorn.report.page import page
 from mallorn.report.story import Failure, Story, grouped
@@ -33,9 +36,9 @@ def story(word: str = "plain", **changes: Any) -> Story:
         told_round(1, 1, 20.0, why=word, cost_model=word),
         told_round(2, 0, 10.0, before_us=90.0, why=word, state="poison", error=word),
     ]
-    totals = {"total_before_us": None, "total_after_us": 110.0}
     failures = [Failure("build_error", word, 2, (word,), f"{word}\nmore {word}")]
-    return Story(job, tasks, [{**row, **totals} for row in rounds], failures)
+    logged = [LoggedRound(**dict(row), total_after_us=110.0) for row in rounds]
+    return Story(job, tasks, logged, failures)
 
 
 def test_every_part_is_there() -> None:
@@ -89,15 +92,15 @@ def test_light_and_dark_follow_the_system() -> None:
 
 
 def test_a_job_that_has_nothing_yet_has_a_report_too() -> None:
-    job = told_job("importing", progress={**told_job()["progress"], "estimated_us": None, "failures": {}})
+    job = told_job("importing", progress={"trials": 48, "tasks": 2, "tasks_measured": 2})
     text = assert_inert(page(Story(job, [], [], []), 0.0)).text
     assert "No candidate failed." in text
     assert "it is importing" in text
     assert "Best so far" not in text
 
 
-def record(outcome: str, error: str, task: str) -> dict[str, Any]:
-    return {"outcome": outcome, "error": error, "workload_name": task}
+def record(outcome: str, error: str, task: str) -> Record:
+    return Record(id=1, outcome=Outcome(outcome), error=error, workload_name=task)
 
 
 def test_failures_in_the_same_words_are_counted_together() -> None:
@@ -154,7 +157,7 @@ def test_a_notebook_without_a_coordinator_shows_what_was_last_known(
 ) -> None:
     client = Client(coordinator.url)
     job = client.job(owned.job_id)
-    job.body["name"] = EVIL
+    job.status = job.status.model_copy(update={"name": EVIL})
     job._connection.url = "http://127.0.0.1:1"
     job._connection._http.base_url = "http://127.0.0.1:1"  # type: ignore[assignment]
     text = assert_inert(job._repr_html_()).text

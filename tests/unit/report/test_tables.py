@@ -1,24 +1,30 @@
 """Tables and facts of a report."""
 
+from operator import itemgetter
+from typing import Any
+
 from mallorn.report.html import el
 from mallorn.report.sections import _option
 from mallorn.report.tables import facts, table
+from mallorn.wording.columns import Column
 from tests.fixtures.markup import Markup
+
+FIRST: Column[Any] = Column("A", itemgetter(0))
 
 
 def test_numbers_stand_to_the_right_with_their_heading() -> None:
-    built = table([{"a": "x", "n": None}, {"a": "y", "n": 1234.5}], {"a": "A", "n": "N\n(us)"})
+    built = table([("x", None), ("y", 1234.5)], [FIRST, Column("N\n(us)", itemgetter(1))])
     assert '<th scope="col" class="number">N (us)</th>' in built
     assert '<td class="number">1,234</td>' in built
     assert Markup(built).text == "AN (us)x-y1,234"
 
 
 def test_a_table_that_is_too_wide_scrolls_by_keyboard_too() -> None:
-    assert ("tabindex", "0") in Markup(table([], {"a": "A"})).attributes
+    assert ("tabindex", "0") in Markup(table([], [FIRST])).attributes
 
 
 def test_a_cell_of_markup_stays_markup() -> None:
-    assert "<td><i>x</i></td>" in table([{"a": el("i", "x")}], {"a": "A"})
+    assert "<td><i>x</i></td>" in table([(el("i", "x"),)], [FIRST])
 
 
 def test_facts_that_are_not_known_are_left_out() -> None:

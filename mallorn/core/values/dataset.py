@@ -1,0 +1,91 @@
+"""What the dataset holds, as its coordinator tells of it."""
+
+from datetime import date
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.base import Value
+
+
+class UploadedModel(Value):
+    """An uploaded network."""
+
+    id: Annotated[str, Field(description="SHA-256 of its bytes.")]
+    name: str = ""
+    size_bytes: int = 0
+    created_at: float = 0.0
+
+
+class Record(Value):
+    """What happened to one candidate."""
+
+    id: int
+    job_id: str | None = None
+    round_id: int | None = None
+    slot: int = 0
+    kind: str = ""
+    workload: Annotated[str, Field(description="The workload's key.")] = ""
+    workload_name: str = ""
+    target: Annotated[str, Field(description="Canonical JSON.")] = ""
+    context_id: Annotated[int | None, Field(description="Times compare only inside one context.")] = None
+    sketch: str = ""
+    decisions: list[int] = []
+    outcome: Outcome
+    latency_us: float | None = None
+    run_us: list[float] = []
+    error: str | None = None
+    device: str | None = None
+    build_ms: float | None = None
+    run_ms: float | None = None
+    predicted: float | None = None
+    origin: str = ""
+    created_at: float = 0.0
+
+
+class VerifiedSchedule(Value):
+    """A schedule that computes what the unscheduled program computes."""
+
+    id: int
+    job_id: str | None = None
+    workload: Annotated[str, Field(description="The workload's key.")] = ""
+    workload_name: str = ""
+    target: Annotated[str, Field(description="Canonical JSON.")] = ""
+    context_id: Annotated[int | None, Field(description="Times compare only inside one context.")] = None
+    latency_us: Annotated[float, Field(description="Median, measured again interleaved with its rivals.")]
+    low_us: Annotated[float, Field(description="Lower end of the median's confidence interval.")]
+    high_us: Annotated[float, Field(description="Upper end of it.")]
+    max_error: Annotated[
+        float | None, Field(description="Largest relative error against the unscheduled program.")
+    ] = None
+    created_at: float = 0.0
+
+
+class NamedCount(Value):
+    """How many measurements there are of something."""
+
+    name: str
+    count: int
+
+
+class DayCount(Value):
+    """What a day added."""
+
+    day: Annotated[date, Field(description="UTC.")]
+    count: int
+    total: Annotated[int, Field(description="Up to the end of the day.")]
+
+
+class DatasetStats(Value):
+    """Counts of measurements, most of a kind first."""
+
+    measurements: int = 0
+    imported: Annotated[int, Field(description="Of them, from other datasets.")] = 0
+    workloads: Annotated[int, Field(description="That were measured.")] = 0
+    targets: list[NamedCount] = []
+    operators: list[NamedCount] = []
+    models: Annotated[list[NamedCount], Field(description="By the networks whose jobs measured.")] = []
+    outcomes: list[NamedCount] = []
+    days: list[DayCount] = []
+    foreign: Annotated[list[NamedCount], Field(description="Records of other tuners, by format.")] = []

@@ -1,0 +1,67 @@
+"""With --json a command says what the API says, to the last key."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.workers import Workers
+from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
+from tests.fixtures.schedules import promote
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def filled(owned: OwnedRows) -> OwnedRows:
+    """Something of every kind that is listed."""
+    run_round(owned, "w0", [30.0, 40.0], FIRST_PASS)
+    run_round(owned, "w1", [1200.0, None], looked_ahead(1080.0, 1210.0))
+    promote(owned, "w0", 30.0)
+    metrics = {"groups": 2, "trained_on": 8, "splits": {"by-task": {"pairwise": 0.5, "rmse": None}}}
+    new = NewCostModel("operator:matmul", owned.target_id, "xgboost", 8, 8, metrics, b"model")
+    device = SeenDevice("rack-7", owned.target_id, "h", "class", 2, "0.27.0", {"cores": 2, "busy": True})
+    owned.write(lambda session: CostModels(session).add(new).id)
+    with owned.database.transaction() as session:
+        Devices(session).seen(device)
+        Workers(session).seen("host:1:2", "h", {"pid": 7})
+    return owned
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["jobs"], "/jobs"),
+        (["tasks"], "/jobs/newest/tasks"),
+        (["records"], "/records"),
+        (["models"], "/models"),
+        (["devices"], "/devices"),
+        (["workers"], "/workers"),
+        (["costmodels", "list"], "/costmodels"),
+        (["schedules"], "/schedules"),
+    ],
+)
+def test_a_list_is_the_apis(coordinator: Coordinator, filled: OwnedRows, words: list[str], path: str) -> None:
+    said = CliRunner(env={"MALLORN_URL": coordinator.url}).invoke(app, [*words, "--json"])
+    assert said.exit_code == 0, said.stderr
+    told = coordinator.http.get(path.replace("newest", filled.job_id)).json()["items"]
+    assert told
+    assert [list(row) for row in told] == [list(row) for row in json.loads(said.stdout)]
+    assert _without_age(json.loads(said.stdout)) == _without_age(told)
+
+
+def _without_age(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Seconds since something was seen go by between two answers."""
+    return [{key: value for key, value in row.items() if key != "seen_sec"} for row in rows]
+
+
+def test_one_job_and_the_dataset_are_the_apis(coordinator: Coordinator, filled: OwnedRows) -> None:
+    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
+    for words, path in (["show"], f"/jobs/{filled.job_id}"), (["dataset", "stats"], "/dataset/stats"):
+        url = [] if words == ["show"] else ["--url", coordinator.url]
+        said = runner.invoke(app, [*words, *url, "--json"])
+        assert json.loads(said.stdout) == coordinator.http.get(path).json()
