@@ -31,5 +31,7 @@ def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent]:
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
-            yield LoggedEvent(int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"]))
+            payload = json.loads(fields["data"])
+            payload.pop("kind", None)  # older coordinators say it beside the data alone
+            yield LoggedEvent(int(fields["id"]), fields.get("event", "message"), payload)
             fields = {}

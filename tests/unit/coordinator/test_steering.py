@@ -101,4 +101,4 @@ def test_everything_an_owner_does_is_an_event(coordinator: Coordinator) -> None:
         (3, "resumed"),
         (4, "cancelled"),
     ]
-    assert found[2][2] == {"kind": "resumed", "state": "queued", "trials": 8}
+    assert found[2][2] == {"state": "queued", "trials": 8}

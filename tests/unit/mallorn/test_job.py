@@ -11,6 +11,7 @@ import pytest
 import mallorn.job
 from mallorn import Job
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.values.event import FinishingEvent, OtherEvent
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.http import Connection
 from mallorn.job import JobFailed, unzip
@@ -94,6 +95,17 @@ def test_events_start_where_one_asks() -> None:
 def test_comments_and_a_torn_last_event_are_left_out() -> None:
     lines = [": still here", "", "id: 1", "event: a", "data: {}", "", "id: 2", "data: {}"]
     assert list(parse_events(lines)) == [(1, "a", {})]
+
+
+@pytest.mark.parametrize("data", ['{"why": "spent"}', '{"kind": "finishing", "why": "spent"}'])
+def test_an_event_is_a_value_of_its_kind_whether_its_data_names_it_or_not(data: str) -> None:
+    (event,) = parse_events(["id: 1", "event: finishing", f"data: {data}", ""])
+    assert (event.payload, event.told) == ({"why": "spent"}, FinishingEvent(why="spent"))
+
+
+def test_an_event_of_a_newer_coordinator_is_told_as_it_came() -> None:
+    (event,) = parse_events(["id: 1", "event: moved", 'data: {"to": "x"}', ""])
+    assert event.told == OtherEvent(kind="moved", data={"to": "x"})
 
 
 def test_wait_returns_the_job_once_it_is_done() -> None:
