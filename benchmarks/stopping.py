@@ -26,8 +26,9 @@ from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import EvaluatorOptions
+from mallorn.core.values.trial import Trial
 from research.replay.reading import recorded_tasks
-from research.replay.recording import RecordedTask, RecordedTrial
+from research.replay.recording import RecordedTask
 from workers.children.child import Child
 from workers.faces.compiler import Compiler
 
@@ -48,7 +49,7 @@ class Bench:
     tracker: str
     folder: Path
 
-    def time(self, task: RecordedTask, tir: str, args: dict[str, Any], trial: RecordedTrial) -> Times:
+    def time(self, task: RecordedTask, tir: str, args: dict[str, Any], trial: Trial) -> Times:
         """One candidate by every rule, the reference in between."""
         library = str(self.folder / "candidate.so")
         sketch = next(sketch for sketch in task.sketches if sketch.key == trial.candidate.sketch)
@@ -106,7 +107,7 @@ def _task(database: Database, bench: Bench, task: RecordedTask, count: int) -> d
     return cell
 
 
-def chosen(task: RecordedTask, count: int) -> list[RecordedTrial]:
+def chosen(task: RecordedTask, count: int) -> list[Trial]:
     """The fastest half of `count`, and as many evenly from the rest."""
     timed = (trial for trial in task.trials if trial.latency_us)
     ran = sorted(timed, key=lambda trial: trial.latency_us or 0.0)

@@ -120,7 +120,7 @@ def usable(tasks: Sequence[Lesson], stored: Mapping[str, ViewFile], least_rows: 
 
 
 def _known(task: Lesson, stored: Mapping[str, ViewFile]) -> NDArray[np.bool_]:
-    known = np.ones(len(task.candidates), dtype=np.bool_)
+    known = np.ones(len(task.trials), dtype=np.bool_)
     for view in stored.values():
         known &= view.see(task).known
     return known

@@ -1,9 +1,11 @@
 """Measurements that a formula makes up."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from mallorn.core.values.trial import Trial
 from research.lessons.lesson import Lesson, Lessons
 from workers.search.synthetic import SyntheticSpace
 
@@ -37,7 +39,9 @@ def _made_up(shape: tuple[int, int, int], rows: int, seed: int) -> Lesson:
         *("x".join(map(str, shape)), "matmul", "{}", "made up"),
         descriptors=tuple(np.log2(space.shape).tolist()),
         sketches=space.by_key,
-        candidates=candidates,
-        outcomes=[trial.outcome for trial in trials],
-        latencies_us=[t.latency_us and float(t.latency_us * n) for t, n in zip(trials, noise, strict=True)],
+        trials=[_noisy(trial, factor) for trial, factor in zip(trials, noise.tolist(), strict=True)],
     )
+
+
+def _noisy(trial: Trial, factor: float) -> Trial:
+    return replace(trial, latency_us=trial.latency_us and trial.latency_us * factor)

@@ -109,7 +109,7 @@ def _table(schema: pa.Schema, lesson: Lesson, found: Seen) -> pa.Table:
         [
             pa.array([lesson.workload] * len(lines), pa.string()),
             pa.array([lesson.target] * len(lines), pa.string()),
-            pa.array([lesson.candidates[at].key for at in lines], pa.string()),
+            pa.array([lesson.trials[at].candidate.key for at in lines], pa.string()),
             pa.FixedSizeListArray.from_arrays(flat, found.rows.shape[1]),
         ],
         schema=schema,

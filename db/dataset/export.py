@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from db.codec import unpack_decisions, unpack_times
+from db.columns import Columns
+from db.dataset.flaws import CONTEXT
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.dataset.snapshots import Frozen, Progress, describe, silent
-from db.repositories.frozen import FrozenRow, FrozenRows
+from db.repositories.frozen import FrozenRows
 from db.repositories.sketches import Sketches, trace_of
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
@@ -86,55 +88,62 @@ def _write_measurements(
         contexts = FrozenRows(session).contexts()
     written = Written()
 
-    def groups() -> Iterator[list[dict[str, Any]]]:
+    def groups() -> Iterator[pa.Table]:
         for page in _regrouped(frozen.pages(database, progress)):
             written.measurements += len(page)
-            written.workloads.update(row.workload_id for row in page)
-            written.sketches.update(row.sketch_id for row in page)
-            yield [_measurement(row, frozen.source, contexts) for row in page]
+            written.workloads.update(page["workload_id"])
+            written.sketches.update(page["sketch_id"])
+            yield _measurements(page, frozen.source, contexts)
 
     _write(draft, MEASUREMENT_TABLE, head, groups())
     return written
 
 
-def _regrouped(pages: Iterable[list[FrozenRow]]) -> Iterator[list[FrozenRow]]:
+def _regrouped(pages: Iterable[Columns]) -> Iterator[Columns]:
     """Small pages of a narrow selection together, so that row groups are worth their heads."""
-    waiting: list[FrozenRow] = []
+    waiting: list[Columns] = []
     for page in pages:
-        waiting += page
-        if len(waiting) >= GROUP_ROWS:
-            yield waiting
+        waiting.append(page)
+        if sum(map(len, waiting)) >= GROUP_ROWS:
+            yield Columns.joined(waiting)
             waiting = []
     if waiting:
-        yield waiting
+        yield Columns.joined(waiting)
 
 
-def _write(draft: Path, table: Table, head: dict[str, Any], groups: Iterable[list[dict[str, Any]]]) -> None:
-    schema = table.with_head(head)
+def _write(draft: Path, table: Table, head: dict[str, Any], groups: Iterable[pa.Table]) -> None:
     options = {"compression": "zstd", "write_page_checksum": True}
-    with pq.ParquetWriter(draft / table.file, schema, **options) as writer:
+    with pq.ParquetWriter(draft / table.file, table.with_head(head), **options) as writer:
         for group in groups:
-            writer.write_table(pa.Table.from_pylist(group, schema=schema))
+            writer.write_table(group)
 
 
-def _measurement(row: FrozenRow, own: str, contexts: dict[int, Context]) -> dict[str, Any]:
-    values = row._asdict()
-    if row.context_id is not None:
-        context = contexts[row.context_id]
-        values["host_class"], values["tvm_version"] = context.host_class, context.tvm_version
-        values["threads"], values["evaluator"] = context.threads, _json(context.evaluator)
-    values["dataset"] = row.source or own
-    values["row"] = row.source_row if row.source else row.id
-    values["kind"] = MeasurementKind(row.kind).measured
-    values["decisions"] = unpack_decisions(row.decisions)
-    values["run_us"] = unpack_times(row.run_us or b"")
-    return values
+def _measurements(page: Columns, own: str, contexts: dict[int, Context]) -> pa.Table:
+    facts = {number: _facts(context) for number, context in contexts.items()}
+    nowhere = [None] * len(CONTEXT)
+    of_rows = [nowhere if number is None else facts[number] for number in page["context_id"]]
+    made = {
+        **dict(zip(CONTEXT, zip(*of_rows, strict=True), strict=True)),
+        "dataset": [source or own for source in page["source"]],
+        "row": [there if source else here for source, there, here in page.rows("source", "source_row", "id")],
+        "kind": [MeasurementKind(kind).measured for kind in page["kind"]],
+        "decisions": [unpack_decisions(packed) for packed in page["decisions"]],
+        "run_us": [unpack_times(packed or b"") for packed in page["run_us"]],
+    }
+    schema = MEASUREMENT_TABLE.schema
+    as_stored = {name: page[name] for name in schema.names if name not in made}
+    return pa.Table.from_pydict(made | as_stored, schema=schema)
 
 
-def _workloads(database: Database, ids: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+def _facts(context: Context) -> list[Any]:
+    return [context.host_class, context.tvm_version, context.threads, _json(context.evaluator)]
+
+
+def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
     for some in _chunks(ids):
         with database.session() as session:
-            yield [_workload(row) for row in Workloads(session).get_many(some)]
+            rows = [_workload(row) for row in Workloads(session).get_many(some)]
+        yield pa.Table.from_pylist(rows, schema=WORKLOAD_TABLE.schema)
 
 
 def _workload(row: Workload) -> dict[str, Any]:
@@ -142,10 +151,11 @@ def _workload(row: Workload) -> dict[str, Any]:
     return {name: getattr(row, name) for name in WORKLOAD_TABLE.schema.names} | texts
 
 
-def _sketches(database: Database, ids: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+def _sketches(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
     for some in _chunks(ids):
         with database.session() as session:
-            yield [_sketch(row) for row in Sketches(session).rows(some)]
+            rows = [_sketch(row) for row in Sketches(session).rows(some)]
+        yield pa.Table.from_pylist(rows, schema=SKETCH_TABLE.schema)
 
 
 def _sketch(row: SketchRow) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from db.repositories.frozen import FrozenRow, FrozenRows
+from db.columns import Columns
+from db.repositories.frozen import FrozenRows
 from db.repositories.selection import Selection
 from db.repositories.snapshots import NewSnapshot, Snapshots, Sources, name_taken
 from db.session import Database
@@ -38,7 +39,7 @@ class Frozen:
             source = Sources(session).own().key
         return cls(Selection.from_dict(snapshot.filter), snapshot.upto, source)
 
-    def pages(self, database: Database, progress: Progress = silent) -> Iterator[list[FrozenRow]]:
+    def pages(self, database: Database, progress: Progress = silent) -> Iterator[Columns]:
         """The rows in the order of their ids. Each page is a transaction of its own, so none lasts long."""
         after = 0
         while after < self.upto:
@@ -47,8 +48,8 @@ class Frozen:
                 end = rows.page_end(after, self.upto, PAGE_ROWS)
                 if end is None:
                     break
-                found = list(rows.page(self.selection, after, end))
-            if found:
+                found = rows.page(self.selection, after, end)
+            if len(found):
                 yield found
             after = end
             progress(after, self.upto)
@@ -105,16 +106,21 @@ def _digest(database: Database, frozen: Frozen, progress: Progress) -> tuple[int
     count, digest = 0, hashlib.sha256()
     for page in frozen.pages(database, progress):
         count += len(page)
-        for row in page:
-            digest.update(_essence(row, frozen.source))
+        for line in _essences(page, frozen.source):
+            digest.update(line)
     return count, digest.hexdigest()
 
 
-def _essence(row: FrozenRow, own: str) -> bytes:
+def _essences(page: Columns, own: str) -> Iterator[bytes]:
     """What happened to which candidate, where and when; not the numbers that only this database gives."""
-    kind = MeasurementKind(row.kind).measured
-    names = row.workload, row.target, row.sketch, row.outcome, kind, repr(row.created_at)
-    identity = row.source or own, str(row.source_row if row.source else row.id)
-    times = row.run_us or b""
-    sizes = str(len(row.decisions)), str(len(times))
-    return "\n".join((*identity, *names, *sizes)).encode() + row.decisions + times
+    identity = page.rows("source", "source_row", "id")
+    facts = page.rows("workload", "target", "sketch", "outcome", "kind", "created_at")
+    contents = page.rows("decisions", "run_us")
+    for (source, there, here), (*of, kind, created_at), (decisions, run_us) in zip(
+        identity, facts, contents, strict=True
+    ):
+        who = source or own, str(there if source else here)
+        what = *of, MeasurementKind(kind).measured, repr(created_at)
+        times = run_us or b""
+        sizes = str(len(decisions)), str(len(times))
+        yield "\n".join((*who, *what, *sizes)).encode() + decisions + times

@@ -1,7 +1,6 @@
 """A round's batch: what its candidates were expected to be, and what they turned out to be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import select
 
@@ -10,34 +9,29 @@ from db.repositories.base import Repository
 from db.tables import Measurement, SketchRow
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A candidate of a round with a valid time. Latencies compare only between equal `context_id`s."""
-
-    sketch: str  # Sketch.key
-    decisions: tuple[int, ...]
-    latency_us: float
-    context_id: int
-    predicted: float | None
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
 
 
 class Batches(Repository):
     """Reads what rounds measured, by round."""
 
-    def timed(self, round_id: int) -> Sequence[Timed]:
-        """The valid candidates of a round, whichever attempt committed them, in their order."""
-        columns = Measurement.latency_us, Measurement.context_id, Measurement.predicted
+    def timed(self, round_id: int) -> Sequence[tuple[Trial, int]]:
+        """The valid candidates of a round in their order, whichever attempt committed them; and contexts."""
+        columns = Measurement.decisions, Measurement.latency_us, Measurement.predicted, Measurement.context_id
         valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.outcome == Outcome.OK
         query = (
-            select(SketchRow.key, Measurement.decisions, *columns)
+            select(SketchRow.key, *columns)
             .join(SketchRow, SketchRow.id == Measurement.sketch_id)
             .where(Measurement.round_id == round_id, *valid)
             .order_by(Measurement.slot)
         )
         return [
-            Timed(sketch, unpack_decisions(decisions), latency_us, context_id, predicted)
-            for sketch, decisions, latency_us, context_id, predicted in self.session.execute(query)
-            if latency_us is not None and context_id is not None  # what is valid has both
+            (_trial(sketch, decisions, latency_us, predicted), context_id)
+            for sketch, decisions, latency_us, predicted, context_id in self.session.execute(query)
+            if context_id is not None  # what is valid has one
         ]
+
+
+def _trial(sketch: str, packed: bytes, latency_us: float | None, predicted: float | None) -> Trial:
+    return Trial(Candidate(sketch, unpack_decisions(packed)), Outcome.OK, latency_us, predicted=predicted)

@@ -17,8 +17,8 @@ from mallorn.core.outcomes import Outcome
 
 
 @dataclass(frozen=True)
-class NewForeign:
-    """One line of another tuner's log."""
+class ForeignTrial:
+    """One line of another tuner's log. Latencies compare only within one task and target."""
 
     format: str
     task: str  # the log's own key of the program
@@ -27,7 +27,11 @@ class NewForeign:
     outcome: Outcome
     failure: str | None = None  # the log's own code
     run_us: tuple[float, ...] = ()
-    measured_at: float | None = None
+    measured_at: float | None = None  # None: the log does not say
+
+    @property
+    def latency_us(self) -> float | None:
+        return median(self.run_us) if self.run_us else None
 
     @cached_property
     def task_key(self) -> str:
@@ -40,25 +44,10 @@ class NewForeign:
         return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredForeign:
-    """A record as a trainer sees it. Latencies compare only within one task and target."""
-
-    id: int
-    task_id: int
-    format: str
-    task: str
-    target: str
-    steps: str
-    outcome: Outcome
-    latency_us: float | None
-    run_us: tuple[float, ...]
-
-
 class ForeignRecords(Repository):
     """Others' records. No query that looks for a schedule reads this table."""
 
-    def add(self, records: Sequence[NewForeign]) -> int:
+    def add(self, records: Sequence[ForeignTrial]) -> int:
         """Store records that are not here yet and return how many those were."""
         if not records:
             return 0
@@ -67,8 +56,8 @@ class ForeignRecords(Repository):
         values = [_columns(record, tasks[record.task_key]) for record in records]
         return self.inserted(once, values)
 
-    def page(self, after: int = 0, limit: int = 10_000) -> Sequence[StoredForeign]:
-        """Records in the order of their ids, from the one after `after` on."""
+    def page(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, ForeignTrial]]:
+        """Records with their ids, in the order of these, from the one after `after` on."""
         task = ForeignTask.format, ForeignTask.task, ForeignTask.target
         query = (
             select(ForeignRecord, *task)
@@ -77,9 +66,9 @@ class ForeignRecords(Repository):
             .order_by(ForeignRecord.id)
             .limit(limit)
         )
-        return [_stored(*row) for row in self.session.execute(query)]
+        return [(row.id, _trial(row, *of)) for row, *of in self.session.execute(query)]
 
-    def _ensure_tasks(self, records: dict[str, NewForeign]) -> dict[str, int]:
+    def _ensure_tasks(self, records: dict[str, ForeignTrial]) -> dict[str, int]:
         rows = [
             {"key": key, "format": record.format, "task": record.task, "target": record.target}
             for key, record in sorted(records.items())
@@ -93,31 +82,29 @@ class ForeignRecords(Repository):
         return dict(self.session.execute(query).all())
 
 
-def _columns(record: NewForeign, task_id: int) -> dict[str, Any]:
-    times = record.run_us
+def _columns(record: ForeignTrial, task_id: int) -> dict[str, Any]:
     return {
         "key": record.key,
         "task_id": task_id,
         "steps": pack_text(record.steps),
         "outcome": record.outcome,
         "failure": record.failure,
-        "latency_us": median(times) if times else None,
-        "run_us": pack_times(times) if times else None,
+        "latency_us": record.latency_us,
+        "run_us": pack_times(record.run_us) if record.run_us else None,
         "measured_at": record.measured_at,
     }
 
 
-def _stored(row: ForeignRecord, name: str, task: str, target: str) -> StoredForeign:
-    return StoredForeign(
-        id=row.id,
-        task_id=row.task_id,
+def _trial(row: ForeignRecord, name: str, task: str, target: str) -> ForeignTrial:
+    return ForeignTrial(
         format=name,
         task=task,
         target=target,
         steps=unpack_text(row.steps),
         outcome=Outcome(row.outcome),
-        latency_us=row.latency_us,
+        failure=row.failure,
         run_us=unpack_times(row.run_us or b""),
+        measured_at=row.measured_at,
     )
 
 

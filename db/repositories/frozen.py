@@ -1,44 +1,15 @@
 """Measurements in the order of their ids, page by page, with the names that mean the same elsewhere."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Subquery, func, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
+from db.columns import Columns
 from db.repositories.base import Repository
 from db.repositories.selection import Selection
 from db.tables import Context, Job, Measurement, SketchRow, Source, TargetRow, Workload
 from mallorn.core.errors import NotFound
-
-
-class FrozenRow(NamedTuple):
-    """A measurement with the names of all it points to."""
-
-    id: int
-    source: str | None  # Source.key; None: measured here
-    source_row: int | None
-    kind: str
-    workload_id: int
-    workload: str
-    op: str
-    flops: float
-    target: str
-    context_id: int | None
-    sketch_id: int
-    sketch: str
-    decisions: bytes
-    slot: int
-    outcome: str
-    run_us: bytes | None
-    latency_us: float | None
-    error: str | None
-    origin: str
-    predicted: float | None
-    build_ms: float | None
-    run_ms: float | None
-    model: str | None
-    created_at: float
 
 
 class FrozenRows(Repository):
@@ -57,13 +28,17 @@ class FrozenRows(Repository):
         end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
         return end
 
-    def page(self, selection: Selection, after: int, upto: int) -> Iterator[FrozenRow]:
-        """The selected rows above `after` up to `upto`, in the order of their ids."""
+    def page(self, selection: Selection, after: int, upto: int) -> Columns:
+        """The selected rows above `after` up to `upto`, in the order of their ids.
+
+        All that a measurement's table has but its job, its round and its device, and the names of what it
+        points to: `source` (null: measured here), `workload`, `op`, `flops`, `target`, `sketch` and `model`.
+        """
         # The limit keeps both databases from starting at another end than the ids.
         ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id)
         window = ids.limit(upto - after).subquery()
-        for row in self.session.execute(_named(window).where(*_conditions(selection)).order_by(window.c.id)):
-            yield FrozenRow(*row)
+        query = _named(window).where(*_conditions(selection)).order_by(window.c.id)
+        return Columns.of(self.session.execute(query))
 
     def contexts(self) -> dict[int, Context]:
         """Every measuring context."""
@@ -98,11 +73,11 @@ def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
     found = Measurement
     return (
         select(
-            *(found.id, Source.key, found.source_row, found.kind),
-            *(found.workload_id, Workload.key, Workload.op, Workload.flops, TargetRow.text, found.context_id),
-            *(found.sketch_id, SketchRow.key, found.decisions, found.slot, found.outcome),
-            *(found.run_us, found.latency_us, found.error, found.origin, found.predicted),
-            *(found.build_ms, found.run_ms, Job.model_id, found.created_at),
+            *(found.id, found.kind, found.slot, found.outcome, found.latency_us, found.error, found.origin),
+            *(found.predicted, found.build_ms, found.run_ms, found.created_at, found.decisions, found.run_us),
+            *(found.workload_id, found.context_id, found.sketch_id, found.source_row),
+            *(Source.key.label("source"), TargetRow.text.label("target"), SketchRow.key.label("sketch")),
+            *(Workload.key.label("workload"), Workload.op, Workload.flops, Job.model_id.label("model")),
         )
         .join(window, window.c.id == found.id)
         .join(Workload, Workload.id == found.workload_id)

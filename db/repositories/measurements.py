@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from sqlalchemy import func, select
@@ -14,27 +13,21 @@ from db.tables import Job, Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind
+from mallorn.core.values.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
 class NewMeasurement:
-    """What became of one candidate. `run_us` is empty unless the outcome is ok."""
+    """A trial with the rows it points to; without context and device it never reached one."""
 
-    slot: int
+    slot: int  # place in the round's proposals
+    trial: Trial
     sketch_id: int
-    decisions: tuple[int, ...]
-    outcome: Outcome
-    origin: str
-    run_us: tuple[float, ...] = ()
-    error: str | None = None
     context_id: int | None = None
     device_id: int | None = None
-    build_ms: float | None = None
-    run_ms: float | None = None
-    predicted: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.outcome is Outcome.OK) != bool(self.run_us):
+        if (self.trial.outcome is Outcome.OK) != bool(self.trial.run_us):
             raise ValueError(f"slot {self.slot}: run times belong to the outcome ok and to no other")
 
 
@@ -88,18 +81,19 @@ class Measurements(Repository):
 
 
 def _columns(row: NewMeasurement) -> dict[str, Any]:
+    trial = row.trial
     return {
         "slot": row.slot,
         "sketch_id": row.sketch_id,
-        "decisions": pack_decisions(row.decisions),
-        "outcome": row.outcome,
-        "latency_us": median(row.run_us) if row.run_us else None,
-        "run_us": pack_times(row.run_us) if row.run_us else None,
-        "error": row.error or None,
+        "decisions": pack_decisions(trial.candidate.decisions),
+        "outcome": trial.outcome,
+        "latency_us": trial.latency_us,
+        "run_us": pack_times(trial.run_us) if trial.run_us else None,
+        "error": trial.error or None,
         "context_id": row.context_id,
         "device_id": row.device_id,
-        "build_ms": row.build_ms,
-        "run_ms": row.run_ms,
-        "predicted": row.predicted,
-        "origin": row.origin,
+        "build_ms": trial.build_ms,
+        "run_ms": trial.run_ms,
+        "predicted": trial.predicted,
+        "origin": trial.origin,
     }

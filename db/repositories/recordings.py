@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Row, Select, func, or_, select
 
 from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.tables import Context, Device, Measurement, SketchRow, TargetRow
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +22,6 @@ class Measured:
     workload_id: int
     target_id: int
     context_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class FullTrial:
-    """A measurement with all that a recording keeps of it."""
-
-    sketch: str  # Sketch.key
-    decisions: tuple[int, ...]
-    outcome: Outcome
-    latency_us: float | None
-    run_us: tuple[float, ...]
-    build_ms: float | None
-    origin: str
-    error: str
 
 
 class Recordings(Repository):
@@ -48,22 +36,9 @@ class Recordings(Repository):
             Measured(workload, target, context) for workload, target, context in rows if context is not None
         ]
 
-    def trials(self, of: Measured) -> Sequence[FullTrial]:
+    def trials(self, of: Measured) -> Sequence[Trial]:
         """Oldest first; what never reached a device belongs to every context."""
-        rows = self.session.execute(_full_trials(of))
-        return [
-            FullTrial(
-                sketch,
-                unpack_decisions(decisions),
-                Outcome(outcome),
-                latency_us,
-                unpack_times(run_us or b""),
-                build_ms,
-                origin,
-                error or "",
-            )
-            for sketch, decisions, outcome, latency_us, run_us, build_ms, origin, error in rows
-        ]
+        return [_trial(row) for row in self.session.execute(_full_trials(of))]
 
     def context(self, context_id: int) -> dict[str, Any]:
         """The facts that must be equal for two times to compare."""
@@ -102,6 +77,19 @@ def _full_trials(of: Measured) -> Select[*tuple[Any, ...]]:
         .where(Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id, _is_trial())
         .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)))
         .order_by(Measurement.id)
+    )
+
+
+def _trial(row: Row[*tuple[Any, ...]]) -> Trial:
+    sketch, decisions, outcome, latency_us, run_us, build_ms, origin, error = row
+    return Trial(
+        Candidate(sketch, unpack_decisions(decisions)),
+        Outcome(outcome),
+        latency_us,
+        origin,
+        build_ms,
+        run_us=unpack_times(run_us or b""),
+        error=error or "",
     )
 
 

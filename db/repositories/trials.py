@@ -2,17 +2,19 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, or_, select
 
 from db.codec import unpack_decisions
+from db.columns import Columns
 from db.repositories.base import Repository
 from db.repositories.best import brought, eligible
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
 
 # Repeats of the finish would count a candidate twice.
 _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
@@ -20,61 +22,35 @@ _SOME = 500  # ids in one query
 _ENOUGH = 16  # rows in which the best candidate is found, repeats and all
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTrial:
-    """A measured candidate. Latencies compare only between equal `context_id`s."""
-
-    id: int
-    workload_id: int
-    sketch: str  # Sketch.key
-    decisions: tuple[int, ...]
-    outcome: Outcome
-    latency_us: float | None
-    context_id: int | None
-    kind: MeasurementKind
-    origin: str
-    build_ms: float | None
-
-
-class Outline(NamedTuple):
-    """As much of a measurement as it takes to choose what to learn from."""
-
-    id: int
-    workload_id: int
-    context_id: int | None
-    outcome: str
-    latency_us: float | None
-
-
 class Trials(Repository):
     """Reads measurements to learn from."""
 
-    def history(self, workload_id: int, target_id: int, upto: int | None = None) -> Sequence[StoredTrial]:
-        """Everything tried on a workload and target up to row `upto`, oldest first, in all contexts."""
+    def history(
+        self, workload_id: int, target_id: int, upto: int | None = None, context_id: int | None = None
+    ) -> Sequence[Trial]:
+        """Everything tried on a workload and target up to row `upto`, oldest first.
+
+        In all contexts, or in one: what never reached a device belongs to every context.
+        """
         same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
         query = _trials().where(*same, Measurement.kind.in_(_LEARNABLE)).order_by(Measurement.id)
+        if context_id is not None:
+            here = Measurement.context_id.is_(None), Measurement.context_id == context_id
+            query = query.where(or_(*here))
         return self._read(query if upto is None else query.where(Measurement.id <= upto))
 
-    def family(
-        self,
-        family: str,
-        target_id: int,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int | None = None,
-    ) -> Sequence[StoredTrial]:
-        """Rows of all workloads that are in this family on the target, oldest first, from row `after` on."""
-        query = _trials().where(*_of_family(family, target_id, after)).order_by(Measurement.id).limit(limit)
-        return self._read(query if upto is None else query.where(Measurement.id <= upto))
+    def outlines(self, family: str, target_id: int) -> Columns:
+        """All rows of workloads that are in this family on the target, oldest first.
 
-    def outlines(self, family: str, target_id: int) -> Sequence[Outline]:
-        """The same rows as `family`, without what they were tried with: it is most of their bytes."""
-        columns = (getattr(Measurement, name) for name in Outline._fields)
-        query = select(*columns).where(*_of_family(family, target_id, 0)).order_by(Measurement.id)
-        return [Outline(*row) for row in self.session.execute(query)]
+        As much of each as it takes to choose what to learn from: `id`, `workload_id`, `context_id`, `outcome`
+        and `latency_us`. What was tried is most of a row's bytes, and `by_ids` reads it.
+        """
+        found = Measurement
+        columns = found.id, found.workload_id, found.context_id, found.outcome, found.latency_us
+        query = select(*columns).where(*_of_family(family, target_id, 0)).order_by(found.id)
+        return Columns.of(self.session.execute(query))
 
-    def by_ids(self, ids: Sequence[int]) -> Sequence[StoredTrial]:
+    def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
         """Rows in the order of their ids, which are given in that order."""
         return [
             row
@@ -85,33 +61,33 @@ class Trials(Repository):
         ]
 
     def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
-        """How many rows `family` would return, without reading them."""
+        """How many rows `outlines` would return, without reading them."""
         query = select(func.count()).select_from(Measurement).where(*_of_family(family, target_id, after))
         return self.session.scalar(query) or 0
 
     def best(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
-    ) -> Sequence[StoredTrial]:
+    ) -> Sequence[Trial]:
         """The fastest distinct candidates, best first; those found to compute wrong results are left out."""
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, eligible()]
         if context_id is not None:
             same.append(Measurement.context_id == context_id)
         return self._fastest(same, count)
 
-    def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[StoredTrial]:
+    def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[Trial]:
         """The fastest distinct candidates of other datasets, by the times that were taken there."""
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]
         return self._fastest(same, count)
 
-    def _fastest(self, conditions: Sequence[ColumnElement[bool]], count: int) -> Sequence[StoredTrial]:
+    def _fastest(self, conditions: Sequence[ColumnElement[bool]], count: int) -> Sequence[Trial]:
         query = _trials().where(*conditions).order_by(Measurement.latency_us, Measurement.id)
         # Repeats of a candidate stand near each other: a few rows from the fast end of the index will do.
         size = _ENOUGH + 4 * count
-        found: dict[tuple[str, tuple[int, ...]], StoredTrial] = {}
+        found: dict[Candidate, Trial] = {}
         for start in itertools.count(0, size):
             rows = self._read(query.offset(start).limit(size))
             for row in rows:
-                found.setdefault((row.sketch, row.decisions), row)
+                found.setdefault(row.candidate, row)
             if len(found) >= count or len(rows) < size:
                 break
         return list(found.values())[:count]
@@ -122,23 +98,14 @@ class Trials(Repository):
         query = select(Measurement.workload_id, func.count()).where(*same, Measurement.kind.in_(_LEARNABLE))
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
-    def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[StoredTrial]:
+    def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [_trial(row) for row in self.session.execute(query)]
 
 
 def _trials() -> Select[*tuple[Any, ...]]:
-    return select(
-        Measurement.id,
-        Measurement.workload_id,
-        SketchRow.key,
-        Measurement.decisions,
-        Measurement.outcome,
-        Measurement.latency_us,
-        Measurement.context_id,
-        Measurement.kind,
-        Measurement.origin,
-        Measurement.build_ms,
-    ).join(SketchRow, SketchRow.id == Measurement.sketch_id)
+    found = Measurement
+    columns = found.decisions, found.outcome, found.latency_us, found.origin, found.build_ms
+    return select(SketchRow.key, *columns).join(SketchRow, SketchRow.id == found.sketch_id)
 
 
 def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
@@ -153,17 +120,7 @@ def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
     )
 
 
-def _trial(row: Row[*tuple[Any, ...]]) -> StoredTrial:
-    number, workload_id, sketch, decisions, outcome, latency_us, context_id, kind, origin, build_ms = row
-    return StoredTrial(
-        number,
-        workload_id,
-        sketch,
-        unpack_decisions(decisions),
-        Outcome(outcome),
-        latency_us,
-        context_id,
-        MeasurementKind(kind),
-        origin,
-        build_ms,
-    )
+def _trial(row: Row[*tuple[Any, ...]]) -> Trial:
+    sketch, decisions, outcome, latency_us, origin, build_ms = row
+    candidate = Candidate(sketch, unpack_decisions(decisions))
+    return Trial(candidate, Outcome(outcome), latency_us, origin, build_ms)

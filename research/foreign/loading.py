@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from db.repositories.foreign_records import ForeignRecords, NewForeign
+from db.repositories.foreign_records import ForeignRecords, ForeignTrial
 from db.session import Database
 from mallorn.core.errors import NotFound
 from research.foreign import metaschedule, tenset
@@ -14,7 +14,7 @@ from research.foreign.lines import Problem, Report
 from research.foreign.loaded import Loaded
 
 BATCH: Final = 2_000
-READERS: Final[dict[str, Callable[[Path, Report], Iterator[NewForeign]]]] = {
+READERS: Final[dict[str, Callable[[Path, Report], Iterator[ForeignTrial]]]] = {
     metaschedule.FORMAT: metaschedule.read_database,
     tenset.FORMAT: tenset.read_records,
 }
@@ -64,7 +64,7 @@ def load_log(database: Database, log: Log, report: Report) -> Loaded:
     return loaded
 
 
-def _batches(records: Iterable[NewForeign]) -> Iterator[list[NewForeign]]:
+def _batches(records: Iterable[ForeignTrial]) -> Iterator[list[ForeignTrial]]:
     remaining = iter(records)
     while batch := list(islice(remaining, BATCH)):
         yield batch

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from db.repositories.foreign_records import NewForeign
+from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from research.foreign.lines import Report, compact, read_lines, run_times_us, text
@@ -17,7 +17,7 @@ RECORDS: Final = "database_tuning_record.json"
 FAILURE: Final = "1e10"
 
 
-def read_database(directory: Path, report: Report) -> Iterator[NewForeign]:
+def read_database(directory: Path, report: Report) -> Iterator[ForeignTrial]:
     """The records of one database; lines that cannot be read are reported and left out.
 
     Raises NotFound unless both files are there.
@@ -38,13 +38,13 @@ def _program(line: Any) -> str:
     return hashlib.sha256(text(program).encode()).hexdigest()
 
 
-def _record(line: Any, programs: dict[int, str]) -> NewForeign:
+def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
     index, (trace, run_secs, target, _) = line
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
     instructions, decisions = trace
     times = run_times_us(run_secs)
-    return NewForeign(
+    return ForeignTrial(
         format=FORMAT,
         task=programs[index],
         target=text(target) if isinstance(target, str) else compact(target),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from db.repositories.foreign_records import NewForeign
+from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from research.foreign.lines import Report, compact, read_lines, run_times_us, text
@@ -25,7 +25,7 @@ OUTCOMES: Final = {
 }
 
 
-def read_records(path: Path, report: Report) -> Iterator[NewForeign]:
+def read_records(path: Path, report: Report) -> Iterator[ForeignTrial]:
     """The records of one file; lines that cannot be read are reported and left out.
 
     Raises NotFound without the file.
@@ -35,7 +35,7 @@ def read_records(path: Path, report: Report) -> Iterator[NewForeign]:
     return (record for _, record in read_lines(path, _record, report))
 
 
-def _record(line: Any) -> NewForeign:
+def _record(line: Any) -> ForeignTrial:
     (task, target, *_), (_stages, steps) = line["i"]
     costs, code, _all_cost, timestamp = line["r"]
     if code not in OUTCOMES:
@@ -46,7 +46,7 @@ def _record(line: Any) -> NewForeign:
         raise ValueError("a success without a time")
     if not math.isfinite(timestamp):
         raise ValueError(f"a date that is none: {timestamp!r}")
-    return NewForeign(
+    return ForeignTrial(
         format=FORMAT,
         task=text(task),
         target=text(target),

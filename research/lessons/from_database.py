@@ -5,8 +5,8 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.columns import Columns
 from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
-from db.repositories.frozen import FrozenRow
 from db.repositories.networks import Networks
 from db.repositories.selection import Selection
 from db.repositories.sketches import Sketches
@@ -38,10 +38,7 @@ def lessons_of(
     frozen = _frozen(database, snapshot, selection, progress)
     gathering, ids = Gathering(frozen.rows, limit), dict[str, int]()
     for page in Frozen.of(database, frozen).pages(database, progress):
-        for row in page:
-            if MeasurementKind(row.kind).measured is MeasurementKind.TRIAL:
-                ids[row.workload] = row.workload_id
-                _add(gathering, row)
+        ids |= _gather(gathering, page)
     with database.session() as session:
         facts = _facts(session, [ids[key] for key in gathering.workloads])
         lessons = gathering.lessons(facts, _sketches(session, sorted(gathering.sketches)))
@@ -55,10 +52,19 @@ def _frozen(database: Database, name: str | None, selection: Selection, progress
         return Snapshots(session).get(name)
 
 
-def _add(gathering: Gathering, row: FrozenRow) -> None:
-    context = NOWHERE if row.context_id is None else str(row.context_id)
-    place = Place(row.workload, row.target, context)
-    gathering.add(place, row.sketch, row.decisions, Outcome(row.outcome), row.latency_us)
+def _gather(gathering: Gathering, page: Columns) -> Mapping[str, int]:
+    """Show it the trials of a page; the ids of their workloads by key."""
+    ids: dict[str, int] = {}
+    places = page.rows("workload_id", "workload", "target", "context_id", "kind")
+    trials = page.rows("sketch", "decisions", "outcome", "latency_us")
+    for place, trial in zip(places, trials, strict=True):
+        number, workload, target, context_id, kind = place
+        sketch, decisions, outcome, latency_us = trial
+        if MeasurementKind(kind).measured is MeasurementKind.TRIAL:
+            ids[workload] = number
+            here = Place(workload, target, NOWHERE if context_id is None else str(context_id))
+            gathering.add(here, sketch, decisions, Outcome(outcome), latency_us)
+    return ids
 
 
 def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, Facts]:

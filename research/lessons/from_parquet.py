@@ -90,9 +90,7 @@ def _lesson(task: RecordedTask) -> Lesson:
     return Lesson(
         *(task.workload, task.op, task.target, json.dumps(task.context, sort_keys=True), task.descriptors),
         sketches={sketch.key: sketch for sketch in task.sketches},
-        candidates=[trial.candidate for trial in task.trials],
-        outcomes=[trial.outcome for trial in task.trials],
-        latencies_us=[trial.latency_us for trial in task.trials],
+        trials=task.trials,
     )
 
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mallorn.core.outcomes import Outcome
-from workers.search.space import Candidate, Sketch
+from mallorn.core.values.candidate import Candidate, Sketch
+from mallorn.core.values.trial import Trial
 
 Weights = Mapping[str, int]  # how often a network calls a workload, by its key
 
@@ -20,19 +20,20 @@ class Lesson:
     context: str
     descriptors: tuple[float, ...]
     sketches: Mapping[str, Sketch]
-    candidates: Sequence[Candidate]
-    outcomes: Sequence[Outcome]
-    latencies_us: Sequence[float | None]
+    trials: Sequence[Trial]
     workload_id: int | None = None  # where it is one of the database that is asked about it
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [trial.candidate for trial in self.trials]
+
+    @property
+    def latencies_us(self) -> list[float | None]:
+        return [trial.latency_us for trial in self.trials]
 
     def take(self, lines: Sequence[int]) -> "Lesson":
         """Some of its rows."""
-        return replace(
-            self,
-            candidates=[self.candidates[at] for at in lines],
-            outcomes=[self.outcomes[at] for at in lines],
-            latencies_us=[self.latencies_us[at] for at in lines],
-        )
+        return replace(self, trials=[self.trials[at] for at in lines])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +48,4 @@ class Lessons:
 
     @property
     def rows(self) -> int:
-        return sum(len(task.candidates) for task in self.tasks)
+        return sum(len(task.trials) for task in self.tasks)

@@ -62,7 +62,7 @@ def pretrain(
     for done, (op, target) in enumerate(places):
         progress(done, len(places))
         tasks = [task for task in lessons.tasks if task.op == op and (home or task.target == target)]
-        count = sum(len(task.candidates) for task in tasks)
+        count = sum(len(task.trials) for task in tasks)
         if (fit := _fit(model, tasks, target, lowering)) is None:
             yield Base(op, target, _workloads(tasks), count, None, {})
             continue
@@ -106,7 +106,7 @@ def _bounded(tasks: Sequence[Lesson], target: str) -> Sequence[Lesson]:
     """Rows of other targets make room for the target's own, which may be few."""
     own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
     others = [task for task in tasks if task.target != target]
-    room = BASE_ROWS - sum(len(task.candidates) for task in own)
+    room = BASE_ROWS - sum(len(task.trials) for task in own)
     return [*own, *(thinned(others, room) if room else [])]
 
 

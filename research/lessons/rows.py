@@ -35,7 +35,7 @@ class Rows:
 
 def rows_of(lessons: Sequence[Lesson], features: Sequence[Matrix]) -> Rows:
     """The rows of lessons, one after the other. Raises InvalidRequest for none at all, or for bad times."""
-    if not any(lesson.candidates for lesson in lessons):
+    if not any(lesson.trials for lesson in lessons):
         raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
     groups = _groups(lessons)
     workloads, tasks = np.unique([lesson.workload for lesson in lessons], return_inverse=True)
@@ -67,10 +67,10 @@ def thinned(lessons: Sequence[Lesson], limit: int) -> Sequence[Lesson]:
 
 
 def _groups(lessons: Sequence[Lesson]) -> Groups:
-    sizes = np.array([len(lesson.candidates) for lesson in lessons], dtype=np.int64)
+    sizes = np.array([len(lesson.trials) for lesson in lessons], dtype=np.int64)
     return np.repeat(np.arange(len(lessons)), sizes)
 
 
 def _labels(lessons: Sequence[Lesson], groups: Groups) -> Vector:
-    latencies = [latency for lesson in lessons for latency in lesson.latencies_us]
-    return labels(latencies, groups, [outcome for lesson in lessons for outcome in lesson.outcomes])
+    trials = [trial for lesson in lessons for trial in lesson.trials]
+    return labels([trial.latency_us for trial in trials], groups, [trial.outcome for trial in trials])

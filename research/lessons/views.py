@@ -62,7 +62,7 @@ def _see(lesson: Lesson, view: str, lowering: LoweredViews | None) -> Seen:
     if view in LOWERED and lowering is not None:
         return lowering.see(lesson, view)
     rows = resolve("features", view)().extract(lesson.sketches, lesson.descriptors, lesson.candidates)
-    return Seen(rows, np.ones(len(lesson.candidates), dtype=np.bool_))
+    return Seen(rows, np.ones(len(lesson.trials), dtype=np.bool_))
 
 
 def _not_here(view: str) -> InvalidRequest:

@@ -7,15 +7,16 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from costmodels.training import UNINFORMATIVE
-from db.repositories.recordings import FullTrial, Measured, Recordings
+from db.repositories.recordings import Measured, Recordings
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import NotFound
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
 from research.replay.fitting import fitted
-from research.replay.recording import RecordedTask, RecordedTrial
+from research.replay.recording import RecordedTask
 from workers.round.context import descriptors_of
-from workers.search.space import Candidate
 
 # Never names and addresses.
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
@@ -79,29 +80,16 @@ def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
             yield _task(session, measured, trials)
 
 
-def _distinct(trials: Sequence[FullTrial]) -> list[RecordedTrial]:
+def _distinct(trials: Sequence[Trial]) -> list[Trial]:
     """The first measurement of each candidate; what tells of the worker alone is none."""
-    first: dict[Candidate, RecordedTrial] = {}
+    first: dict[Candidate, Trial] = {}
     for trial in trials:
         if trial.outcome not in UNINFORMATIVE:
-            candidate = Candidate(trial.sketch, trial.decisions)
-            first.setdefault(candidate, _recorded(candidate, trial))
+            first.setdefault(trial.candidate, trial)
     return list(first.values())
 
 
-def _recorded(candidate: Candidate, trial: FullTrial) -> RecordedTrial:
-    return RecordedTrial(
-        candidate,
-        trial.outcome,
-        trial.latency_us,
-        trial.run_us,
-        trial.build_ms,
-        trial.origin,
-        trial.error,
-    )
-
-
-def _task(session: Session, measured: Measured, trials: Sequence[RecordedTrial]) -> RecordedTask:
+def _task(session: Session, measured: Measured, trials: Sequence[Trial]) -> RecordedTask:
     workload = Workloads(session).get(measured.workload_id)
     of_sketch: dict[str, list[Candidate]] = {}
     for trial in trials:

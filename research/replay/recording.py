@@ -6,20 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from mallorn.core.outcomes import Outcome
-from workers.search.space import Candidate, Sketch
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedTrial:
-    """A candidate and what became of it. `latency_us` is None and `run_us` empty unless the outcome is ok."""
-
-    candidate: Candidate
-    outcome: Outcome
-    latency_us: float | None
-    run_us: tuple[float, ...]
-    build_ms: float | None
-    origin: str  # the searcher that proposed it when it was recorded: a recording is as biased as that was
-    error: str
+from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -36,7 +24,7 @@ class RecordedTask:
     target: str  # canonical JSON
     context: Mapping[str, Any]  # what must be equal for two times to compare: host class, threads, evaluator
     sketches: tuple[Sketch, ...]
-    trials: tuple[RecordedTrial, ...]
+    trials: tuple[Trial, ...]  # each tells who proposed it: a recording is as biased as that searcher
 
     @cached_property
     def optimum_us(self) -> float | None:

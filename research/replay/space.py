@@ -1,13 +1,14 @@
 """A Space of what was recorded and nothing else: every candidate of it has an answer."""
 
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from mallorn.core.errors import NotFound
 from research.replay.neighbours import Neighbours
-from research.replay.recording import RecordedTask, RecordedTrial
+from research.replay.recording import RecordedTask
 from workers.search.base import Trial
 from workers.search.decisions import DecisionSpace
 from workers.search.features import places_by_sketch
@@ -57,7 +58,7 @@ class RecordedSpace(DecisionSpace):
             raise NotFound(
                 f"{candidate} of {self.task.name} is not in the recording", hint="mallorn record MODEL.onnx"
             )
-        return Trial(candidate, trial.outcome, trial.latency_us, build_ms=trial.build_ms)
+        return replace(trial, origin="")  # whose idea it is this time, whoever asks knows
 
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         near = self.nearest(super().sample(rng, count))
@@ -99,5 +100,5 @@ class RecordedSpace(DecisionSpace):
         return self._neighbours[asked.sketch].nearest_of(free, asked)
 
 
-def _worked(trial: RecordedTrial) -> bool:
+def _worked(trial: Trial) -> bool:
     return trial.latency_us is not None

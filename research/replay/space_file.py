@@ -14,7 +14,8 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
-from research.replay.recording import RecordedTask, RecordedTrial
+from mallorn.core.values.trial import Trial
+from research.replay.recording import RecordedTask
 
 try:
     import pyarrow as pa
@@ -147,8 +148,8 @@ def _sketch(row: Mapping[str, Any]) -> Sketch:
     return Sketch(row["sketch"], row["trace"], choices, row["ordinal"])
 
 
-def _trial(row: Mapping[str, Any]) -> RecordedTrial:
-    return RecordedTrial(
+def _trial(row: Mapping[str, Any]) -> Trial:
+    return Trial(
         candidate=Candidate(row["sketch"], tuple(row["decisions"])),
         outcome=Outcome(row["outcome"]),
         latency_us=row["latency_us"],

@@ -72,9 +72,9 @@ def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Seque
     best = Trials(session).best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= WITHIN * (best[0].latency_us or 0)]
     brought = Trials(session).best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
-    rows = {Candidate(row.sketch, row.decisions): row for row in (*best, *brought)}
-    sketches = Sketches(session).by_key({row.sketch for row in rows.values()})
-    return [(candidate, sketches[candidate.sketch]) for candidate in rows]
+    candidates = dict.fromkeys(trial.candidate for trial in (*best, *brought))
+    sketches = Sketches(session).by_key({candidate.sketch for candidate in candidates})
+    return [(candidate, sketches[candidate.sketch]) for candidate in candidates]
 
 
 def _contest(claimed: Stage, task: Task, workload: Workload, fastest: Sequence[Entry]) -> Contest:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.trial import Trial
 from workers.finish.contenders import Contest
 from workers.finish.verify import Verdict, Verifier
 from workers.measure.base import Result, Slot
@@ -145,17 +146,17 @@ def _row(
     outcome, error = _end(entry, verdict)
     first = entry.results[0]
     place = Place.of(session, claimed.job.target_id, claimed.options, first.endpoint)
-    return NewMeasurement(
-        slot=entry.slot.slot,
-        sketch_id=sketches[entry.slot.candidate.sketch],
-        decisions=entry.slot.candidate.decisions,
-        outcome=outcome,
+    candidate = entry.slot.candidate
+    trial = Trial(
+        candidate,
+        outcome,
         origin="finish",
+        build_ms=first.build_ms,
         run_us=() if outcome.failed else entry.run_us,
         error=error,
-        context_id=place.context_id,
-        device_id=place.device_id,
-        build_ms=first.build_ms,
+    )
+    return NewMeasurement(
+        entry.slot.slot, trial, sketches[candidate.sketch], place.context_id, place.device_id
     )
 
 

@@ -10,6 +10,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
 from mallorn.core.values.event import MeasuredEvent
+from mallorn.core.values.trial import Trial
 from workers.measure.base import Result, Slot
 from workers.round.context import RoundContext
 from workers.round.rows import Place, store_sketches
@@ -60,19 +61,18 @@ class Commits:
         candidate = self._slots[result.slot].candidate
         proposal = self._proposals[result.slot]
         place = Place.of(session, self._context.row.target_id, self._context.options, result.endpoint)
-        return NewMeasurement(
-            slot=result.slot,
-            sketch_id=sketches[candidate.sketch],
-            decisions=candidate.decisions,
-            outcome=result.outcome,
+        trial = Trial(
+            candidate,
+            result.outcome,
             origin=proposal.origin,
-            run_us=result.run_us,
-            error=result.error[-ERROR_CHARS:],
-            context_id=place.context_id,
-            device_id=place.device_id,
             build_ms=result.build_ms,
+            run_us=result.run_us,
             run_ms=result.run_ms,
+            error=result.error[-ERROR_CHARS:],
             predicted=proposal.predicted,
+        )
+        return NewMeasurement(
+            result.slot, trial, sketches[candidate.sketch], place.context_id, place.device_id
         )
 
     def _news(self, results: Sequence[Result]) -> MeasuredEvent:

@@ -1,6 +1,6 @@
 """Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log2
 from typing import Any
@@ -13,19 +13,18 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
-from db.repositories.trials import StoredTrial, Trials
+from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads, tir_of
 from db.tables import CostModel as CostModelRow
 from db.tables import Round, Workload
 from mallorn.core.options import JobOptions
-from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.versions import VersionName
 from workers.measure.base import Program
 from workers.round.models import model_of
 from workers.round.viewing import Work
 from workers.search.base import Trial
-from workers.search.space import Candidate, Sketch
+from workers.search.space import Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,7 @@ class RoundContext:
     @property
     def best_us(self) -> float | None:
         """The fastest that the round may look at."""
-        times = (trial.latency_us for trial in self.history if trial.outcome is Outcome.OK)
-        return min((time for time in times if time is not None), default=None)
+        return min((time for trial in self.history if (time := trial.time_us) is not None), default=None)
 
 
 def load_round(session: Session, round_id: int) -> RoundContext:
@@ -66,7 +64,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     options = JobOptions.model_validate(job.options)
     workload = Workloads(session).get(row.workload_id)
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
-    stored = Trials(session).history(row.workload_id, row.target_id, row.seen_upto)
+    history = Trials(session).history(row.workload_id, row.target_id, row.seen_upto, job.context_id)
     return RoundContext(
         row=row,
         task_index=task.index,
@@ -75,7 +73,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         target=Target(Targets(session).get(row.target_id).text),
         program=program_of(workload),
         descriptors=descriptors_of(workload),
-        history=comparable(stored, job.context_id),
+        history=tuple(history),
         model=None if proposer is None else model_of(proposer),
         model_name=None if proposer is None else str(_name_of(proposer)),
         model_kind=None if proposer is None else proposer.name,
@@ -103,21 +101,6 @@ def work_of(workload: Workload, target_id: int, target: str, sketches: Mapping[s
     """A workload as whoever looks at its candidates needs it."""
     facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
     return Work(*facts, sketches)
-
-
-def comparable(stored: Sequence[StoredTrial], context_id: int | None) -> tuple[Trial, ...]:
-    """Rows of the job's measuring context; what never reached a device belongs to every context."""
-    return tuple(
-        Trial(
-            Candidate(row.sketch, row.decisions),
-            row.outcome,
-            row.latency_us,
-            origin=row.origin,
-            build_ms=row.build_ms,
-        )
-        for row in stored
-        if row.context_id in (None, context_id)
-    )
 
 
 def _name_of(row: CostModelRow) -> VersionName:

@@ -8,18 +8,19 @@ from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
-from db.repositories.batches import Batches, Timed
+from db.repositories.batches import Batches
 from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
+from mallorn.core.values.trial import Trial
 from workers.round.context import RoundContext
 from workers.round.models import model_of
 from workers.round.viewing import Viewer, Work
-from workers.search.space import Candidate
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing
 MOST_OTHERS: Final = 3  # models of other families, so that a round ends at once however many there are
 REVISING: Final = frozenset({"dynamic"})  # groupings that ask about other families
+Batch = Sequence[tuple[Trial, int]]  # with the measuring context, within which times compare
 
 
 def rank(viewer: Viewer, context: RoundContext) -> dict[str, Any]:
@@ -30,11 +31,11 @@ def rank(viewer: Viewer, context: RoundContext) -> dict[str, Any]:
     with viewer.database.session() as session:
         batch = Batches(session).timed(context.row.id)
         asked = _others(session, context) if context.options.families in REVISING else {}
-        sketches = Sketches(session).by_key({row.sketch for row in batch})
+        sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in batch})
     others = _shares(viewer, context.work(sketches), batch, asked) if len(batch) >= FEWEST else {}
-    foreseen = [row for row in batch if row.predicted is not None]
+    foreseen = [row for row in batch if row[0].predicted is not None]
     return {
-        "rank_own": _share(foreseen, np.array([row.predicted for row in foreseen], dtype=np.float32)),
+        "rank_own": _share(foreseen, np.array([trial.predicted for trial, _ in foreseen], dtype=np.float32)),
         "rank_others": {family: share for family, share in others.items() if share is not None},
     }
 
@@ -50,10 +51,10 @@ def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
 
 
 def _shares(
-    viewer: Viewer, work: Work, batch: Sequence[Timed], asked: Mapping[str, CostModel]
+    viewer: Viewer, work: Work, batch: Batch, asked: Mapping[str, CostModel]
 ) -> dict[str, float | None]:
     """The share of pairs that each model has in order, of those whose view it reads."""
-    candidates = [Candidate(row.sketch, row.decisions) for row in batch]
+    candidates = [trial.candidate for trial, _ in batch]
     shares: dict[str, float | None] = {}
     for family, model in asked.items():
         rows, known = viewer.see(model.view, work, candidates)
@@ -71,11 +72,11 @@ def _asked(session: Session, context: RoundContext) -> list[str]:
     return (families[first:] + families[:first])[:MOST_OTHERS]
 
 
-def _share(batch: Sequence[Timed], scores: Vector) -> float | None:
+def _share(batch: Batch, scores: Vector) -> float | None:
     """The share of pairs in order; None for too few candidates, or where all took the same time."""
     if len(batch) < FEWEST:
         return None
-    labels = -np.log(np.array([row.latency_us for row in batch], dtype=np.float64)).astype(np.float32)
-    groups = np.array([row.context_id for row in batch], dtype=np.int64)
+    labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)
+    groups = np.array([number for _, number in batch], dtype=np.int64)
     share = pairwise_accuracy(scores, labels, groups)
     return None if np.isnan(share) else round(share, 4)

@@ -12,12 +12,13 @@ from costmodels.base import Vector
 from costmodels.metrics import Groups
 from costmodels.training import bounded_sample, informative, labels, timed
 from costmodels.views import VIEWS
+from db.columns import Columns
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
-from db.repositories.trials import Outline, StoredTrial, Trials
+from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.errors import MissingPackage, PluginFailed
@@ -25,11 +26,11 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
 from mallorn.core.states import StageKind
+from mallorn.core.values.trial import Trial
 from workers.round.bases import Beginning, beginning
 from workers.round.context import work_of
 from workers.round.falling_back import warn
 from workers.round.viewing import Seen, Viewer, Work
-from workers.search.space import Candidate
 from workers.slot.runtime import Runtime
 
 GROWTH: Final = 0.2
@@ -52,7 +53,8 @@ class _Line:
 class _Data:
     """What is learned from, oldest first, and what the candidates are candidates of."""
 
-    rows: Sequence[StoredTrial]
+    rows: Sequence[Trial]
+    owners: Groups  # the workload of each
     labels: Vector
     groups: Groups
     works: Mapping[int, Work]
@@ -126,35 +128,36 @@ def _fit(line: _Line, data: _Data, start: Beginning, viewer: Viewer) -> NewCostM
 def _data(session: Session, line: _Line) -> _Data:
     """All rows are labelled and a bounded number of them chosen; only these are read as a whole."""
     known = Trials(session).outlines(line.family, line.target_id)
-    outcomes = [Outcome(row.outcome) for row in known]
+    outcomes = [Outcome(word) for word in known["outcome"]]
     groups = _groups(known)
-    label = labels([row.latency_us for row in known], groups, outcomes)
+    label = labels(known["latency_us"], groups, outcomes)
     useful = np.flatnonzero(informative(outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(known))]
-    rows = Trials(session).by_ids([known[at].id for at in chosen])
-    workloads = Workloads(session).get_many({row.workload_id for row in rows})
+    rows = Trials(session).by_ids([known["id"][at] for at in chosen])
+    owners = np.array(known["workload_id"], dtype=np.int64)[chosen]
+    workloads = Workloads(session).get_many(set(owners.tolist()))
     works = _works(session, rows, workloads, line.target_id)
-    op = _most_met(rows, workloads)
-    return _Data(rows, label[chosen], groups[chosen], works, op, len(known), known[-1].id)
+    op = _most_met(owners, workloads)
+    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(known), known["id"][-1])
 
 
-def _most_met(rows: Sequence[StoredTrial], workloads: Sequence[Workload]) -> str:
+def _most_met(owners: Groups, workloads: Sequence[Workload]) -> str:
     ops = {workload.id: workload.op for workload in workloads}
-    met = Counter(ops[row.workload_id] for row in rows).most_common(1)
+    met = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
     return met[0][0] if met else ""
 
 
-def _groups(rows: Sequence[Outline]) -> Groups:
+def _groups(rows: Columns) -> Groups:
     """Latencies compare within one workload and one measuring context."""
     numbers: dict[tuple[int, int | None], int] = {}
-    keys = [(row.workload_id, row.context_id) for row in rows]
+    keys = rows.rows("workload_id", "context_id")
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
 def _works(
-    session: Session, rows: Sequence[StoredTrial], workloads: Sequence[Workload], target_id: int
+    session: Session, rows: Sequence[Trial], workloads: Sequence[Workload], target_id: int
 ) -> Mapping[int, Work]:
-    sketches = Sketches(session).by_key({row.sketch for row in rows})
+    sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
     target = Targets(session).get(target_id).text
     return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
 
@@ -163,10 +166,9 @@ def _see(viewer: Viewer, view: str, data: _Data) -> Seen:
     """The chosen rows in a view, workload by workload; how much a compiler is asked at a time is bounded."""
     rows = np.zeros((len(data.rows), VIEWS[view].width), dtype=np.float32)
     known = np.zeros(len(data.rows), dtype=np.bool_)
-    owners = np.array([row.workload_id for row in data.rows])
     for workload_id, work in data.works.items():
         # The newest first: what was proposed last is what comes next.
-        lines = np.flatnonzero(owners == workload_id)[::-1]
-        candidates = [Candidate(data.rows[at].sketch, data.rows[at].decisions) for at in lines]
+        lines = np.flatnonzero(data.owners == workload_id)[::-1]
+        candidates = [data.rows[at].candidate for at in lines]
         rows[lines], known[lines] = viewer.see(view, work, candidates, MOST_NEW)
     return Seen(rows, known)

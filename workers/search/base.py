@@ -7,24 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import CostModel
-from mallorn.core.outcomes import Outcome
+from mallorn.core.values.trial import Trial
 from workers.search.space import Candidate, Space
 
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A measured candidate, as searchers see it."""
-
-    candidate: Candidate
-    outcome: Outcome
-    latency_us: float | None
-    origin: str = ""  # searcher, or searcher:means
-    build_ms: float | None = None
-
-    @property
-    def time_us(self) -> float | None:
-        """The latency of a candidate that works; a wrong result has none."""
-        return self.latency_us if self.outcome is Outcome.OK else None
+__all__ = ["Proposal", "Searcher", "Trial"]
 
 
 @dataclass(frozen=True, slots=True)

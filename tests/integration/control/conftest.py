@@ -18,7 +18,8 @@ from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
-from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.candidate import Candidate, Sketch
+from mallorn.core.values.trial import Trial
 from tests.fixtures.workshop import Workshop
 
 SKETCH = NewSketch(Sketch("yard", "[trace]", ()), "synthetic/1", "0.27.0")
@@ -84,12 +85,9 @@ class Yard:
         batch = [
             NewMeasurement(
                 slot,
+                Trial(Candidate("yard", (round_id, slot)), Outcome.OK, origin="random", run_us=(latency_us,)),
                 self.sketch_id,
-                (round_id, slot),
-                Outcome.OK,
-                "random",
-                (latency_us,),
-                context_id=context_id,
+                context_id,
             )
             for slot in range(row.size)
         ]

@@ -9,7 +9,7 @@ def test_the_next_best_stands_behind_all_repeats_of_the_best(filled: Filled) -> 
     def best(count: int) -> list[tuple[tuple[int, ...], float | None]]:
         with filled.database.session() as session:
             found = Trials(session).best(filled.workloads["w0"], filled.target_id, count)
-        return [(trial.decisions, trial.latency_us) for trial in found]
+        return [(trial.candidate.decisions, trial.latency_us) for trial in found]
 
     assert best(3) == [((2, 2), 3.0), ((0, 2), 5.0)]
     for latency_us in (1.0, 2.0):

@@ -36,14 +36,14 @@ def test_records_come_back_as_they_were_logged(database: Database, log: Path) ->
     loaded, [problem] = load(database, log)
     assert (loaded.added, loaded.known, loaded.bad, problem.line) == (3, 0, 1, 3)
     with database.session() as session:
-        first, *rest = ForeignRecords(session).page()
-        assert ForeignRecords(session).page(after=first.id, limit=1) == rest[:1]
+        (number, first), *rest = ForeignRecords(session).page()
+        assert ForeignRecords(session).page(after=number, limit=1) == rest[:1]
     assert (first.format, first.task, first.target, first.steps) == ("tenset", "a", "llvm", '[["CI",1]]')
     assert (first.latency_us, first.run_us) == (pytest.approx(1000), (pytest.approx(1000),))
-    assert [(row.task, row.outcome, row.latency_us) for row in rest] == [
+    assert [(row.task, row.outcome, row.latency_us) for _, row in rest] == [
         ("b", Outcome.OK, pytest.approx(2000)), ("a", Outcome.RUN_TIMEOUT, None)
     ]  # fmt: skip
-    assert first.task_id == rest[1].task_id
+    assert first.task_key == rest[1][1].task_key
 
 
 def test_a_log_that_grew_adds_what_is_new(database: Database, log: Path) -> None:

@@ -27,7 +27,9 @@ ALL = Selection()
 
 
 def taught(lessons: Lessons) -> dict[str, list[tuple[Outcome, float | None]]]:
-    return {task.workload: list(zip(task.outcomes, task.latencies_us, strict=True)) for task in lessons.tasks}
+    return {
+        task.workload: [(trial.outcome, trial.latency_us) for trial in task.trials] for task in lessons.tasks
+    }
 
 
 def values(lesson: Lesson) -> tuple[object, ...]:

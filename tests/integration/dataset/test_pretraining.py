@@ -99,7 +99,13 @@ def test_a_handful_of_rows_makes_no_base_and_stops_no_other(database: Database) 
 def noise(target: str = CPU) -> list[Lesson]:
     """Tasks whose times say nothing about their candidates."""
     rng = np.random.default_rng(0)
-    return [replace(task, latencies_us=list(rng.permutation(task.latencies_us))) for task in tasks(target)]
+    return [mixed(task, rng) for task in tasks(target)]
+
+
+def mixed(task: Lesson, rng: np.random.Generator) -> Lesson:
+    times = rng.permutation(task.latencies_us)
+    dealt = zip(task.trials, times, strict=True)
+    return replace(task, trials=[replace(trial, latency_us=latency_us) for trial, latency_us in dealt])
 
 
 def test_a_base_that_orders_by_chance_is_stored_and_not_activated(database: Database) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import text
 
+from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.records import Records
@@ -10,7 +11,9 @@ from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState, MeasurementKind, RoundState
+from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
 
 
 def commit(rows, round_id, attempt, batch):
@@ -39,6 +42,10 @@ def history(rows, workload="w0", upto=None):
     return rows.read(lambda session: Trials(session).history(rows.workloads[workload], rows.target_id, upto))
 
 
+def ids(rows):
+    return rows.read(lambda session: Trials(session).outlines("matmul", rows.target_id)["id"])
+
+
 def best(rows, count=1, context_id=None):
     return rows.read(
         lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, count, context_id)
@@ -55,7 +62,7 @@ def test_a_slot_is_stored_once(rows):
 
 def test_rows_are_numbered_in_slot_order(rows):
     measured_round(rows, [rows.ok(3), rows.ok(0), rows.ok(2)])
-    assert [trial.decisions[0] for trial in history(rows)] == [0, 2, 3]
+    assert [trial.candidate.decisions[0] for trial in history(rows)] == [0, 2, 3]
 
 
 def test_an_empty_batch_still_asks_the_fence(rows):
@@ -73,32 +80,47 @@ def test_the_latency_is_the_median_of_the_run_times(rows):
 @pytest.mark.parametrize(("outcome", "run_us"), [(Outcome.OK, ()), (Outcome.RUN_ERROR, (1.0,))])
 def test_run_times_belong_to_ok_alone(outcome, run_us):
     with pytest.raises(ValueError, match="run times belong to the outcome ok"):
-        NewMeasurement(0, 1, (1,), outcome, "random", run_us=run_us)
+        NewMeasurement(0, Trial(Candidate("s", (1,)), outcome, run_us=run_us), 1)
 
 
 def test_history_ends_where_the_round_may_look(rows):
     measured_round(rows, [rows.ok(slot) for slot in range(4)])
-    upto = history(rows)[1].id
-    assert [trial.decisions[0] for trial in history(rows, upto=upto)] == [0, 1]
+    _, upto, *_ = ids(rows)
+    assert [trial.candidate.decisions[0] for trial in history(rows, upto=upto)] == [0, 1]
 
 
 def test_history_tells_failures_apart_and_leaves_out_repeats(rows):
     measured_round(rows, [rows.ok(0), rows.failed(1, Outcome.RUN_TIMEOUT)])
     finish(rows, [rows.ok(0, 9.0)])
-    found = [(trial.outcome, trial.latency_us, trial.kind) for trial in history(rows)]
-    assert found == [(Outcome.OK, 10.0, MeasurementKind.TRIAL), (Outcome.RUN_TIMEOUT, None, "trial")]
+    found = [(trial.outcome, trial.latency_us) for trial in history(rows)]
+    assert found == [(Outcome.OK, 10.0), (Outcome.RUN_TIMEOUT, None)]
+
+
+def test_history_within_a_context_has_what_never_reached_a_device_too(rows):
+    elsewhere = rows.write(
+        lambda session: Contexts(session).ensure(rows.target_id, "another", "0.27.0", 2, {}).id
+    )
+    lost = rows.failed(1, context_id=None)
+    measured_round(rows, [rows.ok(0), lost, rows.ok(2, context_id=elsewhere), rows.ok(3)])
+    here = rows.read(
+        lambda session: Trials(session).history(
+            rows.workloads["w0"], rows.target_id, context_id=rows.context_id
+        )
+    )
+    assert [trial.candidate.decisions[0] for trial in here] == [0, 1, 3]
 
 
 def test_best_lists_distinct_candidates_fastest_first(rows):
     measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0), rows.ok(2, 20.0), rows.failed(3)])
     finish(rows, [rows.ok(1, 11.0)])
-    assert [(trial.decisions[0], trial.latency_us) for trial in best(rows, 5)] == [(1, 10), (2, 20), (0, 30)]
+    found = [(trial.candidate.decisions[0], trial.latency_us) for trial in best(rows, 5)]
+    assert found == [(1, 10), (2, 20), (0, 30)]
 
 
 def test_a_candidate_found_wrong_is_never_best(rows):
     measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0)])
     finish(rows, [rows.failed(1, Outcome.WRONG_RESULT)])
-    assert [trial.decisions[0] for trial in best(rows, 5)] == [0]
+    assert [trial.candidate.decisions[0] for trial in best(rows, 5)] == [0]
 
 
 def test_best_within_a_context_ignores_other_machines(rows):
@@ -119,14 +141,15 @@ def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
 
     def family(session):
         trials = Trials(session)
-        first = trials.family("matmul", rows.target_id)
-        rest = trials.family("matmul", rows.target_id, after=first[0].id)
-        return first, rest, trials.family_growth("matmul", rows.target_id, first[0].id)
+        outlines = trials.outlines("matmul", rows.target_id)
+        first, *others = outlines["id"]
+        return outlines, trials.by_ids(others), trials.family_growth("matmul", rows.target_id, first)
 
-    first, rest, growth = rows.read(family)
-    assert [trial.workload_id for trial in first] == [rows.workloads[key] for key in ("w0", "w0", "w1")]
-    assert (rest, growth) == (first[1:], 2)
-    assert rows.read(lambda session: Trials(session).family("conv2d", rows.target_id)) == []
+    outlines, others, growth = rows.read(family)
+    assert list(outlines["workload_id"]) == [rows.workloads[key] for key in ("w0", "w0", "w1")]
+    assert [trial.candidate for trial in others] == [Candidate("sketch", (1, 2)), Candidate("sketch", (0, 2))]
+    assert (len(outlines), growth) == (3, 2)
+    assert len(rows.read(lambda session: Trials(session).outlines("conv2d", rows.target_id))) == 0
 
 
 def test_known_counts_what_an_import_finds(rows):

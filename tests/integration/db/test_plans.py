@@ -48,10 +48,10 @@ READS = {
     "claims": lambda rows: lambda session: Shares(session).claims(rows.target_id),
     "due": lambda rows: lambda session: Shares(session).due(4, 15.0, 2.5),
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
-    "family": lambda rows: lambda session: Trials(session).family("matmul", rows.target_id),
+    "family": lambda rows: lambda session: Trials(session).outlines("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),
     "a page of the dataset": lambda rows: (
-        lambda session: list(FrozenRows(session).page(Selection(op="matmul"), 0, 9))
+        lambda session: FrozenRows(session).page(Selection(op="matmul"), 0, 9)
     ),
     "newest": lambda rows: (
         lambda session: Measurements(session).newest_id(rows.workloads["w0"], rows.target_id)

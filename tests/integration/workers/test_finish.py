@@ -131,7 +131,7 @@ def best(workshop, job, count=1):
     first = workshop.read(lambda session: Tasks(session).list(job))[0]
     context = workshop.read(lambda session: Jobs(session).get(job, None).context_id)
     query = first.workload_id, workshop.target_id, count, context
-    return workshop.read(lambda session: Trials(session).best(*query))
+    return [trial.candidate for trial in workshop.read(lambda session: Trials(session).best(*query))]
 
 
 def promoted(workshop, job):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from db.repositories.foreign_records import NewForeign
+from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from research.foreign.lines import Problem
@@ -33,7 +33,7 @@ def metaschedule(directory: Path, records: list[Any]) -> Path:
     return directory
 
 
-def read(reader: Any, path: Path) -> tuple[list[NewForeign], list[Problem]]:
+def read(reader: Any, path: Path) -> tuple[list[ForeignTrial], list[Problem]]:
     problems: list[Problem] = []
     return list(reader(path, problems.append)), problems
 

@@ -16,7 +16,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from db.repositories.rounds import Rounds
 from db.session import Database
-from db.tables import Job, Measurement, Round, Sketch, Workload
+from db.tables import Job, Measurement, Round, SketchRow, Workload
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.names import REGISTRY
@@ -179,9 +179,9 @@ class JobLife(RuleBasedStateMachine):
 
     def committed(self):
         """What is stored, by the names under which the device knows it."""
-        query = select(Workload.key, Sketch.key, Measurement.decisions)
+        query = select(Workload.key, SketchRow.key, Measurement.decisions)
         query = query.join(Workload, Workload.id == Measurement.workload_id)
-        query = query.join(Sketch, Sketch.id == Measurement.sketch_id)
+        query = query.join(SketchRow, SketchRow.id == Measurement.sketch_id)
         found = self.workshop.read(lambda session: session.execute(query).all())
         return {(key, Candidate(sketch, unpack_decisions(packed)).key) for key, sketch, packed in found}
 

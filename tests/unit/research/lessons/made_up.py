@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from mallorn.core.outcomes import Outcome
 from research.lessons.lesson import Lesson, Lessons
 from workers.search.synthetic import SyntheticSpace
 
@@ -11,7 +10,6 @@ def lesson(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Lesso
     """What the formula of a made-up product answers."""
     space = SyntheticSpace(*shape)
     candidates = space.sample(np.random.default_rng(shape[0]), rows)
-    trials = [space.measure(candidate) for candidate in candidates]
     names = {
         "workload": "x".join(map(str, shape)),
         "op": "matmul",
@@ -22,9 +20,7 @@ def lesson(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Lesso
         **names,
         descriptors=tuple(np.log2(shape).tolist()),
         sketches=space.by_key,
-        candidates=candidates,
-        outcomes=[trial.outcome for trial in trials],
-        latencies_us=[trial.latency_us if trial.outcome is Outcome.OK else None for trial in trials],
+        trials=[space.measure(candidate) for candidate in candidates],
     )
 
 

@@ -37,7 +37,7 @@ def test_rows_become_a_lesson_a_workload_and_context() -> None:
     add(gathering, 3, 6.0)
     first, second, third = lessons(gathering)
     assert (first.workload, first.op, first.context, first.descriptors) == ("w", "matmul", "here", (1.0, 2.0))
-    assert (numbers(first), list(first.latencies_us)) == ([0, 3], [5.0, 6.0])
+    assert (numbers(first), first.latencies_us) == ([0, 3], [5.0, 6.0])
     assert (second.workload, second.op, third.context) == ("v", "conv2d", "there")
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from research.replay.recording import RecordedTask, RecordedTrial
+from research.replay.recording import RecordedTask
 from workers.search.base import Trial
 from workers.search.synthetic import SyntheticSpace
 
@@ -31,9 +31,9 @@ def made_up(
     )
 
 
-def recorded(trial: Trial, origin: str) -> RecordedTrial:
+def recorded(trial: Trial, origin: str) -> Trial:
     latency = trial.latency_us
-    return RecordedTrial(
+    return Trial(
         candidate=trial.candidate,
         outcome=trial.outcome,
         latency_us=latency,
