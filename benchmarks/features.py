@@ -30,6 +30,7 @@ from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.device.detect import detect_target
 from workers.faces.compiler import Compiler
+from workers.faces.values import unpack_arguments
 from workers.measure.base import Program
 from workers.round.context import descriptors
 from workers.round.viewing import LOWERED
@@ -63,7 +64,7 @@ def main() -> None:
 
 def _row(compiler: Compiler, task: dict[str, Any], target: Target, count: int, seed: int) -> dict[str, Any]:
     """Milliseconds a candidate, by view."""
-    program = Program(task["key"], task["tir"], task["args"], task["flops"])
+    program = Program(task["key"], task["tir"], unpack_arguments(task["args"]), task["flops"])
     work = descriptors(task["flops"], {"extents": task["extents"]})
     space = TvmSpace(load_sketches(compiler, program, target), program, target, work, compiler)
     drawn = space.sample(np.random.default_rng(seed), MANY * count)

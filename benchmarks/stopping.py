@@ -29,8 +29,9 @@ from mallorn.core.options import EvaluatorOptions
 from mallorn.core.values.trial import Trial
 from research.replay.reading import recorded_tasks
 from research.replay.recording import RecordedTask
-from workers.children.child import Child
 from workers.faces.compiler import Compiler
+from workers.faces.runner import Runner
+from workers.faces.values import Arguments, unpack_arguments
 
 RULES: Final = sorted(REGISTRY["stopping"])
 REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)
@@ -45,32 +46,34 @@ class Bench:
     """What candidates are built with and timed on."""
 
     compiler: Compiler
-    runner: Child
+    runner: Runner
     tracker: str
     folder: Path
 
-    def time(self, task: RecordedTask, tir: str, args: dict[str, Any], trial: Trial) -> Times:
+    def time(self, task: RecordedTask, tir: str, args: Arguments, trial: Trial) -> Times:
         """One candidate by every rule, the reference in between."""
         library = str(self.folder / "candidate.so")
         sketch = next(sketch for sketch in task.sketches if sketch.key == trial.candidate.sketch)
         built = self.compiler.build(tir, task.target, sketch.trace, trial.candidate.decisions, library)
-        request: dict[str, Any] = {
-            "tracker": self.tracker,
-            "target": task.target,
-            "artifact": library,
-            "args": {**args, "args": built.args},
-            "candidate_key": trial.candidate.key,
-            "best_us": task.optimum_us,
-        }
-        times = {rule: self._once(rule, EvaluatorOptions(), request) for rule in RULES}
-        return times | {"long": self._once("fixed", REFERENCE, request)}
 
-    def _once(self, rule: str, evaluator: EvaluatorOptions, request: Mapping[str, Any]) -> dict[str, float]:
-        how = {"stopping": rule, "evaluator": evaluator.model_dump(), "timeout_sec": CALL_SEC}
-        answer = self.runner.call("measure", CALL_SEC, **request, **how)
-        if not answer["run_us"]:
-            raise Unavailable(f"a candidate that once ran did not: {answer['error']}")
-        return {"latency_us": median(answer["run_us"]), "run_ms": answer["run_ms"]}
+        def once(rule: str, evaluator: EvaluatorOptions) -> dict[str, float]:
+            run = self.runner.measure(
+                tracker=self.tracker,
+                target=task.target,
+                artifact=library,
+                args=args.of(built.args),
+                evaluator=evaluator,
+                stopping=rule,
+                candidate_key=trial.candidate.key,
+                timeout_sec=CALL_SEC,
+                best_us=task.optimum_us,
+            )
+            if not run.run_us:
+                raise Unavailable(f"a candidate that once ran did not: {run.error}")
+            return {"latency_us": median(run.run_us), "run_ms": run.run_ms or 0.0}
+
+        times = {rule: once(rule, EvaluatorOptions()) for rule in RULES}
+        return times | {"long": once("fixed", REFERENCE)}
 
 
 def main() -> None:
@@ -80,7 +83,7 @@ def main() -> None:
     with (
         connected_stack(None, None, args.data) as stack,
         Compiler() as compiler,
-        Child("workers.tvm.runner") as runner,
+        Runner() as runner,
         tempfile.TemporaryDirectory(prefix="mallorn-stopping-") as folder,
     ):
         wait_for_device(stack)
@@ -100,7 +103,7 @@ def _task(database: Database, bench: Bench, task: RecordedTask, count: int) -> d
     with database.session() as session:
         (workload_id,) = Workloads(session).ids([task.workload]).values()
         workload = Workloads(session).get(workload_id)
-        tir, args = tir_of(workload), dict(workload.args)
+        tir, args = tir_of(workload), unpack_arguments(workload.args)
     times = [bench.time(task, tir, args, trial) for trial in chosen(task, count)]
     cell = {"name": task.name, "best_us": task.optimum_us, "candidates": times}
     print(_line(cell), flush=True)

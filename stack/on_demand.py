@@ -15,7 +15,7 @@ from stack.child import ChildSpec
 from stack.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from workers.measure.base import Endpoint
+    from workers.device.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 

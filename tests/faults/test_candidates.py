@@ -11,9 +11,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
-from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Compiler
+from workers.faces.runner import Runner
 from workers.measure.tvm import TvmMeasurer
 
 pytestmark = pytest.mark.usefixtures("ample_time")
@@ -27,8 +27,8 @@ BAD_SLOT = 1
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Child]:
-    with Child("workers.tvm.runner", name="runner") as child:
+def runner() -> Iterator[Runner]:
+    with Runner(name="runner") as child:
         yield child
 
 
@@ -46,7 +46,7 @@ def test_a_bad_candidate_costs_its_own_slot(
     fleet: TestFleet,
     local_target: Target,
     subject: Subject,
-    runner: Child,
+    runner: Runner,
     hazard: str,
     outcome: Outcome,
     text: str,
@@ -67,7 +67,7 @@ def test_a_bad_candidate_costs_its_own_slot(
 
 
 def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
-    fleet: TestFleet, local_target: Target, subject: Subject, runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, runner: Runner
 ) -> None:
     with ChildPool(Compiler, 1, name="builder") as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
@@ -80,7 +80,7 @@ def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
 
 
 def test_a_device_that_dies_is_not_the_candidates_fault(
-    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Child
+    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Runner
 ) -> None:
     device = lone_tracker.start_device(local_target)
     lone_tracker.wait_free(local_target)

@@ -9,67 +9,61 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidTarget, NoDevice, Unavailable
+from mallorn.core.options import EvaluatorOptions
+from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.children.child import Child
 from workers.device.detect import available_cores, host_fingerprint
+from workers.device.endpoint import Endpoint
 from workers.device.serving import prepare_runtime
 from workers.device.tracker import tracker_summary
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
+from workers.faces.runner import Run, Runner
+from workers.faces.values import Arguments, Tensor
 from workers.measure.fleet import Fleet, KeyCount
 
-EVALUATOR = {"number": 1, "repeat": 1, "min_repeat_ms": 0}
-# What a call may take: it waits for the device, and for the candidate's own deadline.
-CALL_SEC = 2 * PATIENCE
+EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
+ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
 VALUES = np.random.default_rng(0).random((64, 64), dtype=np.float32)
 
 
 @pytest.fixture
-def runner() -> Iterator[Child]:
-    with Child("workers.tvm.runner", name="runner") as child:
+def runner() -> Iterator[Runner]:
+    with Runner(name="runner") as child:
         yield child
 
 
-def take(runner: Child, fleet: TestFleet, target: Target, **how: float) -> Any:
+def take(runner: Runner, fleet: TestFleet, target: Target, **how: Any) -> Endpoint:
     """Take a device; who it is."""
-    return runner.call("identity", CALL_SEC, tracker=fleet.address, target=target.text, **how)
+    return runner.identity(fleet.address, target.text, **how)
 
 
 def run(
-    runner: Child, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 60
-) -> Any:
-    return runner.call(
-        "measure",
-        CALL_SEC,
-        tracker=fleet.address,
-        target=target.text,
-        artifact=str(artifact),
-        args={"args": [["TENSOR", "float32", [64, 64]]] * 3},
-        evaluator=EVALUATOR,
-        stopping="fixed",
-        candidate_key=key,
-        timeout_sec=timeout_sec,
+    runner: Runner, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 60
+) -> Run:
+    call = Runner.measure.of(
+        fleet.address, target.text, str(artifact), ARGS, EVALUATOR, "fixed", key, timeout_sec
     )
+    return runner.ask(call.within(2 * PATIENCE))
 
 
-def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner: Child) -> None:
+def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
     identity = take(runner, fleet, local_target)
     host = host_fingerprint()
-    assert identity["name"] == "device"
-    assert identity["target"] == local_target.text
-    assert (identity["host_id"], identity["host_class"]) == (host["host_id"], host["host_class"])
-    assert Fleet(fleet.settings).describe(local_target).info.address == identity["address"]
+    assert identity.name == "device"
+    assert (identity.host_id, identity.host_class) == (host["host_id"], host["host_class"])
+    assert Fleet(fleet.settings).describe(local_target).info.address == identity.info.address
 
 
 @pytest.mark.parametrize("cores", sorted({1, available_cores()}))
 def test_tvm_runs_as_many_threads_as_the_target_has_cores(
-    lone_tracker: TestFleet, local_target: Target, runner: Child, cores: int
+    lone_tracker: TestFleet, local_target: Target, runner: Runner, cores: int
 ) -> None:
     target = with_cores(local_target, cores)
     lone_tracker.start_device(target)
     lone_tracker.wait_free(target)
-    assert take(runner, lone_tracker, target)["threads"] == cores
+    assert take(runner, lone_tracker, target).threads == cores
 
 
 def test_a_device_loads_no_compiler(fleet: TestFleet) -> None:
@@ -84,41 +78,39 @@ def test_a_target_with_more_cores_than_the_host_is_refused(local_target: Target)
 
 
 def test_two_devices_of_one_host_do_not_time_at_once(
-    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Child
+    lone_tracker: TestFleet, local_target: Target, subject: Subject, runner: Runner
 ) -> None:
     other = parse_target({**local_target.attrs, "mcpu": "x86-64-v2"})
     for target, name in ((local_target, "whole"), (other, "older")):
         lone_tracker.start_device(target, name)
         lone_tracker.wait_free(target)
-    with Child("workers.tvm.runner", name="second runner") as second:
+    with Runner(name="second runner") as second:
         take(runner, lone_tracker, local_target, hold=True)
         with pytest.raises(Unavailable, match="others timed on the device's host"):
             take(second, lone_tracker, other, wait_sec=0.1, hold=True)
-        assert run(runner, lone_tracker, local_target, subject.harmful("double"), "a")["outcome"] == "ok"
+        assert run(runner, lone_tracker, local_target, subject.harmful("double"), "a").outcome is Outcome.OK
         take(second, lone_tracker, other, hold=True)
         lone_tracker.lose_session()  # a candidate that dies does not keep the others waiting
         take(runner, lone_tracker, local_target, hold=True)
 
 
 def test_every_execution_is_in_the_devices_log(
-    fleet: TestFleet, local_target: Target, runner: Child, subject: Subject
+    fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject
 ) -> None:
     for key in ("a", "b", "a"):
-        assert run(runner, fleet, local_target, subject.harmful("double"), key)["outcome"] == "ok"
+        assert run(runner, fleet, local_target, subject.harmful("double"), key).outcome is Outcome.OK
     assert fleet.executions() == ["a", "b", "a"]
 
 
 @pytest.fixture
 def outputs(
-    fleet: TestFleet, local_target: Target, runner: Child, subject: Subject, tmp_path: Path
+    fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject, tmp_path: Path
 ) -> Callable[[str], Any]:
     """What a harmful library makes of VALUES."""
 
     def run_outputs(hazard: str) -> Any:
         np.savez(tmp_path / "in.npz", a=VALUES, b=VALUES, c=np.zeros_like(VALUES))
-        answer = runner.call(
-            "run_outputs",
-            CALL_SEC,
+        call = Runner.run_outputs.of(
             tracker=fleet.address,
             target=local_target.text,
             artifact=str(subject.harmful(hazard)),
@@ -127,7 +119,7 @@ def outputs(
             candidate_key="check",
             timeout_sec=60,
         )
-        assert answer["outcome"] == "ok"
+        assert runner.ask(call.within(2 * PATIENCE)).outcome is Outcome.OK
         return np.load(tmp_path / "out.npz")["c"]
 
     return run_outputs
@@ -155,7 +147,7 @@ def test_what_a_candidate_reads_and_never_wrote_is_no_zero(outputs: Callable[[st
 def test_a_candidate_that_does_harm_costs_its_own_session_only(
     fleet: TestFleet,
     local_target: Target,
-    runner: Child,
+    runner: Runner,
     subject: Subject,
     hazard: str,
     deadline_sec: float,
@@ -163,27 +155,18 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
     text: str,
 ) -> None:
     harmed = run(runner, fleet, local_target, subject.harmful(hazard), "harmful", deadline_sec)
-    assert harmed["outcome"] == outcome
-    assert text in harmed["error"]
-    assert run(runner, fleet, local_target, subject.harmful("double"), "next")["outcome"] == "ok"
+    assert harmed.outcome == outcome
+    assert text in harmed.error
+    assert run(runner, fleet, local_target, subject.harmful("double"), "next").outcome is Outcome.OK
     assert fleet.executions() == ["harmful", "next"]
 
 
 def test_a_candidate_whose_client_died_is_ended(
-    fleet: TestFleet, local_target: Target, runner: Child, subject: Subject
+    fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject
 ) -> None:
     take(runner, fleet, local_target)
-    runner.send(
-        "measure",
-        tracker=fleet.address,
-        target=local_target.text,
-        artifact=str(subject.harmful("run_loop")),
-        args={"args": [["TENSOR", "float32", [64, 64]]] * 3},
-        evaluator=EVALUATOR,
-        stopping="fixed",
-        candidate_key="endless",
-        timeout_sec=600,
-    )
+    library = str(subject.harmful("run_loop"))
+    runner.measure.begin(fleet.address, local_target.text, library, ARGS, EVALUATOR, "fixed", "endless", 600)
     wait_for(fleet.executions, "the candidate to begin")
     runner.kill()
     fleet.wait_free(local_target)
@@ -196,23 +179,23 @@ def test_a_restarted_tracker_finds_the_device_again(fleet: TestFleet, local_targ
     fleet.wait_free(local_target)
 
 
-def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Target, runner: Child) -> None:
+def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
     key = device_key(local_target)
     assert Fleet(fleet.settings).counts() == [KeyCount(key, free=1, busy=0)]
     take(runner, fleet, local_target)
     assert Fleet(fleet.settings).counts() == [KeyCount(key, free=0, busy=1)]
     assert tracker_summary(fleet.settings.tracker_address) == {key: (0, 1)}
-    runner.call("release", CALL_SEC)
+    runner.release()
     fleet.wait_free(local_target)
 
 
-def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, runner: Child) -> None:
+def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
     take(runner, fleet, local_target)
-    with Child("workers.tvm.runner") as other:
+    with Runner() as other:
         with pytest.raises(Unavailable, match="busy"):
             take(other, fleet, local_target, wait_sec=0.2)
-        runner.call("release", CALL_SEC)
-        assert take(other, fleet, local_target)["name"] == "device"
+        runner.release()
+        assert take(other, fleet, local_target).name == "device"
 
 
 def test_a_client_without_the_trackers_key_is_turned_away(fleet: TestFleet, local_target: Target) -> None:
@@ -235,7 +218,7 @@ def test_a_device_is_offered_again_when_its_client_never_comes(
 
 
 def test_no_device_and_no_tracker_are_told_apart(
-    lone_tracker: TestFleet, local_target: Target, runner: Child
+    lone_tracker: TestFleet, local_target: Target, runner: Runner
 ) -> None:
     with pytest.raises(NoDevice):
         take(runner, lone_tracker, local_target)

@@ -12,9 +12,9 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.measurer_kit import MeasurerKit, Workplace
-from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Compiler, Library
+from workers.faces.runner import Runner
 from workers.measure import tvm
 from workers.measure.base import Slot
 from workers.measure.tvm import TvmMeasurer
@@ -33,8 +33,8 @@ def builders() -> Iterator[ChildPool[Library]]:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Child]:
-    with Child("workers.tvm.runner", name="runner") as child:
+def runner() -> Iterator[Runner]:
+    with Runner(name="runner") as child:
         yield child
 
 
@@ -50,7 +50,7 @@ class TestTvmMeasurer(MeasurerKit):
     """Two candidates that run and one whose decisions make no program."""
 
     @pytest.fixture
-    def measurer(self, fleet: TestFleet, builders: ChildPool[Library], runner: Child) -> TvmMeasurer:
+    def measurer(self, fleet: TestFleet, builders: ChildPool[Library], runner: Runner) -> TvmMeasurer:
         return TvmMeasurer(fleet.settings, builders, runner)
 
     @pytest.fixture
@@ -62,7 +62,7 @@ class TestTvmMeasurer(MeasurerKit):
 
 @pytest.mark.usefixtures("place")
 def test_every_candidate_is_built_and_timed_once(
-    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Runner
 ) -> None:
     measurer = TvmMeasurer(fleet.settings, builders, runner)
     results = list(measurer.measure(subject.program, local_target, subject.slots, OPTIONS))
@@ -79,7 +79,7 @@ def test_every_candidate_is_built_and_timed_once(
 
 @pytest.mark.usefixtures("place")
 def test_closing_early_frees_builders_and_device(
-    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Runner
 ) -> None:
     measurer = TvmMeasurer(fleet.settings, builders, runner)
     stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
@@ -95,7 +95,7 @@ def test_no_file_of_a_round_stays_behind(
     local_target: Target,
     subject: Subject,
     builders: ChildPool[Library],
-    runner: Child,
+    runner: Runner,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -107,7 +107,7 @@ def test_no_file_of_a_round_stays_behind(
 
 
 def test_without_a_device_for_the_target_nothing_is_built(
-    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
+    fleet: TestFleet, local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Runner
 ) -> None:
     other = with_cores(local_target, local_target.num_cores + 1)
     with pytest.raises(NoDevice):
@@ -120,7 +120,7 @@ def test_without_a_device_for_the_target_nothing_is_built(
 
 
 def test_a_tracker_that_is_gone_is_said_so(
-    local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Child
+    local_target: Target, subject: Subject, builders: ChildPool[Library], runner: Runner
 ) -> None:
     nowhere = Settings(tracker="127.0.0.1:1")
     with pytest.raises(Unavailable, match="tracker"):

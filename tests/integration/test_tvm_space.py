@@ -15,6 +15,7 @@ from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 from workers.children.call import Call
 from workers.children.errors import ChildCrashed
 from workers.faces.compiler import Compiler
+from workers.faces.values import Arguments
 from workers.measure.base import Program
 from workers.search.space import Candidate
 from workers.tvm.space import TvmSpace, load_sketches
@@ -30,7 +31,7 @@ def compiler() -> Iterator[Compiler]:
 
 
 def space_of(compiler: Compiler, tir: str) -> TvmSpace:
-    program, target = Program("key", tir, {}, 1.0), Target(TARGET)
+    program, target = Program("key", tir, Arguments(()), 1.0), Target(TARGET)
     return TvmSpace(load_sketches(compiler, program, target), program, target, (), compiler)
 
 

@@ -1,8 +1,10 @@
 """What a tensor program is called with, as it crosses the process border and as the dataset keeps it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from pydantic import JsonValue, TypeAdapter
 
 
 class Tensor(NamedTuple):
@@ -21,3 +23,21 @@ class Arguments:
     outputs: tuple[int, ...] = ()  # indices
     # Of integer arguments by their index: the least, and the first that is too large.
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def of(self, tensors: tuple[Tensor, ...]) -> "Arguments":
+        """The same roles in other shapes: a schedule may want its weights in another layout."""
+        return replace(self, args=tensors)
+
+
+_ARGUMENTS: Final = TypeAdapter(Arguments)
+
+
+def pack_arguments(arguments: Arguments) -> dict[str, JsonValue]:
+    """Arguments as plain values, for a column."""
+    packed: dict[str, JsonValue] = _ARGUMENTS.dump_python(arguments, mode="json")
+    return packed
+
+
+def unpack_arguments(packed: object) -> Arguments:
+    """What pack_arguments packed; raises ValueError for anything else."""
+    return _ARGUMENTS.validate_python(packed)

@@ -11,8 +11,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.children.child import Child
 from workers.children.errors import ChildError
+from workers.faces.runner import Run
+from workers.faces.values import pack_arguments
 from workers.measure.base import Program, Slot
-from workers.measure.timing import DEVICE_WAIT_SEC, GRACE_SEC
 from workers.slot.runtime import Runtime
 
 SEED: Final = 20_260_101
@@ -63,9 +64,9 @@ class Verifier:
             answer = self._run(program, slot)
         except ChildError as error:
             return Verdict(Outcome.RUN_ERROR, trace, words=error.message)
-        if answer["outputs"] is None:
-            return Verdict(Outcome(answer["outcome"]), trace, words=answer["error"])
-        return self._compare(program, trace, answer["outputs"], reference)
+        if answer.outcome.failed:
+            return Verdict(answer.outcome, trace, words=answer.error)
+        return self._compare(program, trace, reference)
 
     def trace(self, program: Program, slot: Slot) -> str | None:
         """The candidate's full trace; None when it is invalid by now."""
@@ -73,11 +74,11 @@ class Verifier:
             program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
         )
 
-    def _compare(self, program: Program, trace: str, outputs: str, reference: dict[str, Any]) -> Verdict:
+    def _compare(self, program: Program, trace: str, reference: dict[str, Any]) -> Verdict:
         found = self._graphs.call(
             "compare",
             RUN_TIMEOUT_SEC,
-            outputs_npz=outputs,
+            outputs_npz=str(self._file(program, "outputs")),
             expected_npz=str(self._file(program, "expected")),
             **reference,
         )
@@ -91,7 +92,7 @@ class Verifier:
                 "reference",
                 REFERENCE_TIMEOUT_SEC,
                 tir=program.tir,
-                args=program.args,
+                args=pack_arguments(program.args),
                 seed=SEED,
                 inputs_npz=str(self._file(program, "inputs")),
                 expected_npz=str(self._file(program, "expected")),
@@ -107,22 +108,18 @@ class Verifier:
             self._graphs.call("build_whole", BUILD_TIMEOUT_SEC, **common, trace=trace, out_so=library)
         return trace
 
-    def _run(self, program: Program, slot: Slot) -> dict[str, Any]:
-        device = {"tracker": self._tracker, "target": self._target.text}
+    def _run(self, program: Program, slot: Slot) -> Run:
         # Taken beforehand: waiting for a busy device must not count against the candidate.
-        limit_sec = DEVICE_WAIT_SEC + GRACE_SEC
-        self._runner.call("identity", limit_sec, **device, wait_sec=DEVICE_WAIT_SEC, hold=True)
-        answer: dict[str, Any] = self._runner.call(
-            "run_outputs",
-            RUN_TIMEOUT_SEC + GRACE_SEC,
-            **device,
+        self._runner.identity(self._tracker, self._target.text, hold=True)
+        return self._runner.run_outputs(
+            tracker=self._tracker,
+            target=self._target.text,
             artifact=str(self._library(program)),
             inputs=str(self._file(program, "inputs")),
             outputs=str(self._file(program, "outputs")),
             candidate_key=f"{program.key[:16]}/{slot.candidate.key}/check",
             timeout_sec=RUN_TIMEOUT_SEC,
         )
-        return answer
 
     def _library(self, program: Program) -> Path:
         return self._file(program, "library").with_suffix(".so")
@@ -138,4 +135,4 @@ def verifier(runtime: Runtime, target: Target, graphs: Child) -> Iterator[Verifi
         try:
             yield Verifier(runtime, target, graphs, Path(folder))
         finally:
-            runtime.runner.call("release", RUN_TIMEOUT_SEC)
+            runtime.runner.release()

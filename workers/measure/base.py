@@ -2,18 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, Self
+from typing import Self
 
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
-from mallorn.core.values.fleet import DeviceInfo
-from workers.children.child import Child
 from workers.children.pool import ChildPool
+from workers.device.endpoint import Endpoint
 from workers.faces.compiler import Library
+from workers.faces.runner import Runner
+from workers.faces.values import Arguments
 from workers.search.space import Candidate, Sketch
 
 
@@ -23,20 +24,8 @@ class Program:
 
     key: str
     tir: str  # tvm.ir.save_json of its module
-    args: dict[str, Any]  # what to call it with (db.tables.Workload.args)
+    args: Arguments
     flops: float
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The device that measured, as it described itself."""
-
-    name: str
-    host_id: str
-    host_class: str
-    threads: int  # TVM_NUM_THREADS in the process that ran the candidate
-    tvm_version: str
-    info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,7 @@ class Tools:
 
     settings: Settings
     builders: ChildPool[Library]
-    runner: Child
+    runner: Runner
 
 
 class Measurer(ABC):

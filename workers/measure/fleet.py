@@ -7,9 +7,8 @@ from typing import Any
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
-from mallorn.core.values.fleet import DeviceInfo
+from workers.device.endpoint import Endpoint, endpoint_of
 from workers.device.tracker_client import TrackerClient, device_key
-from workers.measure.base import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +57,6 @@ class Fleet:
         if not devices:
             raise NoDevice
         return devices[0].endpoint
-
-
-def endpoint_of(identity: dict[str, Any]) -> Endpoint:
-    """What a device said of itself, as an Endpoint."""
-    return Endpoint(
-        name=str(identity["name"]),
-        host_id=str(identity["host_id"]),
-        host_class=str(identity["host_class"]),
-        threads=int(identity["threads"]),
-        tvm_version=str(identity["tvm_version"]),
-        info=DeviceInfo.model_validate(identity),
-    )
 
 
 def _device(server: dict[str, Any]) -> Device:

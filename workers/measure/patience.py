@@ -1,8 +1,7 @@
 """How long a candidate may stay on a device: scaled to what it computes and to the task's best."""
 
-from collections.abc import Mapping
 from math import exp, prod
-from typing import Any, Final
+from typing import Final
 
 from costmodels.base import FAILED_LABEL
 from mallorn.core.options import JobOptions
@@ -30,13 +29,4 @@ def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None
 
 def work(program: Program) -> float:
     """Operations of a program, at least one for every element of its arguments."""
-    return program.flops + sum(map(_elements, _args(program.args)))
-
-
-def _args(args: Mapping[str, Any]) -> list[Any]:
-    return list(args.get("args", []))
-
-
-def _elements(arg: Any) -> float:
-    _, _, shape = arg
-    return float(prod(shape))
+    return program.flops + sum(prod(tensor.shape) for tensor in program.args.args)

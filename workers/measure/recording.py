@@ -8,7 +8,8 @@ from typing import Any
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
-from workers.measure.base import Endpoint, Result
+from workers.device.endpoint import Endpoint
+from workers.measure.base import Result
 
 Recording = Mapping[tuple[str, str], Result]  # (Program.key, Candidate.key) -> what became of it, slot 0
 

@@ -11,9 +11,9 @@ from mallorn.core.hosts import host_id
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
-from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Library
+from workers.faces.runner import Runner
 from workers.host.alone import Host
 from workers.measure.base import Measurer, Program, Result, Slot, Tools
 from workers.measure.builds import Builds, Built
@@ -35,7 +35,7 @@ class TvmMeasurer(Measurer):
     def from_tools(cls, tools: Tools) -> Self:
         return cls(tools.settings, tools.builders, tools.runner)
 
-    def __init__(self, settings: Settings, builders: ChildPool[Library], runner: Child) -> None:
+    def __init__(self, settings: Settings, builders: ChildPool[Library], runner: Runner) -> None:
         self._settings = settings
         self._fleet = Fleet(settings)
         self._builders = builders
@@ -97,13 +97,9 @@ class TvmMeasurer(Measurer):
         best_us: float | None = None,
         purpose: str = "",
     ) -> Timing:
-        device = {"tracker": self._settings.tracker, "target": target.text}
-        request = {
-            "evaluator": options.evaluator.model_dump(),
-            "stopping": options.stopping,
-            "best_us": best_us,
-        }
-        return Timing(self._runner, device, request, program, timeout_sec, purpose)
+        return Timing(
+            self._runner, self._settings.tracker, target, program, options, timeout_sec, best_us, purpose
+        )
 
 
 def share_cores(devices: Sequence[Device], target: Target) -> bool:

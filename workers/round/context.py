@@ -20,6 +20,7 @@ from db.tables import Round, Workload
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
 from mallorn.core.versions import VersionName
+from workers.faces.values import unpack_arguments
 from workers.measure.base import Program
 from workers.round.models import model_of
 from workers.round.viewing import Work
@@ -84,7 +85,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
 
 def program_of(workload: Workload) -> Program:
     """A workload as builders need it."""
-    return Program(workload.key, tir_of(workload), workload.args, workload.flops)
+    return Program(workload.key, tir_of(workload), unpack_arguments(workload.args), workload.flops)
 
 
 def descriptors_of(workload: Workload) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from db.repositories.contexts import Contexts
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.sketches import NewSketch, Sketches
 from mallorn.core.options import JobOptions
-from workers.measure.base import Endpoint
+from workers.device.endpoint import Endpoint
 from workers.search.space import Sketch
 
 TVM_VERSION: Final = version("apache-tvm")

@@ -14,12 +14,12 @@ from mallorn.core.states import StageKind
 from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Compiler, Library
+from workers.faces.runner import Runner
 from workers.host.alone import Host
 from workers.measure.base import Tools
 from workers.measure.fleet import Fleet
 from workers.slot.attendance import RollCall
 
-RELEASE_SEC = 60.0
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
 
 
@@ -48,14 +48,14 @@ class Runtime:
         return Compiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler")
 
     @cached_property
-    def runner(self) -> Child:
+    def runner(self) -> Runner:
         """The process that holds the RPC session with a device."""
-        return Child("workers.tvm.runner", name="runner")
+        return Runner(name="runner")
 
     def release_device(self) -> None:
         """Give the device back, if this worker holds one."""
         if "runner" in self.__dict__ and self.runner.alive:
-            self.runner.call("release", RELEASE_SEC)
+            self.runner.release()
 
     @property
     def tools(self) -> Tools:

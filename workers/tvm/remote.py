@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm import rpc
 from tvm.error import RPCError
@@ -15,11 +15,13 @@ from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.targets import Target
 from workers.device.handshake import DEATH_NOTICE
 from workers.device.tracker_client import Address, TrackerClient, device_key
+from workers.faces.values import Arguments
 
 _PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
+T = TypeVar("T")
 _names = count()
 
 
@@ -32,7 +34,9 @@ class CandidateTimeout(CandidateFailed):
 
 
 class RemoteDevice:
-    """A device held exclusively until `close`."""
+    """A device held exclusively until `close`; libraries are called at `entry`."""
+
+    entry = "main"
 
     def __init__(self, tracker: Address, target: Target, wait_sec: float) -> None:
         self._session = connect(tracker, device_key(target), wait_sec)
@@ -41,9 +45,7 @@ class RemoteDevice:
         self._args: dict[int, tuple[Any, Tensor]] = {}
         self.identity: dict[str, Any] = json.loads(self._call("mallorn.identity"))
 
-    def run(
-        self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], Any]
-    ) -> Any:
+    def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
         """Upload a library and do `work` with it before the deadline.
 
         Raises CandidateFailed or CandidateTimeout; Unavailable when the device itself was lost.
@@ -79,19 +81,19 @@ class RemoteDevice:
             return False
         return True
 
-    def random_args(self, spec: dict[str, Any]) -> list[Tensor]:
+    def random_args(self, spec: Arguments) -> list[Tensor]:
         """Arguments of a workload, filled on the device; what the last candidate had is used again."""
-        for index in [index for index in self._args if index >= len(spec["args"])]:
+        for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
-        return [self._random_arg(index, spec) for index in range(len(spec["args"]))]
+        return [self._random_arg(index, spec) for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
         """Arguments with given values."""
         return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
-    def timer(self, library: Module, entry: str, **evaluator: int) -> Callable[..., Sequence[float]]:
+    def timer(self, library: Module, **evaluator: int) -> Callable[..., Sequence[float]]:
         """A function that takes the arguments and returns run times in seconds."""
-        evaluate = library.time_evaluator(entry, self._device, **evaluator)
+        evaluate = library.time_evaluator(self.entry, self._device, **evaluator)
         return lambda *args: evaluate(*args).results
 
     def close(self) -> None:
@@ -100,11 +102,11 @@ class RemoteDevice:
         self._functions.clear()
         del self._session
 
-    def _random_arg(self, index: int, spec: dict[str, Any]) -> Tensor:
-        _, dtype, shape = spec["args"][index]
+    def _random_arg(self, index: int, spec: Arguments) -> Tensor:
+        _, dtype, shape = spec.args[index]
         default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
-        low, high = spec.get("ranges", {}).get(str(index), default)
-        wanted = (dtype, tuple(shape), float(low), float(high))
+        low, high = spec.ranges.get(str(index), default)
+        wanted = (dtype, shape, float(low), float(high))
         if index not in self._args or self._args[index][0] != wanted:
             self._args.pop(index, None)  # freed before its successor is made
             tensor = self._empty(shape, dtype)

@@ -12,7 +12,7 @@ from db.session import Database
 from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.waiting import wait_for
-from workers.measure.base import Endpoint
+from workers.device.endpoint import Endpoint
 from workers.measure.fleet import Device as Registered
 from workers.slot.attendance import RollCall
 

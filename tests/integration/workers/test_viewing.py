@@ -15,6 +15,7 @@ from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.children.errors import ChildCrashed
 from workers.faces.compiler import Candidates, Compiler
+from workers.faces.values import Arguments
 from workers.measure.base import Program
 from workers.round.viewing import LOWERED, Viewer, Work
 from workers.search.space import Candidate, Sketch
@@ -59,7 +60,7 @@ def some(sketch: Sketch) -> list[Candidate]:
 
 
 def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: Compiler) -> None:
-    sketches = load_sketches(compiler, Program("w0", matmul(), {}, 1.0), Target(TARGET))
+    sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     counting = Counting(compiler)
     for view in (STATEMENTS, CODE):
@@ -89,7 +90,7 @@ def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, data
 def test_what_does_not_fit_its_sketch_is_not_known(
     rows: Rows, database: Database, compiler: Compiler
 ) -> None:
-    sketches = load_sketches(compiler, Program("w0", matmul(), {}, 1.0), Target(TARGET))
+    sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     wrong = Candidate(sketches[0].key, (4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1, 9))
     seen = Viewer(database, compiler).see("statements", of, [wrong])

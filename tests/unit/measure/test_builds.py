@@ -14,7 +14,7 @@ from workers.children.call import Call
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.pool import ChildPool, Finished
 from workers.faces.compiler import Library
-from workers.faces.values import Tensor
+from workers.faces.values import Arguments, Tensor
 from workers.measure.base import Program, Result, Slot
 from workers.measure.builds import Builds, Built
 from workers.search.space import Candidate, Sketch
@@ -62,7 +62,7 @@ class Pool:
 
 def builds_of(pool: Pool, count: int = 3) -> Builds:
     slots = [Slot(i, Candidate("s", (i, 2)), Sketch("s", "the trace", ())) for i in range(count)]
-    program = Program("key", "the program", {}, 1.0)
+    program = Program("key", "the program", Arguments(()), 1.0)
     return Builds(cast("ChildPool[Library]", pool), slots, program, Target("t"), Path("/room"), 5.0)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from mallorn.core.options import EvaluatorOptions, JobOptions
+from workers.faces.values import Arguments, Tensor
 from workers.measure.base import Program
 from workers.measure.patience import HOPELESS, OVERHEAD_SEC, run_timeout_sec
 
@@ -10,7 +11,7 @@ OPTIONS = JobOptions(run_timeout_sec=10.0)
 
 
 def program(flops: float, *shape: int) -> Program:
-    return Program("p" * 64, "", {"args": [["a", "float32", list(shape)]]}, flops)
+    return Program("p" * 64, "", Arguments((Tensor("TENSOR", "float32", shape),)), flops)
 
 
 @pytest.mark.parametrize("best_us", [None, 1.0, 1e9])

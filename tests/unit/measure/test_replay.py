@@ -12,15 +12,18 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 from tests.fixtures.measurer_kit import MeasurerKit, Workplace
-from workers.children.child import Child
 from workers.children.pool import ChildPool
-from workers.measure.base import Endpoint, Program, Result, Slot, Tools
+from workers.device.endpoint import Endpoint
+from workers.faces.compiler import Compiler
+from workers.faces.runner import Runner
+from workers.faces.values import Arguments
+from workers.measure.base import Program, Result, Slot, Tools
 from workers.measure.recording import append_result, load_recording
 from workers.measure.replay import NOT_RECORDED, ReplayMeasurer
 from workers.search.space import Candidate, Sketch
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
-PROGRAM = Program(key="program", tir="", args={}, flops=1.0)
+PROGRAM = Program(key="program", tir="", args=Arguments(()), flops=1.0)
 SKETCH = Sketch("sketch", "[]", ())
 DEVICE = Endpoint("device", "host", "class", 2, "0.27", {"cores": 2})
 SLOTS = [Slot(i, Candidate("sketch", (i,)), SKETCH) for i in range(3)]
@@ -78,7 +81,7 @@ def test_a_worker_without_its_recording_is_one_that_is_set_up_wrongly(
     tmp_path: Path, file: str | None
 ) -> None:
     settings = Settings(recording=None if file is None else tmp_path / file)
-    tools = Tools(settings, ChildPool("nothing", 0), Child("nothing"))
+    tools = Tools(settings, ChildPool(Compiler, 0), Runner())
     with pytest.raises(Misconfigured) as caught:
         ReplayMeasurer.from_tools(tools)
     assert caught.value.hint

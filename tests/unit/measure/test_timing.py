@@ -7,36 +7,41 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceInfo
+from tests.fixtures.faces import OddRunner
 from tests.fixtures.waiting import PATIENCE
-from workers.children.child import Child
 from workers.children.errors import ChildTimeout
-from workers.measure import timing as module
+from workers.faces import runner as module
+from workers.faces.runner import Runner
+from workers.faces.values import Arguments
+from workers.measure import timing
 from workers.measure.base import Program, Slot
 from workers.measure.builds import Built
 from workers.measure.timing import Timing
 from workers.search.space import Candidate, Sketch
 
-PROGRAM = Program(key="p" * 64, tir="", args={"args": [], "ranges": {}}, flops=1.0)
+PROGRAM = Program(key="p" * 64, tir="", args=Arguments(()), flops=1.0)
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Child]:
-    with Child("tests.fixtures.odd_runner", name="runner") as child:
+def runner() -> Iterator[Runner]:
+    with OddRunner(name="runner") as child:
         yield child
 
 
-def timing_of(runner: Child, tracker: str = "tracker", timeout_sec: float = PATIENCE) -> Timing:
-    return Timing(runner, {"tracker": tracker, "target": "target"}, {}, PROGRAM, timeout_sec)
+def timing_of(runner: Runner, tracker: str = "tracker", timeout_sec: float = PATIENCE) -> Timing:
+    return Timing(runner, tracker, Target("target"), PROGRAM, JobOptions(), timeout_sec)
 
 
 def library(folder: Path, what: str) -> Built:
     (folder / what).write_text(what)
-    return Built(Slot(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, [], 7.0)
+    return Built(Slot(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, (), 7.0)
 
 
-def test_a_timed_candidate_has_its_device_and_its_costs(runner: Child, tmp_path: Path) -> None:
+def test_a_timed_candidate_has_its_device_and_its_costs(runner: Runner, tmp_path: Path) -> None:
     result = timing_of(runner).measure(library(tmp_path, "good"))
     assert (result.slot, result.outcome) == (3, Outcome.OK)
     assert (result.build_ms, result.run_ms) == (7.0, 1.0)
@@ -52,65 +57,66 @@ def test_a_timed_candidate_has_its_device_and_its_costs(runner: Child, tmp_path:
     ],
 )
 def test_a_runner_that_fails_on_a_candidate_is_a_result(
-    runner: Child, tmp_path: Path, what: str, outcome: Outcome, text: str
+    runner: Runner, tmp_path: Path, what: str, outcome: Outcome, text: str
 ) -> None:
-    timing = timing_of(runner)
-    bad = timing.measure(library(tmp_path, what))
+    held = timing_of(runner)
+    bad = held.measure(library(tmp_path, what))
     assert bad.outcome is outcome
     assert text in bad.error
-    assert timing.measure(library(tmp_path, "good")).outcome is Outcome.OK
+    assert held.measure(library(tmp_path, "good")).outcome is Outcome.OK
 
 
 def test_a_candidate_that_never_ends_is_a_result_and_the_next_is_timed(
-    runner: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timing = timing_of(runner, timeout_sec=0.2)
+    held = timing_of(runner, timeout_sec=0.2)
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
-    bad = timing.measure(library(tmp_path, "hang"))
+    bad = held.measure(library(tmp_path, "hang"))
     assert bad.outcome is Outcome.RUN_TIMEOUT
     assert "longer than" in bad.error
     monkeypatch.setattr(module, "GRACE_SEC", PATIENCE)
-    assert timing.measure(library(tmp_path, "good")).outcome is Outcome.OK
+    assert held.measure(library(tmp_path, "good")).outcome is Outcome.OK
 
 
 def test_the_time_that_a_runner_takes_to_start_is_not_the_candidates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Child("tests.fixtures.odd_runner") as fresh:
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 100.0 if fresh.ready else 0.0))
-        monkeypatch.setattr(module, "DEVICE_WAIT_SEC", 5.0)
+    with OddRunner() as fresh:
+        clock = SimpleNamespace(monotonic=lambda: 100.0 if fresh.ready else 0.0)
+        monkeypatch.setattr("workers.children.pending.time", clock)
+        monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 5.0)
         assert timing_of(fresh, "slow").measure(library(tmp_path, "good")).outcome is Outcome.OK
 
 
-def test_a_lost_device_is_nobodys_result(runner: Child, tmp_path: Path) -> None:
+def test_a_lost_device_is_nobodys_result(runner: Runner, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="lost"):
         timing_of(runner).measure(library(tmp_path, "lost"))
 
 
-def test_a_missing_device_is_raised_while_it_is_taken(runner: Child) -> None:
+def test_a_missing_device_is_raised_while_it_is_taken(runner: Runner) -> None:
     with pytest.raises(NoDevice):
         timing_of(runner, "nobody").take()
 
 
 def test_a_tracker_that_stays_silent_is_not_waited_for_for_ever(
-    runner: Child, monkeypatch: pytest.MonkeyPatch
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
-    monkeypatch.setattr(module, "DEVICE_WAIT_SEC", 0.3)
+    monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 0.3)
     with pytest.raises(ChildTimeout):
         timing_of(runner, "silent").take()
 
 
-def test_giving_back_in_the_middle_ends_the_runner(runner: Child, tmp_path: Path) -> None:
-    timing = timing_of(runner)
-    timing.take()
-    assert timing.idle
-    timing.begin(library(tmp_path, "hang"))
-    timing.give_back()
+def test_giving_back_in_the_middle_ends_the_runner(runner: Runner, tmp_path: Path) -> None:
+    held = timing_of(runner)
+    held.take()
+    assert held.idle
+    held.begin(library(tmp_path, "hang"))
+    held.give_back()
     assert not runner.alive
 
 
 def test_giving_back_what_was_never_taken_starts_nothing() -> None:
-    with Child("tests.fixtures.odd_runner") as fresh:
+    with OddRunner() as fresh:
         timing_of(fresh).give_back()
         assert not fresh.alive

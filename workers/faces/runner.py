@@ -1,0 +1,83 @@
+# mypy: disable-error-code="empty-body"
+"""The process that holds devices, and runs on them what was built."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mallorn.core.options import EvaluatorOptions
+from mallorn.core.outcomes import Outcome
+from workers.children.child import Child
+from workers.children.method import method
+from workers.device.endpoint import Endpoint
+from workers.faces.values import Arguments
+
+DEVICE_WAIT_SEC: Final = 300.0
+# What it may take on top of a wait or a candidate's own deadline: upload, arguments, a slow network.
+GRACE_SEC: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a library on a device."""
+
+    outcome: Outcome
+    run_us: tuple[float, ...] = ()
+    error: str = ""
+    run_ms: float | None = None  # with all that belongs to it
+
+
+def _on_top_of(parameter: str) -> Callable[[Mapping[str, Any]], float]:
+    return lambda given: float(given[parameter]) + GRACE_SEC
+
+
+class Runner(Child):
+    """Devices are named by the tracker they are registered with, as HOST:PORT, and their target.
+
+    One that is taken is held, and its RPC session stays open, until a candidate fails on it or `release`.
+    `artifact` is a library; `candidate_key` marks the run in the device's own log.
+    """
+
+    MODULE = "workers.tvm.runner"
+
+    @method(limit_sec=_on_top_of("wait_sec"))
+    def identity(
+        self, tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC, hold: bool = False
+    ) -> Endpoint:
+        """Take a device, if none is held, and say who it is.
+
+        With `hold` nothing else is timed on its host until the next candidate is over. A session that was
+        lost since the last one is the fault of neither: it gets a successor. Raises NoDevice, Unavailable.
+        """
+
+    @method(limit_sec=_on_top_of("timeout_sec"))
+    def measure(
+        self,
+        tracker: str,
+        target: str,
+        artifact: str,
+        args: Arguments,
+        evaluator: EvaluatorOptions,
+        stopping: str,
+        candidate_key: str,
+        timeout_sec: float,
+        best_us: float | None = None,
+    ) -> Run:
+        """Time a library by a stopping rule. Raises Unavailable when the device itself was lost."""
+
+    @method(limit_sec=_on_top_of("timeout_sec"))
+    def run_outputs(
+        self,
+        tracker: str,
+        target: str,
+        artifact: str,
+        inputs: str,
+        outputs: str,
+        candidate_key: str,
+        timeout_sec: float,
+    ) -> Run:
+        """Call a library once with the arrays of an npz file, and save all of them after the call."""
+
+    @method(limit_sec=60.0)
+    def release(self) -> None:
+        """Give all devices back, for others to use."""
