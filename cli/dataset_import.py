@@ -12,8 +12,8 @@ from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import NotFound
-from mallorn.core.manifest import MANIFEST, read_manifest
 from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import MANIFEST, read_manifest
 
 if TYPE_CHECKING:
     from db.session import Database

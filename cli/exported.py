@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.manifest import MANIFEST, read_manifest
 from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.values.manifest import MANIFEST, read_manifest
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ from cli.terminal.output import (
 from cli.terminal.shared import shared
 from cli.terminal.tables import fact_table
 from cli.watching.winnings import print_verdict
-from mallorn.core.race import beside_onnxruntime
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport
+from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.columns import Cell, Column
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
 from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, kinships

@@ -11,8 +11,8 @@ from typing import Annotated, Final, Self
 import typer
 
 from mallorn.core.errors import Conflict, InvalidRequest, InvalidTarget
-from mallorn.core.manifest import MANIFEST
 from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.manifest import MANIFEST
 from mallorn.wording.units import short_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"

@@ -7,7 +7,7 @@ from typing import Final
 from cli.terminal.output import first_line, latency
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
-from mallorn.core.verdict import DOING
+from mallorn.results.verdict import DOING
 from mallorn.wording.units import spent_of
 
 COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mallorn.core.race import beside_onnxruntime
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.report import FinishReport
@@ -13,6 +12,7 @@ from mallorn.report.style import scoped
 from mallorn.report.tables import facts, table
 from mallorn.report.verdict import verdict
 from mallorn.results.history import curve
+from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.columns import Cell, Column
 from mallorn.wording.units import duration, first_line, latency, spent_of
 

@@ -17,11 +17,11 @@ from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
 from db.session import Database
-from mallorn.core.manifest import MANIFEST, Manifest, read_manifest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.candidate import unpack_sketch
+from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
 from research.foreign.lines import Problem, Report
 from research.foreign.loaded import Loaded
 from research.foreign.metaschedule import RECORDS

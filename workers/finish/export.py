@@ -17,7 +17,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
-from mallorn.core.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
+from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
 from mallorn.core.version import VERSION
 from workers.children.child import Child
 from workers.finish.winners import Winner

@@ -11,8 +11,8 @@ import tvm
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.manifest import MANIFEST, read_manifest
 from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import MANIFEST, read_manifest
 from workers.tvm.database import BROKEN, RECORDS, WORKLOADS, commit
 from workers.tvm.passes import TargetLike, as_tvm_target
 

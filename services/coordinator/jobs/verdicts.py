@@ -10,7 +10,7 @@ from db.tables import Job
 from mallorn.core.states import JobState
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Verdict
-from mallorn.core.verdict import Facts, judge
+from mallorn.results.verdict import Facts, judge
 from services.planner.useful import Effort, trials_left
 from services.planner.values import Point
 

@@ -17,10 +17,10 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.tables import Event, Measurement
 from mallorn.core.errors import NoDevice, Unschedulable
-from mallorn.core.manifest import read_manifest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.event import DoneEvent
+from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.children.shutdown import Stopping

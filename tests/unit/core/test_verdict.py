@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.advice import command_in
-from mallorn.core.race import beside_onnxruntime, raced
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.core.verdict import Facts, judge
+from mallorn.results.race import beside_onnxruntime, raced
+from mallorn.results.verdict import Facts, judge
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 

@@ -8,11 +8,11 @@ from pathlib import PurePath
 from typing import Final
 
 from mallorn.core.advice import command_in
-from mallorn.core.race import Race, raced
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Level, Verdict
+from mallorn.results.race import Race, raced
 
 # Whoever reaches this share of what the machine computes has little left to win.
 PEAK_ENOUGH: Final = 0.85
