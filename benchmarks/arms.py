@@ -15,12 +15,11 @@ from cli.service.connect import connected_stack, wait_for_device
 from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
-from workers.children.child import Child
 from workers.faces.engine import Engine
+from workers.faces.graphs import Graphs
 from workers.racing.engines import race
-from workers.tvm.recipes import recipe_for, recipe_json
+from workers.tvm.recipes import recipe_for, stored_recipe
 
-CALL_SEC = 3600.0
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
 
 
@@ -48,10 +47,9 @@ def count_tasks(model: Path, target: Target, recipe: str) -> int:
 
 def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
     """The workloads of a model's tasks after a recipe, by their keys in any dataset."""
-    steps = recipe_json(recipe_for(recipe, target))
-    with Child("workers.tvm.graphs") as graphs:
-        found = graphs.call("extract", CALL_SEC, model_path=str(model), target=target.text, recipe=steps)
-    return [task["key"] for task in found["tasks"]]
+    with Graphs() as graphs:
+        found = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
+    return [task.key for task in found.tasks]
 
 
 def mallorn_arm(
@@ -89,7 +87,12 @@ def stock_arm(model: Path, target: Target, trials: int, seed: int, folder: Path,
     work_dir = folder / "stock"
     work_dir.mkdir(parents=True)
     command = [sys.executable, "-m", "benchmarks.stock", str(model), str(work_dir)]
-    command += ["--target", target.text, "--recipe", json.dumps(recipe_json(recipe_for(recipe, target)))]
+    command += [
+        "--target",
+        target.text,
+        "--recipe",
+        stored_recipe(recipe_for(recipe, target)).model_dump_json(),
+    ]
     command += ["--trials", str(trials), "--seed", str(seed)]
     env = os.environ | {"TVM_NUM_THREADS": str(target.num_cores)}
     with (folder / "stock.log").open("wb") as log:
@@ -124,28 +127,18 @@ def compare_latency(
     """
     env = {"TVM_NUM_THREADS": str(target.num_cores)}
     inputs = str(folder / "inputs.npz")
-    common = {"model_path": str(model), "target": target.text}
-    steps = recipe_json(recipe_for(recipe, target))
+    steps = stored_recipe(recipe_for(recipe, target))
     hits: dict[str, Any] = {}
     with ExitStack() as stack:
-        graphs = stack.enter_context(Child("workers.tvm.graphs", env=env))
-        graph = graphs.call("extract", CALL_SEC, **common, recipe=steps)
-        ranges = graph["input_ranges"]
-        graphs.call(
-            "make_inputs", CALL_SEC, model_path=str(model), inputs_npz=inputs, seed=0, input_ranges=ranges
-        )
+        graphs = stack.enter_context(Graphs(env=env))
+        ranges = graphs.extract(str(model), target.text, steps, {}).graph.input_ranges
+        graphs.make_inputs(str(model), inputs, 0, {}, ranges)
         engines: dict[str, Engine] = {}
         for name, directory in schedules.items():
             library = str(folder / f"{name}.so")
-            compiled = graphs.call(
-                "compile_model",
-                CALL_SEC,
-                **common,
-                schedules_dir=str(directory),
-                recipe=recipe_json(recipe_for((recipes or {}).get(name, recipe), target)),
-                out_so=library,
-            )
-            hits[name] = {key: compiled[key] for key in ("found", "of", "missing")}
+            own = stored_recipe(recipe_for((recipes or {}).get(name, recipe), target))
+            compiled = graphs.compile_model(str(model), str(directory), target.text, own, library, {})
+            hits[name] = {"found": compiled.found, "of": compiled.of, "missing": compiled.missing}
             engines[name] = stack.enter_context(Engine(env=env, name=name))
             engines[name].load_library(library, target.text, inputs)
         engines["onnxruntime"] = stack.enter_context(Engine(env=env, name="onnxruntime"))

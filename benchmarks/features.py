@@ -27,18 +27,17 @@ from benchmarks.hosts import describe_host
 from costmodels.views import CODE
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.targets import Target
-from workers.children.child import Child
 from workers.device.detect import detect_target
 from workers.faces.compiler import Compiler
-from workers.faces.values import unpack_arguments
+from workers.faces.graphs import Graphs, ModelTask
 from workers.measure.base import Program
 from workers.round.context import descriptors
 from workers.round.viewing import LOWERED
 from workers.search.space import Candidate
+from workers.tvm.recipes import recipe_for, stored_recipe
 from workers.tvm.space import TvmSpace, load_sketches
 
 RECIPE = "tuned"
-CALL_SEC = 600.0
 MANY = 64
 
 
@@ -62,10 +61,10 @@ def main() -> None:
     print(f"code over statements, median: {headline:.0f}")
 
 
-def _row(compiler: Compiler, task: dict[str, Any], target: Target, count: int, seed: int) -> dict[str, Any]:
+def _row(compiler: Compiler, task: ModelTask, target: Target, count: int, seed: int) -> dict[str, Any]:
     """Milliseconds a candidate, by view."""
-    program = Program(task["key"], task["tir"], unpack_arguments(task["args"]), task["flops"])
-    work = descriptors(task["flops"], {"extents": task["extents"]})
+    program = Program(task.key, task.tir, task.args, task.flops)
+    work = descriptors(task.flops, {"extents": task.extents})
     space = TvmSpace(load_sketches(compiler, program, target), program, target, work, compiler)
     drawn = space.sample(np.random.default_rng(seed), MANY * count)
     lowered = drawn[:count]
@@ -75,7 +74,7 @@ def _row(compiler: Compiler, task: dict[str, Any], target: Target, count: int, s
         started_sec = _spent_sec(compiler)
         _ask(compiler, space, program, target, view, lowered)
         costs[f"{view}_ms"] = (_spent_sec(compiler) - started_sec) * 1000 / count
-    return {"op": task["op"], "task": task["name"], **costs}
+    return {"op": task.op, "task": task.name, **costs}
 
 
 def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, drawn: Sequence[Candidate]) -> float:
@@ -102,13 +101,13 @@ def _ask(
     (compiler.code if view == CODE.name else compiler.statements)(program.tir, target.text, candidates)
 
 
-def _tasks(model: Path, target: Target) -> list[dict[str, Any]]:
+def _tasks(model: Path, target: Target) -> list[ModelTask]:
     """The largest task of each operator."""
-    with Child("workers.tvm.graphs") as graphs:
-        steps = graphs.call("recipe", CALL_SEC, name=RECIPE, target=target.text)
-        found = graphs.call("extract", CALL_SEC, model_path=str(model), target=target.text, recipe=steps)
-    ordered = sorted(found["tasks"], key=lambda task: float(task["flops"]))
-    return list({task["op"]: task for task in ordered}.values())
+    with Graphs() as graphs:
+        recipe = stored_recipe(recipe_for(RECIPE, target))
+        found = graphs.extract(str(model), target.text, recipe, {})
+    ordered = sorted(found.tasks, key=lambda task: task.flops)
+    return list({task.op: task for task in ordered}.values())
 
 
 def _example(folder: Path) -> Path:

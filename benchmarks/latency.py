@@ -77,7 +77,7 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             "errors": {name: room.error(one, onnxruntime) for name, one in engines.items() if name != BASE},
             "latency_us": race(engines, passes=PASSES),
             "left_out": left_out,
-            "hits": {label: {key: found[key] for key in ("found", "of")} for label, found in hits.items()},
+            "hits": {label: {"found": found.found, "of": found.of} for label, found in hits.items()},
         }
 
 

@@ -11,12 +11,11 @@ from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.targets import Target
-from workers.children.child import Child
 from workers.faces.compiler import Compiler
+from workers.faces.graphs import Graphs, Tuned
 from workers.tvm.database import RECORDS, WORKLOADS
 
 Record = dict[str, Any]
-CALL_SEC = 600.0
 
 
 def stock_prefix(work_dir: Path, trials: int, folder: Path) -> Path:
@@ -47,12 +46,12 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
         if record["latency_us"] and (rival is None or record["latency_us"] < rival["latency_us"]):
             fastest[record["workload"]] = record
     database = Database(f"sqlite:///{(data / 'mallorn.db').absolute()}")
-    with Compiler() as compiler, Child("workers.tvm.graphs") as graphs:
+    with Compiler() as compiler, Graphs() as graphs:
         with database.session() as session:
             texts = [_texts(session, record) for record in fastest.values()]
         found = zip(fastest.values(), texts, strict=True)
         rows = [_row(compiler, target, record, *both) for record, both in found]
-        graphs.call("write_database", CALL_SEC, directory=str(folder), target=target.text, records=rows)
+        graphs.write_database(str(folder), target.text, rows)
     database.dispose()
     return folder
 
@@ -64,7 +63,9 @@ def _texts(session: Session, record: Record) -> tuple[str, str]:
     return tir_of(Workloads(session).get(workload_id)), sketch.trace
 
 
-def _row(compiler: Compiler, target: Target, record: Record, tir: str, trace: str) -> dict[str, Any]:
+def _row(compiler: Compiler, target: Target, record: Record, tir: str, trace: str) -> Tuned:
     decisions = record["decisions"]
     full = compiler.full_trace(tir, target.text, trace, decisions)
-    return {"tir": tir, "trace": full, "run_secs": [time / 1e6 for time in record["run_us"]]}
+    if full is None:
+        raise ValueError(f"{record} can no longer be rebuilt")
+    return Tuned(tir, full, [time_us / 1e6 for time_us in record["run_us"]])

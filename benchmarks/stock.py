@@ -16,11 +16,12 @@ from tvm.s_tir.meta_schedule.relax_integration import tune_relax
 from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
 from mallorn.core.options import EvaluatorOptions
+from mallorn.core.values.graph import StoredRecipe
 from workers.tvm.database import RECORDS
 from workers.tvm.model import load_network
 from workers.tvm.passes import run_steps
 from workers.tvm.programs import parse_tvm_target
-from workers.tvm.recipes import recipe_from_json
+from workers.tvm.recipes import recipe_of
 
 BATCH = 64
 FAILED_SEC = 1e9  # stock writes 1e10 for what did not run
@@ -31,13 +32,13 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("work_dir", type=Path)
     parser.add_argument("--target", required=True)
-    parser.add_argument("--recipe", type=json.loads, required=True)
+    parser.add_argument("--recipe", type=StoredRecipe.model_validate_json, required=True)
     parser.add_argument("--trials", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     target = parse_tvm_target(args.target)
     started = time.monotonic()
-    mod, _ = run_steps(load_network(args.model).mod, recipe_from_json(args.recipe).before, target)
+    mod, _ = run_steps(load_network(args.model).mod, recipe_of(args.recipe).before, target)
     with Profiler() as profiler:
         tune_relax(
             mod,

@@ -1,9 +1,9 @@
 """The command that looks at all that a tuning needs, before anything waits in a queue for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,8 @@ from mallorn.core.targets import LOCAL, Target
 from mallorn.exporting import existing
 from stack.environ import search_path
 
-Ask = Callable[..., Any]
+if TYPE_CHECKING:
+    from workers.faces.graphs import Graphs
 
 
 @shared
@@ -37,8 +38,8 @@ def check(
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     findings: list[Finding] = []
-    with _process() as ask:
-        for finding in _findings(ask, model, target, shapes, place, address):
+    with _process() as graphs:
+        for finding in _findings(graphs, model, target, shapes, place, address):
             findings.append(finding)
             if not as_json:
                 _print(finding)
@@ -51,7 +52,7 @@ def check(
 
 
 def _findings(
-    ask: Ask,
+    graphs: "Graphs",
     model: Path | None,
     target: str,
     shapes: dict[str, list[int]],
@@ -62,11 +63,11 @@ def _findings(
     yield look("disk", lambda: checks.disk(data))
     found: list[Target] = []
     yield look("target", lambda: _target(target, address.url is not None, found))
-    loaded = look("tvm", lambda: checks.tvm(ask, found[0])) if found else None
+    loaded = look("tvm", lambda: checks.tvm(graphs, found[0])) if found else None
     if loaded is not None:
         yield loaded
     if model is not None and loaded is not None and loaded.ok:
-        yield look("model", lambda: checks.model(ask, existing(model), shapes))
+        yield look("model", lambda: checks.model(graphs, existing(model), shapes))
     if address.url is not None and found:
         yield look("device", lambda: _device(found[0], address))
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
@@ -89,12 +90,12 @@ def _device(target: Target, address: Address) -> str:
 
 
 @contextmanager
-def _process() -> Iterator[Ask]:
+def _process() -> "Iterator[Graphs]":
     """A process that loads TVM when it is first asked."""
-    from workers.children.child import Child
+    from workers.faces.graphs import Graphs
 
-    with Child("workers.tvm.graphs", env={"PATH": search_path()}, name="TVM") as child:
-        yield child.call
+    with Graphs(env={"PATH": search_path()}, name="TVM") as graphs:
+        yield graphs
 
 
 def _print(finding: Finding) -> None:

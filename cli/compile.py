@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from pydantic_core import to_jsonable_python
 
 from cli.engines import EngineRoom, engine_room
 from cli.exported import Exported, read_exported
@@ -15,6 +16,9 @@ from cli.terminal.output import JsonOption, print_json, print_note, stdout, tabl
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
+
+if TYPE_CHECKING:
+    from workers.faces.graphs import BadLine, Compiled
 
 # What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
 LARGEST_ERROR: Final = 1e-4
@@ -49,29 +53,28 @@ def compile_model(
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with engine_room(model, exported) as room:
         library = room.folder / "tuned.so"
-        report = compile_tuned(room, exported, library)
-        if check:
-            report["error"] = check_numbers(room, library)
+        compiled = compile_tuned(room, exported, library)
+        error = check_numbers(room, library) if check else None
         _place(library, output)
-    report["library"] = str(output)
-    programs = write_runners(_callee(output, exported, report))
-    report["programs"] = [str(program) for program in programs]
+    programs = write_runners(_callee(output, exported, compiled))
     if as_json:
-        print_json(report)
+        checked = {} if error is None else {"error": error}
+        written = {"library": str(output), "programs": [str(program) for program in programs]}
+        print_json(to_jsonable_python(compiled) | checked | written)
         return
-    stdout().print(f"{output}: {report['bytes'] / 1e6:.1f} MB in {report['seconds']:.0f} s")
-    stdout().print(f"{report['found']} of {report['of']} workloads have a schedule")
-    if check:
-        stdout().print(f"relative error against the untuned model: {report['error']:.1e}")
+    stdout().print(f"{output}: {compiled.bytes / 1e6:.1f} MB in {compiled.seconds:.0f} s")
+    stdout().print(f"{compiled.found} of {compiled.of} workloads have a schedule")
+    if error is not None:
+        stdout().print(f"relative error against the untuned model: {error:.1e}")
     _tell_programs(output, exported.target, programs)
 
 
-def _callee(library: Path, exported: Exported, report: dict[str, Any]) -> Callee:
+def _callee(library: Path, exported: Exported, compiled: "Compiled") -> Callee:
     return Callee(
         library=library,
         target=exported.target,
-        inputs=report["inputs"],
-        outputs=report["outputs"],
+        inputs=compiled.inputs,
+        outputs=compiled.outputs,
         input_ranges=exported.input_ranges,
         versions={name: version(name) for name in RUNTIME},
     )
@@ -110,7 +113,7 @@ def bench(
 
     exported = read_model(model, schedules, target)
     with engine_room(model, exported) as room:
-        report = compile_tuned(room, exported, room.folder / "tuned.so")
+        compiled = compile_tuned(room, exported, room.folder / "tuned.so")
         engines = {"tuned": room.load(room.folder / "tuned.so")}
         if untuned:
             room.compile_untuned(room.folder / "untuned.so")
@@ -123,7 +126,8 @@ def bench(
                 engines, LoadMeter(lambda: [child.pid for child in engines.values() if child.pid]), held
             )
     if as_json:
-        print_json({**report, "latency_us": fair.latency_us, "conditions": fair.conditions})
+        told = {"latency_us": fair.latency_us, "conditions": fair.conditions}
+        print_json(to_jsonable_python(compiled) | told)
         return
     stdout().print(table(latency_rows(fair.latency_us), ENGINE_COLUMNS))
     if note := fair.conditions["note"]:
@@ -132,26 +136,26 @@ def bench(
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
-def compile_tuned(room: EngineRoom, exported: Exported, library: Path) -> dict[str, Any]:
+def compile_tuned(room: EngineRoom, exported: Exported, library: Path) -> "Compiled":
     """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
     print_note(f"compiling for {exported.target}")
-    report = room.compile_tuned(library)
-    _tell_problems(exported, report["problems"])
-    if report["of"] and not report["found"]:
-        why = "no line of its logs can be used" if report["problems"] else "it was tuned for another model"
+    compiled = room.compile_tuned(library)
+    _tell_problems(exported, compiled.problems)
+    if compiled.of and not compiled.found:
+        why = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
         raise InvalidRequest(
-            f"none of the model's {report['of']} workloads has a schedule in {exported.directory}: {why}",
+            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {why}",
             hint="mallorn tune MODEL --out DIR",
         )
-    if report["missing"]:
-        print_note(f"warning: without a schedule, and slow: {', '.join(report['missing'])}")
-    return report
+    if compiled.missing:
+        print_note(f"warning: without a schedule, and slow: {', '.join(compiled.missing)}")
+    return compiled
 
 
-def _tell_problems(exported: Exported, problems: Sequence[dict[str, Any]]) -> None:
+def _tell_problems(exported: Exported, problems: Sequence["BadLine"]) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
-        where = f"{exported.directory / problem['file']}, line {problem['line']}"
-        print_note(f"warning: {where} cannot be used and is left out: {problem['error']}")
+        where = f"{exported.directory / problem.file}, line {problem.line}"
+        print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
     if len(problems) > PROBLEMS_SHOWN:
         print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")
 

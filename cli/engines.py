@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cli.exported import Exported
 from cli.parts import installed
@@ -13,12 +13,12 @@ from mallorn.exporting import as_onnx
 from stack.environ import search_path
 
 if TYPE_CHECKING:
-    from workers.children.child import Child
+    from collections.abc import Sequence
+
     from workers.faces.engine import Engine
+    from workers.faces.graphs import Compiled, ModelTask
 
 SEED: Final = 0
-COMPILE_TIMEOUT_SEC: Final = 3600.0
-RUN_TIMEOUT_SEC: Final = 600.0
 
 
 class EngineRoom:
@@ -27,20 +27,20 @@ class EngineRoom:
     def __init__(
         self, model: Path, exported: Exported, folder: Path, stack: ExitStack, threads: int | None
     ) -> None:
+        from workers.faces.graphs import Graphs
+
         self._model = str(model.absolute())
         self._exported = exported
         self.target = exported.target
         self._threads = threads or exported.target.num_cores
         self.folder = folder
         self._stack = stack
-        self._graphs = self._child("workers.tvm.graphs")
+        self._graphs = self._stack.enter_context(Graphs(env=self._env))
         self._inputs: str | None = None
 
-    def compile_tuned(self, library: Path) -> dict[str, Any]:
+    def compile_tuned(self, library: Path) -> "Compiled":
         """Compile with the schedules; how many workloads they cover, and the bad lines of their logs."""
-        answer = self._graphs.call(
-            "compile_model",
-            COMPILE_TIMEOUT_SEC,
+        return self._graphs.compile_model(
             model_path=self._model,
             schedules_dir=str(self._exported.directory.absolute()),
             target=self.target.text,
@@ -48,18 +48,11 @@ class EngineRoom:
             out_so=str(library),
             input_shapes=self._exported.input_shapes,
         )
-        return dict(answer)
 
     def compile_untuned(self, library: Path) -> None:
         """Compile as TVM does by itself."""
-        self._graphs.call(
-            "compile_default",
-            COMPILE_TIMEOUT_SEC,
-            model_path=self._model,
-            target=self.target.text,
-            out_so=str(library),
-            input_shapes=self._exported.input_shapes,
-        )
+        shapes = self._exported.input_shapes
+        self._graphs.compile_default(self._model, self.target.text, str(library), shapes)
 
     def load(self, library: Path) -> "Engine":
         """A process that holds a compiled library."""
@@ -67,17 +60,10 @@ class EngineRoom:
         engine.load_library(str(library), self.target.text, self.inputs)
         return engine
 
-    def tasks(self) -> list[dict[str, Any]]:
+    def tasks(self) -> "Sequence[ModelTask]":
         """The model's workloads, as they were tuned."""
-        found = self._graphs.call(
-            "extract",
-            COMPILE_TIMEOUT_SEC,
-            model_path=self._model,
-            target=self.target.text,
-            recipe=self._exported.recipe,
-            input_shapes=self._exported.input_shapes,
-        )
-        return list(found["tasks"])
+        recipe, shapes = self._exported.recipe, self._exported.input_shapes
+        return self._graphs.extract(self._model, self.target.text, recipe, shapes).tasks
 
     def load_onnxruntime(self) -> "Engine | None":
         """A process that holds the model in onnxruntime; None where that is missing or no match."""
@@ -99,30 +85,16 @@ class EngineRoom:
         files = [str(self.folder / f"{name}.npz") for name in ("ours", "theirs")]
         for each, file in zip((engine, reference), files, strict=True):
             each.save_outputs(file)
-        return float(
-            self._graphs.call("compare_models", RUN_TIMEOUT_SEC, outputs_npz=files[0], expected_npz=files[1])
-        )
+        return self._graphs.compare_models(*files)
 
     @property
     def inputs(self) -> str:
         """Random inputs, made once."""
         if self._inputs is None:
             self._inputs = str(self.folder / "inputs.npz")
-            self._graphs.call(
-                "make_inputs",
-                RUN_TIMEOUT_SEC,
-                model_path=self._model,
-                inputs_npz=self._inputs,
-                seed=SEED,
-                input_shapes=self._exported.input_shapes,
-                input_ranges=self._exported.input_ranges,
-            )
+            shapes, ranges = self._exported.input_shapes, self._exported.input_ranges
+            self._graphs.make_inputs(self._model, self._inputs, SEED, shapes, ranges)
         return self._inputs
-
-    def _child(self, module: str) -> "Child":
-        from workers.children.child import Child
-
-        return self._stack.enter_context(Child(module, env=self._env))
 
     def _engine(self) -> "Engine":
         from workers.faces.engine import Engine

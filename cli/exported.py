@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 
 
@@ -15,7 +15,7 @@ class Exported:
 
     directory: Path
     target: Target
-    recipe: dict[str, Any]
+    recipe: StoredRecipe
     input_shapes: dict[str, list[int]]
     input_ranges: dict[str, list[int]]  # of integer inputs, which the model's look-ups bound
 
@@ -32,7 +32,7 @@ def read_exported(directory: Path, target: str | None) -> Exported:
         return _stock(directory, target)
     found = read_manifest(manifest)
     exported = Exported(
-        directory, parse_target(found.target), found.recipe.stored(), found.input_shapes, found.input_ranges
+        directory, parse_target(found.target), found.recipe, found.input_shapes, found.input_ranges
     )
     _check_target(exported, target)
     return exported
@@ -48,13 +48,13 @@ def _check_target(exported: Exported, target: str | None) -> None:
 
 
 def _stock(directory: Path, target: str | None) -> Exported:
-    from workers.tvm.recipes import PLAIN, recipe_for, recipe_json
+    from workers.tvm.recipes import PLAIN, recipe_for, stored_recipe
 
     if target is None:
         message = f"{directory} has no {MANIFEST}, so the target is unknown"
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     parsed = _parsed(target)
-    return Exported(directory, parsed, recipe_json(recipe_for(PLAIN.name, parsed)), {}, {})
+    return Exported(directory, parsed, stored_recipe(recipe_for(PLAIN.name, parsed)), {}, {})
 
 
 def _parsed(target: str) -> Target:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mallorn.core.errors import MallornError, StorageFull
 from mallorn.core.extras import MissingPackage
@@ -16,8 +16,10 @@ from mallorn.core.installing import install_line
 from mallorn.core.targets import LOCAL, Target, parse_target
 from stack.environ import search_path
 
+if TYPE_CHECKING:
+    from workers.faces.graphs import Graphs
+
 LEAST_FREE_BYTES: Final = 256 << 20
-CHILD_TIMEOUT_SEC: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,12 @@ def disk(data: Path) -> str:
     return words
 
 
-def tvm(ask: Callable[..., Any], target: Target) -> str:
+def tvm(graphs: "Graphs", target: Target) -> str:
     """Raises what the child that loads TVM ended with, for the target."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
             raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
-    ask("recipe", CHILD_TIMEOUT_SEC, name="tuned", target=target.text)
+    graphs.warm_up(target.text)
     return "loads in a process of its own"
 
 
@@ -82,11 +84,11 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
 
 
-def model(ask: Callable[..., Any], file: Path, shapes: dict[str, list[int]]) -> str:
+def model(graphs: "Graphs", file: Path, shapes: dict[str, list[int]]) -> str:
     """Raises InvalidModel where TVM cannot read it, or a size of its inputs is not known."""
-    found = ask("look", CHILD_TIMEOUT_SEC, model_path=str(file.absolute()), input_shapes=shapes)
-    inputs = ", ".join(f"{each['name']} {each['shape']}" for each in found["inputs"])
-    return f"{file}: {sum(found['operators'].values())} operators; {inputs}"
+    found = graphs.look(str(file.absolute()), shapes)
+    inputs = ", ".join(f"{each.name} {each.shape}" for each in found.inputs)
+    return f"{file}: {sum(found.operators.values())} operators; {inputs}"
 
 
 def onnxruntime() -> str:

@@ -1,6 +1,7 @@
 """The command that says where a tuned model's time goes, beside the most that the machine allows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,6 +18,7 @@ from cli.engines import EngineRoom, engine_room
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
 
 if TYPE_CHECKING:
+    from workers.faces.graphs import ModelTask
     from workers.host.roofline import Roof
 
 COLUMNS: Final = {
@@ -48,49 +50,67 @@ def profile(
         engine = room.load(room.folder / "tuned.so")
         whole_us = race({"tuned": engine})["tuned"]["median"]
         (times_us,) = race_kernels([engine], seconds)
-        tasks = {task["name"]: task for task in room.tasks()}
+        tasks = {task.name: task for task in room.tasks()}
         roof = _roof(room)
     kernels = describe(times_us, tasks, roof)
     if as_json:
         machine = {"gflops": roof.gflops, "gbytes_per_sec": roof.gbytes_per_sec} if roof else None
-        print_json({"latency_us": whole_us, "machine": machine, "kernels": kernels})
+        kernel_rows = [asdict(kernel) for kernel in kernels]
+        print_json({"latency_us": whole_us, "machine": machine, "kernels": kernel_rows})
         return
     stdout().print(table([_row(kernel) for kernel in kernels], COLUMNS))
     for line in summary(whole_us, kernels, roof):
         print_note(line)
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel where it runs in the model; what no task tells of it is None."""
+
+    kernel: str
+    calls: int | None
+    time_us: float  # of all of them
+    share: float
+    gflops: float | None = None
+    floor_us: float | None = None  # what its arithmetic alone would take at the machine's peak
+    gbytes_per_sec: float | None = None
+
+
 def describe(
-    times_us: Mapping[str, float], tasks: Mapping[str, Mapping[str, Any]], roof: "Roof | None"
-) -> list[dict[str, Any]]:
-    """A kernel an entry, the longest first; what no task tells of it is None."""
+    times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", roof: "Roof | None"
+) -> list[Kernel]:
+    """The kernels, the longest first."""
     total_us = sum(times_us.values())
-    found = []
-    for name, time_us in sorted(times_us.items(), key=lambda item: -item[1]):
-        task = tasks.get(name)
-        flops = task["flops"] * task["weight"] if task else None
-        found.append(
-            {
-                "kernel": name,
-                "calls": task["weight"] if task else None,
-                "time_us": time_us,
-                "share": time_us / total_us,
-                "gflops": flops / time_us / 1e3 if flops is not None else None,
-                "floor_us": flops / roof.gflops / 1e3 if flops is not None and roof else None,
-                "gbytes_per_sec": _bytes(task) * task["weight"] / time_us / 1e3 if task else None,
-            }
-        )
-    return found
+    slowest_first = sorted(times_us.items(), key=lambda item: -item[1])
+    return [_kernel(name, time_us, total_us, tasks.get(name), roof) for name, time_us in slowest_first]
 
 
-def summary(whole_us: float, kernels: Sequence[Mapping[str, Any]], roof: "Roof | None") -> list[str]:
+def _kernel(
+    name: str, time_us: float, total_us: float, task: "ModelTask | None", roof: "Roof | None"
+) -> Kernel:
+    share = time_us / total_us
+    if task is None:
+        return Kernel(name, None, time_us, share)
+    flops = task.flops * task.weight
+    return Kernel(
+        kernel=name,
+        calls=task.weight,
+        time_us=time_us,
+        share=share,
+        gflops=flops / time_us / 1e3,
+        floor_us=flops / roof.gflops / 1e3 if roof else None,
+        gbytes_per_sec=_bytes(task) * task.weight / time_us / 1e3,
+    )
+
+
+def summary(whole_us: float, kernels: Sequence[Kernel], roof: "Roof | None") -> list[str]:
     """The sum, what lies between it and the whole model, and how far the arithmetic alone would go."""
-    inside_us = sum(kernel["time_us"] for kernel in kernels)
+    inside_us = sum(kernel.time_us for kernel in kernels)
     lines = [
         f"the model takes {latency(whole_us)}, its kernels {latency(inside_us)} of it as they were watched"
     ]
     if roof is not None:
-        floor_us = sum(kernel["floor_us"] or 0.0 for kernel in kernels)
+        floor_us = sum(kernel.floor_us or 0.0 for kernel in kernels)
         lines += [
             f"this machine allows {roof.gflops:.0f} GFLOP/s, and copies at {roof.gbytes_per_sec:.0f} GB/s",
             f"the model's arithmetic alone would take {latency(floor_us)} at that speed",
@@ -107,10 +127,9 @@ def _roof(room: EngineRoom) -> "Roof | None":
     return Roof(room.peak_gflops(), memory_gbytes_per_sec(room.target.num_cores))
 
 
-def _bytes(task: Mapping[str, Any]) -> float:
+def _bytes(task: "ModelTask") -> float:
     """What every argument of a task holds, each read or written once."""
-    arguments = task["args"]["args"]
-    return float(sum(_width(dtype) * prod(shape) for _, dtype, shape in arguments))
+    return float(sum(_width(tensor.dtype) * prod(tensor.shape) for tensor in task.args.args))
 
 
 def _width(dtype: str) -> int:
@@ -118,14 +137,14 @@ def _width(dtype: str) -> int:
     return BYTES.get(bits, 1)
 
 
-def _row(kernel: Mapping[str, Any]) -> dict[str, Any]:
-    floor_us, gflops, gbytes = kernel["floor_us"], kernel["gflops"], kernel["gbytes_per_sec"]
+def _row(kernel: Kernel) -> dict[str, Any]:
+    floor_us, gflops, gbytes = kernel.floor_us, kernel.gflops, kernel.gbytes_per_sec
     return {
-        "kernel": kernel["kernel"],
-        "calls": kernel["calls"],
-        "time": latency(kernel["time_us"]),
-        "share": f"{kernel['share']:.0%}",
+        "kernel": kernel.kernel,
+        "calls": kernel.calls,
+        "time": latency(kernel.time_us),
+        "share": f"{kernel.share:.0%}",
         "gflops": f"{gflops:.0f}" if gflops else "",
-        "of_peak": f"{floor_us / kernel['time_us']:.0%}" if floor_us else "",
+        "of_peak": f"{floor_us / kernel.time_us:.0%}" if floor_us else "",
         "gbytes": f"{gbytes:.0f}" if gbytes else "",
     }

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any, Final
+from typing import Final
 
 from mallorn.core.targets import Target
+from mallorn.core.values.graph import TensorSpec
 
 MARK: Final = "Written by `mallorn compile`"
 TEMPLATES: Final = files("cli") / "templates"
@@ -27,8 +28,8 @@ class Callee:
 
     library: Path
     target: Target
-    inputs: Sequence[Mapping[str, Any]]  # name, dtype, shape
-    outputs: Sequence[Mapping[str, Any]]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
     input_ranges: Mapping[str, Sequence[int]]
     versions: Mapping[str, str]
 
@@ -65,7 +66,7 @@ def _programs(callee: Callee) -> dict[str, str]:
     if callee.target.kind not in DEVICES:
         return {}
     python, cpp = DEVICES[callee.target.kind]
-    names = [str(spec["name"]) for spec in callee.outputs]
+    names = [spec.name for spec in callee.outputs]
     common = {
         "library": callee.library.name,
         "library_text": json.dumps(callee.library.name),
@@ -87,14 +88,14 @@ def _programs(callee: Callee) -> dict[str, str]:
     return {name: _filled(name, common | more) for name, more in zip(PROGRAMS, (own, theirs), strict=True)}
 
 
-def _python_input(spec: Mapping[str, Any], ranges: Mapping[str, Sequence[int]]) -> str:
-    whole = tuple(ranges.get(spec["name"], FREE_RANGE))
-    return repr((spec["name"], spec["dtype"], tuple(spec["shape"]), whole))
+def _python_input(spec: TensorSpec, ranges: Mapping[str, Sequence[int]]) -> str:
+    whole = tuple(ranges.get(spec.name, FREE_RANGE))
+    return repr((spec.name, spec.dtype, tuple(spec.shape), whole))
 
 
-def _cpp_input(spec: Mapping[str, Any]) -> str:
-    shape = ", ".join(map(str, spec["shape"]))
-    return f"{{{json.dumps(spec['name'])}, {json.dumps(spec['dtype'])}, {{{shape}}}}}"
+def _cpp_input(spec: TensorSpec) -> str:
+    shape = ", ".join(map(str, spec.shape))
+    return f"{{{json.dumps(spec.name)}, {json.dumps(spec.dtype)}, {{{shape}}}}}"
 
 
 def _filled(name: str, values: Mapping[str, str]) -> str:

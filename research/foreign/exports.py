@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -20,47 +20,41 @@ from db.session import Database
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.candidate import unpack_sketch
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
 from research.foreign.lines import Problem, Report
 from research.foreign.loaded import Loaded
 from research.foreign.metaschedule import RECORDS
-from workers.children.child import Child
+from workers.faces.graphs import Graphs, Restored, RestoredLog
 from workers.importing.run import new_workload
 from workers.round.rows import store_sketches
 
-READ_TIMEOUT_SEC: Final = 3600.0
 ORIGIN: Final = "export"
 ID_BYTES: Final = 7  # of a row, which has to be positive in 64 bits
-Record = Mapping[str, Any]
 
 
 def load_export(database: Database, directory: Path, report: Report) -> Loaded:
     """Store an export's schedules unless they are here. Raises InvalidRequest for a manifest that is none."""
     manifest = read_manifest(directory / MANIFEST)
     target = parse_target(manifest.target)
-    with Child("workers.tvm.graphs") as child:
-        found = child.call("read_export", READ_TIMEOUT_SEC, directory=str(directory), target=target.text)
-    for bad in found["problems"]:
-        report(Problem(str(directory / bad["file"]), bad["line"], bad["error"]))
+    with Graphs() as graphs:
+        found = graphs.read_export(str(directory), target.text)
+    for bad in found.problems:
+        report(Problem(str(directory / bad.file), bad.line, bad.error))
     with database.transaction() as session:
         rows = _rows(session, found, target, manifest, (directory / RECORDS).stat())
         added = ForeignRows(session).add(rows)
-    return Loaded(added, len(rows) - added, len(found["problems"]))
+    return Loaded(added, len(rows) - added, len(found.problems))
 
 
 def _rows(
-    session: Session, found: Mapping[str, Any], target: Target, manifest: Manifest, file: os.stat_result
+    session: Session, found: RestoredLog, target: Target, manifest: Manifest, file: os.stat_result
 ) -> list[dict[str, Any]]:
-    records: Sequence[Record] = found["records"]
     names = {entry.workload: entry.task for entry in manifest.workloads}
-    programs = (record["workload"] for record in records)
-    workloads = [
-        new_workload(each | {"name": names.get(each["key"], each["op"])}, found["tvm_version"])
-        for each in programs
-    ]
+    tasks = [record.task for record in found.records]
+    named = [replace(task, name=names.get(task.key, task.op)) for task in tasks]
+    workloads = [new_workload(task, found.tvm_version) for task in named]
     workload_ids = Workloads(session).ensure_many(list({new.key: new for new in workloads}.values()))
-    sketch_ids = store_sketches(session, [unpack_sketch(record["sketch"]) for record in records])
+    sketch_ids = store_sketches(session, [record.sketch for record in found.records])
     target_id = Targets(session).ensure(target).id
     common = {
         "source_id": Sources(session).ensure(uuid5(NAMESPACE_URL, f"mallorn:{manifest.job}").hex),
@@ -72,23 +66,23 @@ def _rows(
         common
         | _row(record, target)
         | {
-            "workload_id": workload_ids[record["workload"]["key"]],
-            "sketch_id": sketch_ids[record["sketch"]["key"]],
+            "workload_id": workload_ids[record.task.key],
+            "sketch_id": sketch_ids[record.sketch.key],
         }
-        for record in records
+        for record in found.records
     ]
 
 
-def _row(record: Record, target: Target) -> dict[str, Any]:
-    run_us = tuple(seconds * 1e6 for seconds in record["run_secs"])
-    said = record["workload"]["key"], record["sketch"]["key"], record["decisions"], target.text, run_us
+def _row(record: Restored, target: Target) -> dict[str, Any]:
+    run_us = tuple(seconds * 1e6 for seconds in record.run_secs)
+    said = record.task.key, record.sketch.key, list(record.decisions), target.text, run_us
     return {
         "kind": MeasurementKind.TRIAL.foreign,
         "slot": 0,
         "outcome": Outcome.OK,
         "origin": ORIGIN,
         "source_row": int.from_bytes(hashlib.sha256(repr(said).encode()).digest()[:ID_BYTES]),
-        "decisions": pack_decisions(record["decisions"]),
+        "decisions": pack_decisions(record.decisions),
         "latency_us": median(run_us),
         "run_us": pack_times(run_us),
     }

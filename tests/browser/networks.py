@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from mallorn.core.targets import parse_target
 from tests.browser.recorded import MODELS, recording
 
 FILE: Final = Path(__file__).with_name("networks.json")
@@ -29,12 +30,13 @@ def main(folder: Path) -> None:
 
 
 def _imported(file: Path, target: dict[str, Any]) -> dict[str, Any]:
-    from workers.tvm.recipes import TUNED, recipe_json
+    from workers.tvm.recipes import TUNED, stored_recipe
     from workers.tvm.tasks import extract
 
-    graph = extract(str(file), target, recipe_json(TUNED))
+    found = extract(str(file), parse_target(target).text, stored_recipe(TUNED), {})
+    graph = found.graph.stored()
     return {
-        "tasks": [{name: task[name] for name in OF_A_TASK} for task in graph["tasks"]],
+        "tasks": [{name: getattr(task, name) for name in OF_A_TASK} for task in found.tasks],
         "graph": {name: graph[name] for name in OF_A_GRAPH},
     }
 

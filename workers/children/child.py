@@ -7,9 +7,8 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping
-from math import inf
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import ClassVar, Final, Self, TypeVar
 
 from workers.children.call import Call
 from workers.children.channel import Channel, ChannelClosed, Frame
@@ -38,15 +37,13 @@ class Child:
 
     def __init__(
         self,
-        module: str = "",
         *,
         env: Mapping[str, str] | None = None,
         memory_bytes: int | None = None,
         max_calls: int | None = None,
         name: str = "",
     ) -> None:
-        self._module = module or self.MODULE
-        self.name = name or self._module
+        self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
         self._max_calls = max_calls
@@ -56,7 +53,6 @@ class Child:
         self._reply: Frame | None = None
         self._calls = 0
         self._busy = False
-        self._sent = _plain("", inf, {})
         self.ready = False
 
     def ask(self, call: Call[R]) -> R:
@@ -75,25 +71,6 @@ class Child:
         self._busy = True
         self._open_channel.put(Frame(call.method, call.params))
         return Pending(self, call)
-
-    def call(self, method: str, timeout_sec: float, /, **params: Any) -> Any:
-        """The result of a method that nobody declared."""
-        return self.ask(_plain(method, timeout_sec, params))
-
-    def send(self, method: str, /, **params: Any) -> None:
-        """Begin such a call without waiting; `receive` ends it."""
-        self._sent = _plain(method, inf, params)
-        self.begin(self._sent)
-
-    def receive(self, timeout_sec: float) -> Any:
-        """The result of the call that was sent; the process is killed when it takes longer."""
-        return Pending(self, self._sent.within(timeout_sec)).wait()
-
-    def poll(self) -> bool:
-        return self.answered()
-
-    def result(self) -> Any:
-        return json.loads(self.take())["value"]
 
     def answered(self) -> bool:
         """Move bytes without waiting; True when the call has its answer.
@@ -168,7 +145,7 @@ class Child:
         self._log = ChildLog()
         with theirs:
             self._process = start_process(
-                self._module, theirs.fileno(), self._log, self._env, self._memory_bytes
+                self.MODULE, theirs.fileno(), self._log, self._env, self._memory_bytes
             )
         STOP.enter(self._process.pid)
         self._channel = Channel(ours)
@@ -223,7 +200,3 @@ class Child:
             self.kill()
         elif self._log is not None:
             self._log.trim()
-
-
-def _plain(method: str, limit_sec: float, params: Mapping[str, Any]) -> Call[Any]:
-    return Call(method, json.dumps(params).encode(), limit_sec, lambda body: json.loads(body)["value"])

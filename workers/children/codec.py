@@ -23,7 +23,9 @@ class Fields:
 
     def pack(self, values: Mapping[str, object]) -> bytes:
         """The values as one JSON object."""
-        text: str = self._model.model_construct(**values).model_dump_json(warnings="error")
+        text: str = self._model.model_construct(**values).model_dump_json(
+            warnings="error", exclude_unset=True
+        )
         return text.encode()
 
     def unpack(self, body: bytes) -> dict[str, Any]:

@@ -106,6 +106,10 @@ class Asked(Generic[P, R]):
         """Ask without waiting."""
         return self._caller.begin(self._method.of(*args, **kwargs))
 
+    def within(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Its result under a limit that the caller was given."""
+        return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import pack_error
@@ -15,15 +14,6 @@ FD_VARIABLE: Final = "MALLORN_CHILD_FD"
 READY: Final = "ready"
 RESULT: Final = "result"
 ERROR: Final = "error"
-
-
-def plain(methods: Mapping[str, Callable[..., Any]]) -> Served:
-    """Methods that nobody declared, by name."""
-    return {name: _plain(function) for name, function in methods.items()}
-
-
-def _plain(function: Callable[..., Any]) -> Callable[[bytes], bytes]:
-    return lambda params: json.dumps({"value": function(**json.loads(params))}).encode()
 
 
 def serve(methods: Served) -> None:

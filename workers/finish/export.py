@@ -7,7 +7,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import fsspec
 from sqlalchemy.orm import Session
@@ -19,11 +19,10 @@ from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
 from mallorn.core.version import VERSION
-from workers.children.child import Child
+from workers.faces.graphs import Graphs, Tuned
 from workers.finish.winners import Winner
 from workers.slot.stage import Stage
 
-WRITE_TIMEOUT_SEC: Final = 300.0
 # apply.py, the graph passes that it has beyond TVM's, and what they share.
 TEMPLATES: Final = Path(str(files("workers.tvm.templates")))
 SCRIPTS: Final = tuple(sorted(path.stem for path in TEMPLATES.glob("[a-z]*.py")))
@@ -38,19 +37,11 @@ class ExportFailed(MallornError):
     """A verified schedule could not be written as a tuning record."""
 
 
-def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Child, directory: Path) -> None:
+def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, directory: Path) -> None:
     """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
-    written = graphs.call(
-        "write_database",
-        WRITE_TIMEOUT_SEC,
-        directory=str(directory),
-        target=claimed.target.text,
-        records=[_record(winner) for winner in winners],
-    )
-    if written["skipped"]:
-        raise ExportFailed(
-            f"{len(written['skipped'])} schedules do not rebuild: {written['skipped'][0]['error']}"
-        )
+    records = [_record(winner) for winner in winners]
+    if skipped := graphs.write_database(str(directory), claimed.target.text, records):
+        raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
 
 def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
@@ -72,12 +63,8 @@ def upload(claimed: Stage, directory: Path) -> str:
     return url
 
 
-def _record(winner: Winner) -> dict[str, Any]:
-    return {
-        "tir": winner.contest.program.tir,
-        "trace": winner.trace,
-        "run_secs": [time / 1e6 for time in winner.run_us],
-    }
+def _record(winner: Winner) -> Tuned:
+    return Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.run_us])
 
 
 def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.hosts import host_id
-from workers.children.child import Child
 from workers.faces.engine import Engine
+from workers.faces.graphs import Graphs, Untuned
 from workers.finish.export import write_records
 from workers.finish.winners import Winner
 from workers.host.alone import Host
 from workers.racing.engines import race, race_kernels
 from workers.slot.stage import Stage
 
-COMPILE_TIMEOUT_SEC: Final = 1800.0
-LOAD_TIMEOUT_SEC: Final = 600.0
+SEED: Final = 0
 KERNELS_SEC: Final = 1.5
 
 
@@ -36,7 +35,7 @@ class Stand:
     """Compiles in `graphs` and times in processes of its own, on this host."""
 
     claimed: Stage
-    graphs: Child
+    graphs: Graphs
     model: Path
     folder: Path
 
@@ -47,16 +46,8 @@ class Stand:
 
     def prepare(self) -> list[str]:
         """Make the inputs that every engine is run with; their names."""
-        names: list[str] = self.graphs.call(
-            "make_inputs",
-            LOAD_TIMEOUT_SEC,
-            model_path=str(self.model),
-            inputs_npz=str(self.inputs),
-            seed=0,
-            input_shapes=self.claimed.options.input_shapes,
-            input_ranges=self.claimed.graph.input_ranges,
-        )
-        return names
+        shapes, ranges = self.claimed.options.input_shapes, self.claimed.graph.input_ranges
+        return self.graphs.make_inputs(str(self.model), str(self.inputs), SEED, shapes, ranges)
 
     def build(self, name: str, winners: Sequence[Winner]) -> Built:
         """Write the schedules as tuning records, and compile the model with them."""
@@ -72,27 +63,23 @@ class Stand:
     def compile(self, directory: Path, winners: Sequence[Winner]) -> Built:
         """The model with the schedules of a directory that `write` filled."""
         library = directory.with_suffix(".so")
-        recipe = self.claimed.graph.recipe.stored()
-        found = self._compile("compile_model", library, schedules_dir=str(directory), recipe=recipe)
-        told = {key: found[key] for key in ("found", "of", "missing")}
-        return Built(tuple(winners), directory, library, told, found["seconds"])
-
-    def compile_untuned(self, library: Path) -> dict[str, Any]:
-        """The model as TVM compiles it by itself."""
-        return self._compile("compile_default", library)
-
-    def _compile(self, method: str, library: Path, **params: Any) -> dict[str, Any]:
         with Host().shared():
-            found: dict[str, Any] = self.graphs.call(
-                method,
-                COMPILE_TIMEOUT_SEC,
+            compiled = self.graphs.compile_model(
                 model_path=str(self.model),
+                schedules_dir=str(directory),
                 target=self.claimed.target.text,
-                input_shapes=self.claimed.options.input_shapes,
+                recipe=self.claimed.graph.recipe,
                 out_so=str(library),
-                **params,
+                input_shapes=self.claimed.options.input_shapes,
             )
-        return found
+        found = {"found": compiled.found, "of": compiled.of, "missing": compiled.missing}
+        return Built(tuple(winners), directory, library, found, compiled.seconds)
+
+    def compile_untuned(self, library: Path) -> Untuned:
+        """The model as TVM compiles it by itself."""
+        target, shapes = self.claimed.target.text, self.claimed.options.input_shapes
+        with Host().shared():
+            return self.graphs.compile_default(str(self.model), target, str(library), shapes)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:

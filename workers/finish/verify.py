@@ -5,20 +5,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.children.child import Child
 from workers.children.errors import ChildError
+from workers.faces.graphs import Graphs, Reference
 from workers.faces.runner import Run
-from workers.faces.values import pack_arguments
 from workers.measure.base import Program, Slot
 from workers.slot.runtime import Runtime
 
 SEED: Final = 20_260_101
-REFERENCE_TIMEOUT_SEC: Final = 300.0
-BUILD_TIMEOUT_SEC: Final = 120.0
 RUN_TIMEOUT_SEC: Final = 60.0
 
 
@@ -39,14 +36,14 @@ class Verdict:
 class Verifier:
     """Runs winners on their device with random inputs and compares with the unscheduled program."""
 
-    def __init__(self, runtime: Runtime, target: Target, graphs: Child, folder: Path) -> None:
+    def __init__(self, runtime: Runtime, target: Target, graphs: Graphs, folder: Path) -> None:
         self._compiler = runtime.compiler
         self._runner = runtime.runner
         self._tracker = runtime.settings.tracker
         self._target = target
         self._graphs = graphs
         self._folder = folder
-        self._references: dict[str, dict[str, Any]] = {}
+        self._references: dict[str, Reference] = {}
 
     def verify(self, program: Program, slot: Slot) -> Verdict:
         """Check one candidate. Raises Unavailable when the device is lost meanwhile."""
@@ -74,28 +71,18 @@ class Verifier:
             program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
         )
 
-    def _compare(self, program: Program, trace: str, reference: dict[str, Any]) -> Verdict:
-        found = self._graphs.call(
-            "compare",
-            RUN_TIMEOUT_SEC,
-            outputs_npz=str(self._file(program, "outputs")),
-            expected_npz=str(self._file(program, "expected")),
-            **reference,
-        )
-        words = f"relative error {found['max_error']:.2g}, allowed {found['tolerance']:.2g}"
-        outcome = Outcome.OK if found["ok"] else Outcome.WRONG_RESULT
-        return Verdict(outcome, trace, found["max_error"], words)
+    def _compare(self, program: Program, trace: str, reference: Reference) -> Verdict:
+        outputs, expected = str(self._file(program, "outputs")), str(self._file(program, "expected"))
+        found = self._graphs.compare(outputs, expected, reference)
+        words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
+        outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
+        return Verdict(outcome, trace, found.max_error, words)
 
-    def _reference(self, program: Program) -> dict[str, Any]:
+    def _reference(self, program: Program) -> Reference:
         if program.key not in self._references:
-            self._references[program.key] = self._graphs.call(
-                "reference",
-                REFERENCE_TIMEOUT_SEC,
-                tir=program.tir,
-                args=pack_arguments(program.args),
-                seed=SEED,
-                inputs_npz=str(self._file(program, "inputs")),
-                expected_npz=str(self._file(program, "expected")),
+            inputs, expected = str(self._file(program, "inputs")), str(self._file(program, "expected"))
+            self._references[program.key] = self._graphs.reference(
+                program.tir, program.args, SEED, inputs, expected
             )
         return self._references[program.key]
 
@@ -104,8 +91,7 @@ class Verifier:
         trace = self.trace(program, slot)
         if trace is not None:
             library = str(self._library(program))
-            common = {"tir": program.tir, "target": self._target.text}
-            self._graphs.call("build_whole", BUILD_TIMEOUT_SEC, **common, trace=trace, out_so=library)
+            self._graphs.build_whole(program.tir, trace, self._target.text, library)
         return trace
 
     def _run(self, program: Program, slot: Slot) -> Run:
@@ -129,7 +115,7 @@ class Verifier:
 
 
 @contextmanager
-def verifier(runtime: Runtime, target: Target, graphs: Child) -> Iterator[Verifier]:
+def verifier(runtime: Runtime, target: Target, graphs: Graphs) -> Iterator[Verifier]:
     """A verifier that gives its device back at the end."""
     with TemporaryDirectory(prefix="mallorn-verify-") as folder:
         try:

@@ -19,7 +19,6 @@ from workers.host.load import LoadMeter
 from workers.racing.fairly import fair_race
 from workers.slot.stage import Stage
 
-RUN_TIMEOUT_SEC: Final = 600.0
 ENGINES: Final = {"untuned": "the untuned model", "tuned": "the tuned model", "onnxruntime": "onnxruntime"}
 TIME: Final = "time the whole model"
 
@@ -127,8 +126,7 @@ def _errors(engines: Mapping[str, Engine], files: _Files, undone: Undone) -> dic
 
 def _error(files: _Files, other: str) -> float:
     outputs, expected = str(files.outputs("tuned")), str(files.outputs(other))
-    call = partial(files.stand.graphs.call, "compare_models", RUN_TIMEOUT_SEC)
-    return float(twice(lambda: call(outputs_npz=outputs, expected_npz=expected)))
+    return twice(partial(files.stand.graphs.compare_models, outputs, expected))
 
 
 def _timed(engines: dict[str, Engine], stand: Stand, undone: Undone) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Imports a job's model: bytes to tasks, in a killable child."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -17,10 +18,12 @@ from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from workers.children.errors import ChildFailed
+from workers.faces.graphs import Extraction, ModelTask
+from workers.faces.values import pack_arguments
 from workers.host.courtesy import giving_way
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
-from workers.tvm.recipes import recipe_for, recipe_json
+from workers.tvm.recipes import recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
 
@@ -32,43 +35,42 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
     with stage(runtime, job_id, JobState.IMPORTING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
-                graph = _extract(claimed)
+                found = _extract(claimed)
                 with runtime.database.transaction() as session:
-                    _store(session, claimed, graph)
+                    _store(session, claimed, found)
             return True
     return False
 
 
-def _extract(claimed: Stage) -> dict[str, Any]:
+def _extract(claimed: Stage) -> Extraction:
     """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
     config = claimed.runtime.settings
     claimed.runtime.warm_up()
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
-        recipe = recipe_json(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
+        recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
         with claimed.runtime.graphs(claimed.target.num_cores) as child, giving_way(child):
             try:
-                graph: dict[str, Any] = child.call(
-                    "extract",
+                found = child.extract.within(
                     config.import_timeout_sec,
-                    model_path=str(model),
-                    target=claimed.target.attrs,
-                    recipe=recipe,
-                    input_shapes=claimed.options.input_shapes,
+                    str(model),
+                    claimed.target.text,
+                    recipe,
+                    claimed.options.input_shapes,
                 )
             except ChildFailed as error:
                 raise InvalidModel(f"TVM cannot turn this model into tasks: {error.message}") from None
-    return graph | {"recipe": recipe}
+    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe}))
 
 
-def _store(session: Session, claimed: Stage, graph: dict[str, Any]) -> None:
-    found = graph.pop("tasks")
-    _check_only(claimed.options.only, [task["name"] for task in found])
-    ids = Workloads(session).ensure_many([new_workload(task, graph["tvm_version"]) for task in found])
+def _store(session: Session, claimed: Stage, found: Extraction) -> None:
+    _check_only(claimed.options.only, [task.name for task in found.tasks])
+    new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
+    ids = Workloads(session).ensure_many(new)
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)
-    tasks = [_task(index, task, ids[task["key"]], known) for index, task in enumerate(found)]
+    tasks = [_task(index, task, ids[task.key], known) for index, task in enumerate(found.tasks)]
     Tasks(session).add_many(claimed.job.id, tasks)
-    Jobs(session).record(claimed.job.id, graph=graph)
+    Jobs(session).record(claimed.job.id, graph=found.graph)
     told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
     claimed.end(session, JobState.TUNING, "", told)
 
@@ -84,21 +86,21 @@ def _check_only(patterns: Sequence[str], names: Sequence[str]) -> None:
     raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
 
 
-def _task(index: int, task: dict[str, Any], workload_id: int, known: dict[int, int]) -> NewTask:
+def _task(index: int, task: ModelTask, workload_id: int, known: dict[int, int]) -> NewTask:
     rows = known.get(workload_id, 0)
-    return NewTask(index, task["name"], task["weight"], workload_id, known_at_start=rows)
+    return NewTask(index, task.name, task.weight, workload_id, known_at_start=rows)
 
 
-def new_workload(task: Mapping[str, Any], tvm_version: str) -> NewWorkload:
+def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
     """A task's program as the dataset keeps it."""
     return NewWorkload(
-        key=task["key"],
-        name=task["name"],
-        op=task["op"],
-        structure=task["structure"],
-        flops=task["flops"],
-        tir=task["tir"],
-        args=task["args"],
-        features={"extents": task["extents"]},
+        key=task.key,
+        name=task.name,
+        op=task.op,
+        structure=task.structure,
+        flops=task.flops,
+        tir=task.tir,
+        args=pack_arguments(task.args),
+        features={"extents": list(task.extents)},
         tvm_version=tvm_version,
     )

@@ -11,9 +11,9 @@ from db.repositories.stage_runs import StageRuns
 from db.session import Database
 from mallorn.core.settings import Settings, settings
 from mallorn.core.states import StageKind
-from workers.children.child import Child
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Compiler, Library
+from workers.faces.graphs import Graphs
 from workers.faces.runner import Runner
 from workers.host.alone import Host
 from workers.measure.base import Tools
@@ -68,13 +68,13 @@ class Runtime:
             self.builders.start()
             self.compiler.start()
 
-    def graphs(self, threads: int) -> Child:
+    def graphs(self, threads: int) -> Graphs:
         """A new process for whole models, which TVM may run on `threads` threads; it is starting already."""
         env = {"TVM_NUM_THREADS": str(threads)}
         memory = self.settings.child_memory_bytes
-        child = Child("workers.tvm.graphs", env=env, memory_bytes=memory, name="graphs")
-        child.start()
-        return child
+        graphs = Graphs(env=env, memory_bytes=memory, name="graphs")
+        graphs.start()
+        return graphs
 
     def enlist(self, tunes: bool) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.faces.graphs import Agreement, Reference
 from workers.tvm.archives import load_arrays
 
 Array = NDArray[Any]
@@ -35,15 +36,15 @@ def tolerance(dtype: str, reduction_len: int) -> float:
     return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len))
 
 
-def compare(outputs_npz: str, expected_npz: str, outputs: list[int], reduction_len: int) -> dict[str, Any]:
-    """{"max_error", "tolerance", "ok"} over the named outputs: each within the tolerance of its type."""
+def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
+    """Answers beside those expected: each output within the tolerance of its type."""
     errors, limits = [], []
     ours, theirs = load_arrays(outputs_npz), load_arrays(expected_npz)
-    for name in (f"arg_{index}" for index in outputs):
+    for name in (f"arg_{index}" for index in by.outputs):
         errors.append(relative_error(ours[name], theirs[name]))
-        limits.append(tolerance(str(ours[name].dtype), reduction_len))
+        limits.append(tolerance(str(ours[name].dtype), by.reduction_len))
     ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
-    return {"max_error": max(errors), "tolerance": max(limits), "ok": ok}
+    return Agreement(max(errors), max(limits), ok)
 
 
 def compare_models(outputs_npz: str, expected_npz: str) -> float:

@@ -5,16 +5,16 @@ from typing import Any
 from tvm.ir import TensorLoad
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
-from workers.faces.values import Tensor
+from workers.faces.values import Arguments, Tensor
 from workers.tvm.anatomy import Block, blocks_of, collect
 
-Range = list[int]
+Range = tuple[int, int]
 # Integers nothing is looked up with: masks and flags take 0 and 1.
-FREE_RANGE: Range = [0, 2]
+FREE_RANGE: Range = (0, 2)
 
 
-def arguments(mod: Any) -> dict[str, Any]:
-    """{"args": [["TENSOR", dtype, shape], ...], "outputs": [indices], "ranges": {index: [low, high)}}."""
+def arguments(mod: Any) -> Arguments:
+    """What to call a module with."""
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
@@ -25,8 +25,8 @@ def arguments(mod: Any) -> dict[str, Any]:
         for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))
         if dtype.startswith(("int", "uint", "bool")) and param not in written
     }
-    outputs = [i for i, param in enumerate(params) if param in written]
-    return {"args": infos, "outputs": outputs, "ranges": ranges}
+    outputs = tuple(i for i, param in enumerate(params) if param in written)
+    return Arguments(infos, outputs, ranges)
 
 
 def tensor_args(mod: Any) -> tuple[Tensor, ...]:
@@ -44,8 +44,8 @@ def index_bounds(blocks: list[Block]) -> dict[int, Range]:
         for index, size in zip(load.indices, load.source.shape, strict=True):
             for inner in collect(index, TensorLoad):
                 for source in _sources(hash(inner.source), blocks):
-                    high = min(int(size), bounds.get(source, [0, int(size)])[1])
-                    bounds[source] = [0, high]
+                    high = min(int(size), bounds.get(source, (0, int(size)))[1])
+                    bounds[source] = (0, high)
     return bounds
 
 

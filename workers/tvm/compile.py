@@ -3,58 +3,57 @@
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import tvm
 
+from mallorn.core.values.graph import StoredRecipe
+from workers.faces.graphs import Compiled, Shapes, Untuned
 from workers.tvm.linker import link_shared
 from workers.tvm.logs import read_database
-from workers.tvm.model import Shapes, load_network
-from workers.tvm.passes import TargetLike, as_tvm_target, run_steps
-from workers.tvm.recipes import recipe_from_json, step_json
+from workers.tvm.model import load_network
+from workers.tvm.passes import as_tvm_target, run_steps
+from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.templates import compiling as stock
 
 
 def compile_model(
     model_path: str,
     schedules_dir: str | None,
-    target: TargetLike,
-    recipe: dict[str, Any],
+    target: str,
+    recipe: StoredRecipe,
     out_so: str,
-    input_shapes: Shapes | None = None,
-) -> dict[str, Any]:
+    input_shapes: Shapes,
+) -> Compiled:
     """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
 
     Counts the tasks that have a schedule, because TVM passes over the others in silence. Raises InvalidModel,
     NotFound, InvalidRequest.
     """
     started_sec = time.monotonic()
-    steps = recipe_from_json(recipe)
+    steps = recipe_of(recipe)
     tvm_target = as_tvm_target(target)
     network = load_network(model_path, input_shapes)
     mod, _ = run_steps(network.mod, steps.before, tvm_target)
     with tempfile.TemporaryDirectory() as scratch:
-        problems = read_database(schedules_dir, target, scratch)["problems"] if schedules_dir else []
+        problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mod, scratch, tvm_target)
         executable = stock.build(mod, [step_json(step) for step in steps.after], tvm_target, scratch)
         executable.export_library(out_so, fcompile=link_shared)
-    return {
-        "found": len(found),
-        "of": len(found) + len(missing),
-        "missing": missing,
-        "problems": problems,
-        "inputs": network.inputs,
-        "outputs": network.outputs,
-        "bytes": Path(out_so).stat().st_size,
-        "seconds": time.monotonic() - started_sec,
-    }
+    return Compiled(
+        found=len(found),
+        of=len(found) + len(missing),
+        missing=missing,
+        problems=problems,
+        inputs=network.inputs,
+        outputs=network.outputs,
+        bytes=Path(out_so).stat().st_size,
+        seconds=time.monotonic() - started_sec,
+    )
 
 
-def compile_default(
-    model_path: str, target: TargetLike, out_so: str, input_shapes: Shapes | None = None
-) -> dict[str, Any]:
+def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
     """What TVM makes of the model by itself, without schedules: the base line and the numeric reference."""
     started_sec = time.monotonic()
     executable = tvm.compile(load_network(model_path, input_shapes).mod, as_tvm_target(target))
     executable.export_library(out_so, fcompile=link_shared)
-    return {"bytes": Path(out_so).stat().st_size, "seconds": time.monotonic() - started_sec}
+    return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 from tvm.s_tir.schedule import Schedule, Trace
 
-from workers.tvm.passes import TargetLike, as_tvm_target
+from workers.faces.graphs import Skipped, Tuned
+from workers.tvm.passes import as_tvm_target
 from workers.tvm.programs import parse_module
 
 WORKLOADS = "database_workload.json"
@@ -19,8 +21,8 @@ RECORDS = "database_tuning_record.json"
 BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-def write_database(directory: str, target: TargetLike, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Write records {"tir", "trace", "run_secs"} where stock `JSONDatabase(work_dir=...)` finds them.
+def write_database(directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
+    """Write records where stock `JSONDatabase(work_dir=...)` finds them.
 
     A record that does not rebuild is left out and told: one bad line makes TVM refuse the whole file. Each
     file appears complete or not at all.
@@ -31,13 +33,13 @@ def write_database(directory: str, target: TargetLike, records: list[dict[str, A
         database = JSONDatabase(work_dir=scratch)
         for index, record in enumerate(records):
             try:
-                mod = parse_module(record["tir"])
-                commit(database, mod, record["trace"], record["run_secs"], as_tvm_target(target))
+                mod = parse_module(record.tir)
+                commit(database, mod, record.trace, record.run_secs, as_tvm_target(target))
             except BROKEN as error:
-                skipped.append({"index": index, "error": str(error)[:500]})
+                skipped.append(Skipped(index, str(error)[:500]))
         for name in (WORKLOADS, RECORDS):
             os.replace(Path(scratch, name), Path(directory, name))
-    return {"written": len(records) - len(skipped), "skipped": skipped}
+    return skipped
 
 
 def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:

@@ -1,51 +1,48 @@
 """The graph child: imports models, compiles them with schedules, writes and reads schedule directories."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from mallorn.core.targets import parse_target
-from workers.children.serve import plain, serve
+from workers.children.method import serving
+from workers.children.serve import serve
+from workers.faces.graphs import Graphs, Shapes, Signature
 from workers.tvm.accuracy import compare, compare_models
 from workers.tvm.compile import compile_default, compile_model
 from workers.tvm.database import write_database
 from workers.tvm.inputs import make_inputs
-from workers.tvm.logs import check_database
-from workers.tvm.model import Shapes, load_network
-from workers.tvm.passes import TargetLike
-from workers.tvm.recipes import recipe_for, recipe_json
+from workers.tvm.model import load_network
+from workers.tvm.programs import parse_tvm_target
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.restoring import read_export
 from workers.tvm.scripts import scripts
 from workers.tvm.tasks import extract
 
 
-def recipe(name: str, target: TargetLike) -> dict[str, Any]:
-    """The recipe registered under a name, as it suits the target, as a value to store with a job."""
-    return recipe_json(recipe_for(name, parse_target(target)))
+def warm_up(target: str) -> None:
+    """Load all that models for this target need."""
+    parse_tvm_target(target)
 
 
-def look(model_path: str, input_shapes: Shapes | None = None) -> dict[str, Any]:
+def look(model_path: str, input_shapes: Shapes) -> Signature:
     """What a model takes, gives and consists of. Raises InvalidModel where TVM cannot read it."""
     network = load_network(model_path, input_shapes)
-    return {"inputs": network.inputs, "outputs": network.outputs, "operators": network.operators}
+    return Signature(network.inputs, network.outputs, network.operators)
 
 
-METHODS: Final[dict[str, Callable[..., Any]]] = {
-    "recipe": recipe,
-    "look": look,
-    "extract": extract,
-    "compile_model": compile_model,
-    "compile_default": compile_default,
-    "write_database": write_database,
-    "scripts": scripts,
-    "check_database": check_database,
-    "read_export": read_export,
-    "build_whole": build_whole,
-    "reference": reference,
-    "compare": compare,
-    "make_inputs": make_inputs,
-    "compare_models": compare_models,
-}
+ANSWERS: Final = (
+    Graphs.warm_up.by(warm_up),
+    Graphs.look.by(look),
+    Graphs.extract.by(extract),
+    Graphs.compile_model.by(compile_model),
+    Graphs.compile_default.by(compile_default),
+    Graphs.make_inputs.by(make_inputs),
+    Graphs.compare_models.by(compare_models),
+    Graphs.write_database.by(write_database),
+    Graphs.read_export.by(read_export),
+    Graphs.scripts.by(scripts),
+    Graphs.build_whole.by(build_whole),
+    Graphs.reference.by(reference),
+    Graphs.compare.by(compare),
+)
 
 if __name__ == "__main__":
-    serve(plain(METHODS))
+    serve(serving(Graphs, *ANSWERS))

@@ -2,10 +2,9 @@
 
 import base64
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import tvm
 from tvm.s_tir.meta_schedule.database import JSONDatabase
@@ -13,13 +12,21 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
+from workers.faces.graphs import BadLine
 from workers.tvm.database import BROKEN, RECORDS, WORKLOADS, commit
-from workers.tvm.passes import TargetLike, as_tvm_target
+from workers.tvm.passes import as_tvm_target
 
-Problems = list[dict[str, Any]]
+T = TypeVar("T")
 
 
-def read_database(directory: str, target: TargetLike, scratch: str) -> dict[str, Any]:
+class Readable(NamedTuple):
+    """A directory of schedules: how many of its records are good, and which lines are not."""
+
+    records: int
+    problems: list[BadLine]
+
+
+def read_database(directory: str, target: str, scratch: str) -> Readable:
     """Copy the good records of a schedule directory into `scratch`, and name the bad lines.
 
     Raises NotFound when there is no database, InvalidRequest when it is another target's.
@@ -31,21 +38,14 @@ def read_database(directory: str, target: TargetLike, scratch: str) -> dict[str,
             f"no schedules in {directory}: {missing[0]} is missing", hint="mallorn tune MODEL --out DIR"
         )
     _check_target(source / MANIFEST, target)
-    problems: Problems = []
+    problems: list[BadLine] = []
     programs = dict(good_lines(source / WORKLOADS, program, problems))
     database = JSONDatabase(work_dir=scratch)
     records = good_lines(source / RECORDS, lambda line: _copy(line, programs, target, database), problems)
-    return {"work_dir": scratch, "records": len(list(records)), "problems": problems}
+    return Readable(len(list(records)), problems)
 
 
-def check_database(directory: str, target: TargetLike) -> dict[str, Any]:
-    """How many records of a schedule directory are good for the target, and which lines are not."""
-    with tempfile.TemporaryDirectory() as scratch:
-        found = read_database(directory, target, scratch)
-    return {"records": found["records"], "problems": found["problems"]}
-
-
-def _check_target(manifest: Path, target: TargetLike) -> None:
+def _check_target(manifest: Path, target: str) -> None:
     if not manifest.is_file():
         return  # written by stock TVM: its records name their targets themselves
     found = parse_target(read_manifest(manifest).target)
@@ -55,13 +55,15 @@ def _check_target(manifest: Path, target: TargetLike) -> None:
         )
 
 
-def good_lines(path: Path, read: Callable[[list[Any]], Any], problems: Problems) -> Iterator[tuple[int, Any]]:
+def good_lines(
+    path: Path, read: Callable[[list[Any]], T], problems: list[BadLine]
+) -> Iterator[tuple[int, T]]:
     """The number, from 0, and value of every line that can be read; the others become problems."""
     for number, line in enumerate(path.read_text(errors="replace").splitlines()):
         try:
             yield number, read(json.loads(line))
         except BROKEN as error:
-            problems.append({"file": path.name, "line": number + 1, "error": str(error)[:300] or repr(error)})
+            problems.append(BadLine(path.name, number + 1, str(error)[:300] or repr(error)))
 
 
 def program(line: list[Any]) -> Any:
@@ -71,7 +73,7 @@ def program(line: list[Any]) -> Any:
     return tvm.ir.load_json(base64.b64decode(line[1], validate=True)[8:].decode())
 
 
-def _copy(line: list[Any], programs: dict[int, Any], target: TargetLike, database: Any) -> None:
+def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any) -> None:
     index, (trace, run_secs, written_for, _) = line
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
@@ -81,7 +83,7 @@ def _copy(line: list[Any], programs: dict[int, Any], target: TargetLike, databas
     commit(database, programs[index], trace, run_secs, ours)
 
 
-def _essence(tvm_target: Any, asked: TargetLike) -> dict[str, Any]:
+def _essence(tvm_target: Any, asked: str) -> dict[str, Any]:
     """What makes it that target: TVM adds the host's own triple where none is asked for."""
     unasked = {"tag", "keys", "mtriple"} - parse_target(asked).attrs.keys()
     return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in unasked}

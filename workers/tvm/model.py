@@ -14,9 +14,10 @@ from onnx import GraphProto, ModelProto
 from tvm.relax.frontend.onnx import from_onnx
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.values.graph import TensorSpec
+from workers.faces.graphs import Shapes
 from workers.tvm.onnx_reader import first_line, graph_inputs, read_model
 
-Shapes = dict[str, list[int]]
 # What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
 _REFUSALS = (
     ArithmeticError,
@@ -34,8 +35,8 @@ class Network:
     """An imported model: weights are constants of `mod`, whose `main` takes the inputs alone."""
 
     mod: Any
-    inputs: list[dict[str, Any]]  # {"name", "dtype", "shape"}, in calling order
-    outputs: list[dict[str, Any]]
+    inputs: list[TensorSpec]  # in calling order
+    outputs: list[TensorSpec]
     operators: dict[str, int]  # how many nodes of each operator the ONNX graph has
 
 
@@ -49,19 +50,19 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None) -> Networ
     return Network(mod, _inputs(model.graph, mod), _outputs(model.graph, mod), operators)
 
 
-def _inputs(graph: GraphProto, mod: Any) -> list[dict[str, Any]]:
+def _inputs(graph: GraphProto, mod: Any) -> list[TensorSpec]:
     types = [param.ty for param in mod["main"].params]
     names = [value.name for value in graph_inputs(graph)]
     return [_spec(name, ty) for name, ty in zip(names, types, strict=True)]
 
 
-def _outputs(graph: GraphProto, mod: Any) -> list[dict[str, Any]]:
+def _outputs(graph: GraphProto, mod: Any) -> list[TensorSpec]:
     ty = mod["main"].ret_ty
     types = ty.fields if isinstance(ty, tvm.relax.TupleType) else [ty]
     return [_spec(value.name, ty) for value, ty in zip(graph.output, types, strict=True)]
 
 
-def _spec(name: str, ty: Any) -> dict[str, Any]:
+def _spec(name: str, ty: Any) -> TensorSpec:
     try:
         shape = [int(dim) for dim in ty.shape]
     except TypeError:
@@ -69,7 +70,7 @@ def _spec(name: str, ty: Any) -> dict[str, Any]:
             f"the shape of {name!r} depends on the data, so its tasks cannot be tuned",
             hint="export the model with fixed shapes",
         ) from None
-    return {"name": name, "dtype": str(ty.dtype), "shape": shape}
+    return TensorSpec(name=name, dtype=str(ty.dtype), shape=shape)
 
 
 def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:

@@ -8,6 +8,7 @@ from tvm import relax
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
+from mallorn.core.values.graph import GraphStep
 from workers.tvm.onnx_reader import first_line
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import Step, step_json
@@ -25,15 +26,14 @@ def as_tvm_target(target: TargetLike) -> Any:
     return parse_tvm_target(parse_target(target).text)
 
 
-def run_steps(mod: Any, steps: tuple[Step, ...], target: Any) -> tuple[Any, list[dict[str, Any]]]:
+def run_steps(mod: Any, steps: tuple[Step, ...], target: Any) -> tuple[Any, list[GraphStep]]:
     """The module after the steps, and how many functions and operators there were around each."""
-    report: list[dict[str, Any]] = []
+    report: list[GraphStep] = []
     before = _sizes(mod)
     for step in steps:
         mod, skipped = _run(mod, step, target)
         after = _sizes(mod)
-        told = {"skipped": skipped} if skipped else {}
-        report.append({"pass": step.name, **_named("before", before), **_named("after", after), **told})
+        report.append(_told(step, before, after, skipped))
         before = after
     return mod, report
 
@@ -80,5 +80,13 @@ def _sizes(mod: Any) -> tuple[int, int]:
     return functions, sum(operators(mod).values())
 
 
-def _named(when: str, sizes: tuple[int, int]) -> dict[str, int]:
-    return {f"functions_{when}": sizes[0], f"ops_{when}": sizes[1]}
+def _told(step: Step, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
+    (functions_before, ops_before), (functions_after, ops_after) = before, after
+    told = GraphStep(
+        name=step.name,
+        functions_before=functions_before,
+        ops_before=ops_before,
+        functions_after=functions_after,
+        ops_after=ops_after,
+    )
+    return told.model_copy(update={"skipped": skipped}) if skipped else told

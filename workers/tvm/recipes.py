@@ -4,12 +4,14 @@ Plain data, so that a worker and a manifest can name a recipe without loading TV
 tasks exist: change a step and schedules tuned before match nothing. Raise `version` with every change.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
 from mallorn.core.targets import Target
+from mallorn.core.values.graph import RecipeStep, StoredRecipe
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,21 @@ def _in_bf16(recipe: Recipe, target: Target) -> Recipe:
     return _IN_BF16[recipe.name]
 
 
-def recipe_json(recipe: Recipe) -> dict[str, Any]:
+def stored_recipe(recipe: Recipe) -> StoredRecipe:
     """The recipe as stored with a job and in a manifest."""
-    return {
-        "name": recipe.name,
-        "version": recipe.version,
-        "before": [step_json(step) for step in recipe.before],
-        "after": [step_json(step) for step in recipe.after],
-    }
+    return StoredRecipe(
+        name=recipe.name,
+        version=recipe.version,
+        before=[_stored_step(step) for step in recipe.before],
+        after=[_stored_step(step) for step in recipe.after],
+    )
+
+
+def recipe_of(stored: StoredRecipe) -> Recipe:
+    """What was stored, as passes to run; raises InvalidRequest where it is none."""
+    if not stored.name or stored.version < 1:
+        raise InvalidRequest(f"not a graph recipe: {stored.stored()}")
+    return Recipe(stored.name, stored.version, _steps(stored.before), _steps(stored.after))
 
 
 def step_json(step: Step) -> dict[str, Any]:
@@ -141,18 +150,9 @@ def step_json(step: Step) -> dict[str, Any]:
     return {"pass": step.name, "args": list(step.args), "optional": step.optional}
 
 
-def recipe_from_json(value: dict[str, Any]) -> Recipe:
-    """Read what `recipe_json` wrote; raises InvalidRequest when it is something else."""
-    try:
-        return Recipe(
-            str(value["name"]), int(value["version"]), _steps(value["before"]), _steps(value["after"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidRequest(f"not a graph recipe: {error!r}") from None
+def _stored_step(step: Step) -> RecipeStep:
+    return RecipeStep(name=step.name, args=list(step.args), optional=step.optional)
 
 
-def _steps(values: list[dict[str, Any]]) -> tuple[Step, ...]:
-    return tuple(
-        Step(str(value["pass"]), tuple(value.get("args", ())), bool(value.get("optional")))
-        for value in values
-    )
+def _steps(stored: Sequence[RecipeStep]) -> tuple[Step, ...]:
+    return tuple(Step(step.name, tuple(step.args), step.optional) for step in stored)

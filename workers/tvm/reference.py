@@ -15,31 +15,28 @@ from tvm.ir import TensorLoad
 from tvm.tirx import Div
 
 from workers.device.values import dtype_of
+from workers.faces.graphs import Reference
+from workers.faces.values import Arguments, Tensor
 from workers.tvm.accuracy import Array
 from workers.tvm.anatomy import blocks_of, collect, extent
 from workers.tvm.archives import save_arrays
 from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
-from workers.tvm.passes import TargetLike, as_tvm_target
+from workers.tvm.passes import as_tvm_target
 from workers.tvm.programs import parse_module
 
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _HOST = '{"kind":"llvm","num-cores":1}'
 
 
-def build_whole(tir: str, trace: str, target: TargetLike, out_so: str) -> str:
+def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
     """Build a scheduled program (its full trace) that takes its arguments as the unscheduled one does."""
-    return _build(replay(parse_module(tir), trace).mod, target, out_so)
+    _build(replay(parse_module(tir), trace).mod, target, out_so)
 
 
-def reference(
-    tir: str, args: dict[str, Any], seed: int, inputs_npz: str, expected_npz: str
-) -> dict[str, Any]:
-    """Write random arguments and what the unscheduled program makes of them, each array as `arg_<index>`.
-
-    Returns what `compare` asks for besides: the outputs' indices and how many terms the longest sum has.
-    """
+def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
+    """Write random arguments and what the unscheduled program makes of them, each array as `arg_<index>`."""
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
     save_arrays(inputs_npz, _named(arrays))
@@ -47,7 +44,7 @@ def reference(
     with tempfile.TemporaryDirectory() as scratch:
         results = call(_build(mod, _HOST, str(Path(scratch, "reference.so"))), arrays)
     save_arrays(expected_npz, _named(results))
-    return {"outputs": list(args["outputs"]), "reduction_len": reduction_length(mod)}
+    return Reference(list(args.outputs), reduction_length(mod))
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:
@@ -57,12 +54,14 @@ def call(library: str, arrays: list[Array]) -> list[Array]:
     return [tensor.numpy() for tensor in tensors]
 
 
-def random_arguments(mod: Any, args: dict[str, Any], seed: int) -> list[Array]:
+def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
     """Seeded arguments: integers in their ranges, floats of both signs unless only positive ones are tame."""
     rng = np.random.default_rng(seed)
-    ranges = args.get("ranges", {})
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
-    return [_random(rng, spec, ranges.get(str(i), FREE_RANGE), floats) for i, spec in enumerate(args["args"])]
+    return [
+        _random(rng, tensor, args.ranges.get(str(index), FREE_RANGE), floats)
+        for index, tensor in enumerate(args.args)
+    ]
 
 
 def needs_positive(mod: Any) -> bool:
@@ -77,14 +76,14 @@ def reduction_length(mod: Any) -> int:
     return max((prod(map(extent, block.reduced)) for block in blocks_of(mod)), default=1)
 
 
-def _random(rng: Any, spec: list[Any], limits: list[int], floats: tuple[float, float]) -> Array:
-    _, dtype, shape = spec
+def _random(rng: Any, tensor: Tensor, limits: tuple[int, int], floats: tuple[float, float]) -> Array:
+    _, dtype, shape = tensor
     whole = dtype.startswith(("int", "uint", "bool"))
     drawn: Array = np.asarray(rng.integers(*limits, shape) if whole else rng.uniform(*floats, shape))
     return drawn.astype(dtype_of(dtype))
 
 
-def _build(mod: Any, target: TargetLike, out_so: str) -> str:
+def _build(mod: Any, target: str, out_so: str) -> str:
     library = tvm.tirx.build(mod, target=as_tvm_target(target))
     library.export_library(out_so, fcompile=link_shared)
     return out_so

@@ -8,7 +8,7 @@ import onnx
 from onnx import ModelProto, NodeProto, shape_inference
 
 from mallorn.core.errors import InvalidModel
-from workers.tvm.model import Shapes
+from workers.faces.graphs import Shapes
 from workers.tvm.passes import PassFailed
 
 

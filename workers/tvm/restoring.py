@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm.s_tir.schedule import Trace
 
+from workers.faces.graphs import BadLine, Restored, RestoredLog
 from workers.search.space import Sketch
 from workers.tvm.database import RECORDS, WORKLOADS
-from workers.tvm.logs import Problems, good_lines, program
+from workers.tvm.logs import good_lines, program
 from workers.tvm.programs import instructions, is_choice
 from workers.tvm.rebuild import bind, full_trace
 from workers.tvm.sketches import choices_of, sketch_key, trace_text
@@ -21,33 +21,24 @@ from workers.tvm.workload import canonical
 _POSTPROCESSING = "EnterPostproc"
 
 
-def read_export(directory: str, target: str) -> dict[str, Any]:
-    """Every record as {"workload", "sketch", "decisions", "run_secs"}; bad lines are problems."""
-    problems: Problems = []
+def read_export(directory: str, target: str) -> RestoredLog:
+    """Every record of a directory; bad lines are problems."""
+    problems: list[BadLine] = []
     programs = dict(good_lines(Path(directory, WORKLOADS), program, problems))
     lines = good_lines(Path(directory, RECORDS), lambda line: _record(line, programs, target), problems)
-    return {
-        "records": [record for _, record in lines],
-        "problems": problems,
-        "tvm_version": tvm.__version__,
-    }
+    return RestoredLog([record for _, record in lines], problems, tvm.__version__)
 
 
-def _record(line: list[Any], programs: dict[int, Any], target: str) -> dict[str, Any]:
+def _record(line: list[Any], programs: dict[int, Any], target: str) -> Restored:
     index, (trace, run_secs, _, _) = line
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
-    workload = describe(canonical(programs[index]), weight=1)
-    tir = workload["tir"]
-    sketch, decisions = _taken_apart(tir, *trace)
-    if full_trace(tir, target, sketch, decisions) is None:
+    task = describe(canonical(programs[index]), name="", weight=1)
+    sketch, decisions = _taken_apart(task.tir, *trace)
+    if full_trace(task.tir, target, sketch, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
-    return {
-        "workload": workload,
-        "sketch": asdict(_sketch(tir, sketch, decisions)),
-        "decisions": decisions,
-        "run_secs": [float(seconds) for seconds in run_secs],
-    }
+    times = [float(seconds) for seconds in run_secs]
+    return Restored(task, _sketch(task.tir, sketch, decisions), tuple(decisions), times)
 
 
 def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[str, list[int]]:

@@ -2,19 +2,16 @@
 
 from typing import Any
 
+from workers.faces.graphs import Scripts
 from workers.tvm.database import replay
 from workers.tvm.programs import parse_module
 
 
-def scripts(tir: str, trace: str) -> dict[str, str]:
+def scripts(tir: str, trace: str) -> Scripts:
     """A program before and after its full trace, and the trace, as TVMScript. Raises one of BROKEN."""
     mod = parse_module(tir)
     schedule = replay(mod, trace)
-    return {
-        "original": _script(mod),
-        "scheduled": _script(schedule.mod),
-        "trace": "\n".join(schedule.trace.as_python()),
-    }
+    return Scripts(_script(mod), _script(schedule.mod), "\n".join(schedule.trace.as_python()))
 
 
 def _script(mod: Any) -> str:

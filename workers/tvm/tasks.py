@@ -1,5 +1,7 @@
 """A model file into tuning tasks, as plain data."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -7,18 +9,18 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
+from workers.faces.graphs import Extraction, ModelTask, Ranges, Shapes
 from workers.tvm.anatomy import anchor_of, blocks_of, operator_of
 from workers.tvm.arguments import FREE_RANGE, arguments
-from workers.tvm.model import Shapes, load_network
-from workers.tvm.passes import TargetLike, as_tvm_target, operators, run_steps
-from workers.tvm.recipes import recipe_from_json
+from workers.tvm.model import load_network
+from workers.tvm.passes import as_tvm_target, operators, run_steps
+from workers.tvm.recipes import recipe_of
 from workers.tvm.refusals import naming_the_node
 from workers.tvm.workload import canonical, structure_key, workload_key
 
 
-def extract(
-    model_path: str, target: TargetLike, recipe: dict[str, Any], input_shapes: Shapes | None = None
-) -> dict[str, Any]:
+def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
     """Import a model, run the recipe's first half, and describe every task it is made of.
 
     A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
@@ -26,57 +28,58 @@ def extract(
     network = load_network(model_path, input_shapes)
     tvm_target = as_tvm_target(target)
     with naming_the_node(model_path, input_shapes):
-        mod, steps = run_steps(network.mod, recipe_from_json(recipe).before, tvm_target)
+        mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
     tasks = merge([_task(task) for task in extract_tasks(mod, tvm_target)])
     if not tasks:
         raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
-    return {
-        "inputs": network.inputs,
-        "outputs": network.outputs,
-        "input_ranges": input_ranges(network.inputs, tasks),
-        "onnx_operators": network.operators,
-        "operators_before": operators(network.mod),
-        "operators_after": operators(mod),
-        "steps": steps,
-        "tasks": tasks,
-        "tvm_version": tvm.__version__,
-    }
+    graph = GraphReport(
+        inputs=network.inputs,
+        outputs=network.outputs,
+        input_ranges=input_ranges(network.inputs, tasks),
+        onnx_operators=network.operators,
+        operators_before=operators(network.mod),
+        operators_after=operators(mod),
+        steps=steps,
+        tvm_version=tvm.__version__,
+    )
+    return Extraction(graph, tuple(tasks))
 
 
-def _task(task: Any) -> dict[str, Any]:
-    return {"name": str(task.task_name)} | describe(canonical(task.dispatched[0]), int(task.weight))
+def _task(task: Any) -> ModelTask:
+    return describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight))
 
 
-def describe(mod: Any, weight: int) -> dict[str, Any]:
+def describe(mod: Any, name: str, weight: int) -> ModelTask:
     """A program with canonical block names as plain data."""
     blocks = blocks_of(mod)
-    return {
-        "weight": weight,
-        "key": workload_key(mod),
-        "op": operator_of(blocks),
-        "structure": structure_key(mod),
-        "flops": float(estimate_tir_flops(mod)),
-        "tir": tvm.ir.save_json(mod),
-        "args": arguments(mod),
-        "extents": anchor_of(blocks).extents,
-    }
+    return ModelTask(
+        name=name,
+        weight=weight,
+        key=workload_key(mod),
+        op=operator_of(blocks),
+        structure=structure_key(mod),
+        flops=float(estimate_tir_flops(mod)),
+        tir=tvm.ir.save_json(mod),
+        args=arguments(mod),
+        extents=tuple(anchor_of(blocks).extents),
+    )
 
 
-def merge(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
     """Tasks of one key become one, called as often as all of them."""
-    merged: dict[str, dict[str, Any]] = {}
+    merged: dict[str, ModelTask] = {}
     for task in tasks:
-        known = merged.setdefault(task["key"], {**task, "weight": 0})
-        known["weight"] += task["weight"]
+        known = merged.get(task.key)
+        merged[task.key] = replace(known, weight=known.weight + task.weight) if known else task
     return list(merged.values())
 
 
-def input_ranges(inputs: list[dict[str, Any]], tasks: list[dict[str, Any]]) -> dict[str, list[int]]:
+def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:
     """A range for every integer input of the model that keeps every look-up of every task inside.
 
     Which input reaches which look-up is not followed: the narrowest look-up bounds them all.
     """
-    looked_up = [r for task in tasks for r in task["args"]["ranges"].values() if r != FREE_RANGE]
+    looked_up = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
     bound = min(looked_up, key=lambda r: r[1], default=FREE_RANGE)
-    integers = (i["name"] for i in inputs if i["dtype"].startswith(("int", "uint", "bool")))
+    integers = (i.name for i in inputs if i.dtype.startswith(("int", "uint", "bool")))
     return {name: list(bound) for name in integers}

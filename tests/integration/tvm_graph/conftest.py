@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 # Read once, when TVM is first imported: the machine's processors are not the target's cores.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
@@ -14,7 +13,9 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 import pytest
 
 from mallorn.core.targets import parse_target
-from workers.tvm.recipes import recipe_for, recipe_json
+from mallorn.core.values.graph import GraphReport, StoredRecipe
+from workers.faces.graphs import Extraction, ModelTask, Tuned
+from workers.tvm.recipes import recipe_for, stored_recipe
 from zoo import MODELS
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -27,13 +28,13 @@ class Example:
     name: str
     recipe_name: str
     folder: Path
-    recipe: dict[str, Any] = field(init=False)
+    recipe: StoredRecipe = field(init=False)
     target: str = TARGET.text
     precision: str = "float32"
 
     def __post_init__(self) -> None:
         target = parse_target(json.loads(self.target))
-        self.recipe = recipe_json(recipe_for(self.recipe_name, target, self.precision))
+        self.recipe = stored_recipe(recipe_for(self.recipe_name, target, self.precision))
 
     @cached_property
     def path(self) -> str:
@@ -42,23 +43,28 @@ class Example:
         return str(path)
 
     @cached_property
-    def graph(self) -> dict[str, Any]:
+    def extracted(self) -> Extraction:
         from workers.tvm.tasks import extract
 
-        return extract(self.path, self.target, self.recipe)
+        return extract(self.path, self.target, self.recipe, {})
+
+    @property
+    def graph(self) -> GraphReport:
+        return self.extracted.graph
+
+    @property
+    def tasks(self) -> tuple[ModelTask, ...]:
+        return self.extracted.tasks
 
     @cached_property
-    def records(self) -> list[dict[str, Any]]:
-        return [
-            {"tir": task["tir"], "trace": first_trace(task["tir"], self.target), "run_secs": [1e-3]}
-            for task in self.graph["tasks"]
-        ]
+    def records(self) -> list[Tuned]:
+        return [Tuned(task.tir, first_trace(task.tir, self.target), [1e-3]) for task in self.tasks]
 
     @cached_property
     def schedules(self) -> str:
         return self.write("schedules", self.records)
 
-    def write(self, folder: str, records: list[dict[str, Any]]) -> str:
+    def write(self, folder: str, records: list[Tuned]) -> str:
         """A schedule directory with these records and a manifest."""
         from workers.tvm.database import write_database
 
@@ -66,9 +72,9 @@ class Example:
         write_database(str(directory), self.target, records)
         manifest = {
             "target": json.loads(self.target),
-            "recipe": self.recipe,
+            "recipe": self.recipe.stored(),
             "input_shapes": {},
-            "input_ranges": self.graph["input_ranges"],
+            "input_ranges": self.graph.input_ranges,
         }
         (directory / "manifest.json").write_text(json.dumps(manifest))
         return str(directory)

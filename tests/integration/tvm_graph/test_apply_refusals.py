@@ -101,7 +101,7 @@ def test_a_workload_without_a_schedule_fails_unless_it_is_allowed_or_known(
     words = refusal(mlp.path)
     assert "1 of 3 workloads have no schedule: " in words
     assert report(mlp.path, "--allow-missing")["workloads_found"] == 2
-    names = [task["name"] for task in mlp.graph["tasks"]]
+    names = [task.name for task in mlp.tasks]
     change(tuned, without_schedule=[name for name in names if f"schedule: {name}\n" in words])
     assert report(mlp.path)["workloads_found"] == 2
 

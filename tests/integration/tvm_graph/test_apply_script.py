@@ -55,7 +55,7 @@ def run_script(directory: str, *args: str, **environment: str) -> dict[str, Any]
 def test_it_finds_every_schedule_and_agrees_with_onnxruntime(name: str, example: Callable[..., Any]) -> None:
     one = example(name)
     report = run_script(one.schedules, one.path, "--check")
-    assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
+    assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     assert report["latency_ms"] > 0
     assert report["relative_error"] < 1e-4
 
@@ -82,11 +82,11 @@ class Bounded(Example):
 
 def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
     one = Bounded("bounded", "tuned", tmp_path)
-    kernels = " ".join(one.graph["operators_after"])
+    kernels = " ".join(one.graph.operators_after)
     assert "winograd_pack" in kernels
     assert "maximum_minimum" in kernels
     report = run_script(one.schedules, one.path, "--check")
-    assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
+    assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     assert report["relative_error"] < 1e-4
 
 
@@ -96,7 +96,7 @@ def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
 def test_it_brings_the_instruction_that_stock_tvm_lacks(tmp_path: Path) -> None:
     one = Example("mlp", "tuned", tmp_path, target=detect_target().text, precision="bf16")
     report = run_script(one.schedules, one.path, "--check", "-o", str(tmp_path / "mlp.so"))
-    assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
+    assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     # Rounded, and no more than that.
     assert 1e-5 < report["relative_error"] < 2e-2
 
@@ -105,8 +105,8 @@ def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) 
     """Same hits, and the same numbers to the last bit."""
     theirs, ours = str(tmp_path / "theirs.so"), str(tmp_path / "ours.so")
     script = run_script(mlp.schedules, mlp.path, "-o", theirs)
-    compiled = compile_model(mlp.path, mlp.schedules, mlp.target, mlp.recipe, ours)
-    assert (script["workloads_found"], script["workloads"]) == (compiled["found"], compiled["of"])
+    compiled = compile_model(mlp.path, mlp.schedules, mlp.target, mlp.recipe, ours, {})
+    assert (script["workloads_found"], script["workloads"]) == (compiled.found, compiled.of)
     inputs = compiling.random_inputs(onnx.load(mlp.path), {}, {})
     outputs = [compiling.run(path, list(inputs.values()), tvm.cpu())[0] for path in (theirs, ours)]
     assert np.array_equal(outputs[0], outputs[1])

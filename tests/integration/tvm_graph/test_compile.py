@@ -33,7 +33,7 @@ def answers(library: str, inputs: dict[str, Any]) -> list[Any]:
 
 def error_of(one: Any, library: str) -> float:
     """The library's worst error against onnxruntime on one set of random inputs."""
-    inputs = compiling.random_inputs(onnx.load(one.path), {}, one.graph["input_ranges"])
+    inputs = compiling.random_inputs(onnx.load(one.path), {}, one.graph.input_ranges)
     session = onnxruntime.InferenceSession(one.path, providers=["CPUExecutionProvider"])
     pairs = zip(answers(library, inputs), session.run(None, inputs), strict=True)
     return max(relative_error(ours, theirs) for ours, theirs in pairs)
@@ -47,9 +47,9 @@ def test_every_schedule_is_found_and_the_numbers_are_onnxruntime_s(
 ) -> None:
     one = example(name, recipe)
     library = str(tmp_path / "model.so")
-    report = compile_model(one.path, one.schedules, one.target, one.recipe, library)
-    assert (report["found"], report["missing"]) == (report["of"], [])
-    assert report["of"] == len(one.graph["tasks"])
+    report = compile_model(one.path, one.schedules, one.target, one.recipe, library, {})
+    assert (report.found, report.missing) == (report.of, [])
+    assert report.of == len(one.tasks)
     assert error_of(one, library) < CLOSE
 
 
@@ -58,16 +58,16 @@ def test_a_missing_schedule_is_named_and_the_numbers_stay_right(mlp: Any, tmp_pa
     records = schedules / RECORDS
     records.write_text(records.read_text()[:-100])
     library = str(tmp_path / "model.so")
-    report = compile_model(mlp.path, str(schedules), mlp.target, mlp.recipe, library)
-    assert (report["found"], report["of"], len(report["missing"])) == (2, 3, 1)
-    assert [problem["line"] for problem in report["problems"]] == [3]
+    report = compile_model(mlp.path, str(schedules), mlp.target, mlp.recipe, library, {})
+    assert (report.found, report.of, len(report.missing)) == (2, 3, 1)
+    assert [problem.line for problem in report.problems] == [3]
     assert error_of(mlp, library) < CLOSE
 
 
 def test_schedules_of_another_recipe_match_nothing_and_that_is_counted(mlp: Any, tmp_path: Path) -> None:
-    other = {**mlp.recipe, "before": [*mlp.recipe["before"][:-1]]}
-    report = compile_model(mlp.path, mlp.schedules, mlp.target, other, str(tmp_path / "model.so"))
-    assert (report["found"], report["of"]) == (0, 3)
+    other = mlp.recipe.model_copy(update={"before": mlp.recipe.before[:-1]})
+    report = compile_model(mlp.path, mlp.schedules, mlp.target, other, str(tmp_path / "model.so"), {})
+    assert (report.found, report.of) == (0, 3)
 
 
 def test_weights_are_laid_out_anew_at_compile_time(mlp: Any) -> None:
@@ -81,7 +81,7 @@ def test_weights_are_laid_out_anew_at_compile_time(mlp: Any) -> None:
     mod, report = run_steps(mod, TUNED.after, target)
     assert before == {2}
     assert max(weight_ranks(mod)) > 2
-    assert report[-1]["ops_after"] == 3
+    assert report[-1].ops_after == 3
 
 
 def weight_ranks(mod: Any) -> set[int]:
@@ -97,7 +97,7 @@ def weight_ranks(mod: Any) -> set[int]:
 
 def test_tvm_s_own_build_is_right_too(mlp: Any, tmp_path: Path) -> None:
     library = str(tmp_path / "default.so")
-    assert compile_default(mlp.path, mlp.target, library)["bytes"] > 0
+    assert compile_default(mlp.path, mlp.target, library, {}).bytes > 0
     assert error_of(mlp, library) < CLOSE
 
 
@@ -109,5 +109,5 @@ def test_free_dimensions_are_bound_alike_on_import_and_compile(mlp: Any, tmp_pat
     path, library = str(tmp_path / "free.onnx"), str(tmp_path / "free.so")
     onnx.save(model, path)
     report = compile_model(path, mlp.schedules, mlp.target, mlp.recipe, library, {"input": [64, 784]})
-    assert report["found"] == report["of"] == 3
+    assert report.found == report.of == 3
     assert answers(library, {"input": np.ones((64, 784), "float32")})[0].shape == (64, 10)

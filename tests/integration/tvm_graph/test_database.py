@@ -3,7 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from workers.tvm.database import RECORDS, WORKLOADS, write_database
-from workers.tvm.logs import check_database, read_database
+from workers.tvm.logs import Readable, read_database
 
 OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
 
@@ -21,6 +23,11 @@ OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
 def copy(mlp: Any, tmp_path: Path) -> Path:
     """A schedule directory of one's own."""
     return Path(shutil.copytree(mlp.schedules, tmp_path / "copy"))
+
+
+def check_database(directory: str, target: str) -> Readable:
+    with TemporaryDirectory() as scratch:
+        return read_database(directory, target, scratch)
 
 
 def edit(path: Path, change: Callable[[list[str]], list[str]]) -> None:
@@ -35,13 +42,12 @@ def test_stock_tvm_loads_every_record(mlp: Any) -> None:
 
 def test_a_record_that_does_not_rebuild_is_left_out_and_told(mlp: Any, tmp_path: Path) -> None:
     first, second, third = mlp.records
-    swapped = {**first, "trace": "[[], [[0, 1]]]"}
-    torn = {**second, "trace": second["trace"][:100]}
-    timeless = {**third, "run_secs": [1e10]}
-    result = write_database(str(tmp_path), mlp.target, [swapped, first, torn, timeless])
-    assert result["written"] == 1
-    assert [skipped["index"] for skipped in result["skipped"]] == [0, 2, 3]
-    assert all(skipped["error"] for skipped in result["skipped"])
+    swapped = replace(first, trace="[[], [[0, 1]]]")
+    torn = replace(second, trace=second.trace[:100])
+    timeless = replace(third, run_secs=[1e10])
+    skipped = write_database(str(tmp_path), mlp.target, [swapped, first, torn, timeless])
+    assert [each.index for each in skipped] == [0, 2, 3]
+    assert all(each.error for each in skipped)
     assert len(JSONDatabase(work_dir=str(tmp_path))) == 1
 
 
@@ -53,22 +59,22 @@ def test_writing_again_replaces(mlp: Any, tmp_path: Path) -> None:
 
 
 def test_good_directory_has_no_problems(mlp: Any) -> None:
-    assert check_database(mlp.schedules, mlp.target) == {"records": 3, "problems": []}
+    assert check_database(mlp.schedules, mlp.target) == (3, [])
 
 
 def test_a_torn_line_is_named_and_the_others_are_used(mlp: Any, copy: Path, tmp_path: Path) -> None:
     edit(copy / RECORDS, lambda lines: [lines[0], lines[1][:50], lines[2]])
     found = read_database(str(copy), mlp.target, str(tmp_path))
-    assert found["records"] == 2
-    assert [(problem["file"], problem["line"]) for problem in found["problems"]] == [(RECORDS, 2)]
+    assert found.records == 2
+    assert [(problem.file, problem.line) for problem in found.problems] == [(RECORDS, 2)]
     assert len(JSONDatabase(work_dir=str(tmp_path))) == 2
 
 
 def test_a_torn_workload_costs_its_own_records_only(mlp: Any, copy: Path) -> None:
     edit(copy / WORKLOADS, lambda lines: [lines[0][:-40], *lines[1:]])
     found = check_database(str(copy), mlp.target)
-    assert found["records"] == 2
-    assert [(problem["file"], problem["line"]) for problem in found["problems"]] == [
+    assert found.records == 2
+    assert [(problem.file, problem.line) for problem in found.problems] == [
         (WORKLOADS, 1),
         (RECORDS, 1),
     ]
@@ -77,8 +83,8 @@ def test_a_torn_workload_costs_its_own_records_only(mlp: Any, copy: Path) -> Non
 def test_a_line_that_is_another_kind_of_json_is_named(mlp: Any, copy: Path) -> None:
     edit(copy / RECORDS, lambda lines: ["{}", "[7, []]", "null", *lines])
     found = check_database(str(copy), mlp.target)
-    assert [problem["line"] for problem in found["problems"]] == [1, 2, 3]
-    assert found["records"] == 3
+    assert [problem.line for problem in found.problems] == [1, 2, 3]
+    assert found.records == 3
 
 
 def test_another_target_s_directory_is_refused(mlp: Any) -> None:
@@ -90,8 +96,8 @@ def test_another_target_s_directory_is_refused(mlp: Any) -> None:
 def test_another_target_s_records_are_left_out_where_no_manifest_tells(mlp: Any, copy: Path) -> None:
     (copy / "manifest.json").unlink()
     found = check_database(str(copy), OTHER)
-    assert found["records"] == 0
-    assert all("another target" in problem["error"] for problem in found["problems"])
+    assert found.records == 0
+    assert all("another target" in problem.error for problem in found.problems)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"target": 3})])

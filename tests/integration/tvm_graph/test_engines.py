@@ -17,8 +17,8 @@ def prepared(example: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[An
     one = example("mlp")
     folder = tmp_path_factory.mktemp("engines")
     library, inputs = str(folder / "model.so"), str(folder / "inputs.npz")
-    compile_model(one.path, one.schedules, one.target, one.recipe, library)
-    assert make_inputs(one.path, inputs, seed=3) == ["input"]
+    compile_model(one.path, one.schedules, one.target, one.recipe, library, {})
+    assert make_inputs(one.path, inputs, 3, {}, {}) == ["input"]
     return one, library, inputs
 
 
@@ -43,7 +43,7 @@ def test_kernels_go_by_the_names_of_their_tasks(prepared: tuple[Any, str, str]) 
     one, library, inputs = prepared
     engines.load_library(library, one.target, inputs)
     times_us = engines.time_kernels(seconds=0.1)
-    assert set(times_us) == {task["name"] for task in one.graph["tasks"]}
+    assert set(times_us) == {task.name for task in one.tasks}
     assert all(time_us > 0 for time_us in times_us.values())
 
 

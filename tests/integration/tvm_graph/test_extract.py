@@ -1,5 +1,6 @@
 """Real models into tasks."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,18 +15,19 @@ from onnx import helper, numpy_helper
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir import meta_schedule as ms
 
-from workers.tvm.recipes import TUNED, recipe_json
+from workers.faces.graphs import Extraction
+from workers.tvm.recipes import TUNED, stored_recipe
 from workers.tvm.tasks import extract
 
-TARGET = {"kind": "llvm", "num-cores": 2}
+TARGET = '{"kind":"llvm","num-cores":2}'
 Get = Callable[..., Any]
 LIMITS = {"low": -0.5, "high": 0.5}
 
 
-def operators(graph: dict[str, Any]) -> Counter[str]:
+def operators(found: Extraction) -> Counter[str]:
     weighted: Counter[str] = Counter()
-    for task in graph["tasks"]:
-        weighted[task["op"]] += task["weight"]
+    for task in found.tasks:
+        weighted[task.op] += task.weight
     return weighted
 
 
@@ -40,24 +42,24 @@ def _saved(path: Path, nodes: list[onnx.NodeProto], scalars: list[onnx.TensorPro
 
 def test_an_mlp_is_its_three_products(example: Get) -> None:
     """Weights are constants: no task transposes them, and bias and activation are fused."""
-    graph = example("mlp").graph
-    assert operators(graph) == {"matmul": 3}
-    sizes = sorted(task["extents"] for task in graph["tasks"])
-    assert sizes == [[64, 10, 256], [64, 256, 512], [64, 512, 784]]
-    assert all(task["flops"] >= 2 * 64 * task["extents"][1] * task["extents"][2] for task in graph["tasks"])
+    found = example("mlp").extracted
+    assert operators(found) == {"matmul": 3}
+    sizes = sorted(task.extents for task in found.tasks)
+    assert sizes == [(64, 10, 256), (64, 256, 512), (64, 512, 784)]
+    assert all(task.flops >= 2 * 64 * task.extents[1] * task.extents[2] for task in found.tasks)
 
 
 def test_residual_network_moves_its_layout_once_in_and_once_out(example: Get) -> None:
-    graph = example("resnet18").graph
+    found = example("resnet18").extracted
     others = {"layout": 2, "pool": 1, "reduce": 1, "matmul": 1}
     # All of three by three with stride one are Winograd's: data padded and packed, products, and unpacked.
-    assert operators(graph) == {"conv2d": 7, "batch_matmul": 13, "elementwise": 44, **others}
-    assert operators(example("resnet18", "direct").graph) == {"conv2d": 20, **others}
+    assert operators(found) == {"conv2d": 7, "batch_matmul": 13, "elementwise": 44, **others}
+    assert operators(example("resnet18", "direct").extracted) == {"conv2d": 20, **others}
 
 
 @pytest.mark.slow
 def test_depthwise_convolutions_are_told_apart_and_joined_with_the_one_before(example: Get) -> None:
-    found = operators(example("mobilenetv2").graph)
+    found = operators(example("mobilenetv2").extracted)
     others = {"layout": 2, "reduce": 1, "matmul": 1}
     assert found == {"conv2d": 19, "matmul-depthwise_conv2d": 16, "depthwise_conv2d": 1, **others}
 
@@ -71,23 +73,23 @@ def test_a_bounded_activation_is_part_of_its_convolution(tmp_path: Path, bounds:
         helper.make_node("Conv", ["d", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     ]
     scalars = [numpy_helper.from_array(np.array(n, "float32"), name) for name, n in LIMITS.items()]
-    found = extract(_saved(tmp_path / "clip.onnx", nodes, scalars), TARGET, recipe_json(TUNED))
+    found = extract(_saved(tmp_path / "clip.onnx", nodes, scalars), TARGET, stored_recipe(TUNED), {})
     assert operators(found) == {"conv2d": 2, "layout": 2}
 
 
 def test_a_transformer_s_layers_share_their_tasks(example: Get) -> None:
-    graph = example("bert-small").graph
-    counted = operators(graph)
+    found = example("bert-small").extracted
+    counted = operators(found)
     assert (counted["layer_norm"], counted["softmax"], counted["batch_matmul"]) == (9, 4, 8)
-    assert len(graph["tasks"]) < sum(task["weight"] for task in graph["tasks"]) / 3
-    assert len({task["key"] for task in graph["tasks"]}) == len(graph["tasks"])
+    assert len(found.tasks) < sum(task.weight for task in found.tasks) / 3
+    assert len({task.key for task in found.tasks}) == len(found.tasks)
 
 
 def test_token_ids_stay_inside_the_vocabulary(example: Get) -> None:
-    graph = example("bert-small").graph
-    assert graph["input_ranges"] == {"input_ids": [0, 30522]}
-    (gather,) = (task for task in graph["tasks"] if task["op"] == "gather")
-    assert [0, 30522] in gather["args"]["ranges"].values()
+    found = example("bert-small").extracted
+    assert found.graph.input_ranges == {"input_ids": [0, 30522]}
+    (gather,) = (task for task in found.tasks if task.op == "gather")
+    assert (0, 30522) in gather.args.ranges.values()
 
 
 def test_a_model_that_layout_conversion_gives_up_on_is_still_imported(tmp_path: Path) -> None:
@@ -97,29 +99,27 @@ def test_a_model_that_layout_conversion_gives_up_on_is_still_imported(tmp_path: 
         helper.make_node("Max", ["c", "lowest"], ["y"]),
     ]
     lowest = numpy_helper.from_array(np.zeros((), "float32"), "lowest")
-    found = extract(_saved(tmp_path / "stack.onnx", nodes, [lowest]), TARGET, recipe_json(TUNED))
-    (skipped,) = (step for step in found["steps"] if "skipped" in step)
-    assert skipped["pass"] == "relax.transform.ConvertLayout"
+    found = extract(_saved(tmp_path / "stack.onnx", nodes, [lowest]), TARGET, stored_recipe(TUNED), {})
+    (skipped,) = (step for step in found.graph.steps if step.skipped)
+    assert skipped.name == "relax.transform.ConvertLayout"
     assert operators(found)["conv2d"] == 1
 
 
 def test_every_step_of_the_recipe_is_accounted_for(example: Get) -> None:
     one = example("mlp")
-    steps = one.graph["steps"]
-    assert [step["pass"] for step in steps] == [step["pass"] for step in one.recipe["before"]]
+    steps = one.graph.steps
+    assert [step.name for step in steps] == [step.name for step in one.recipe.before]
     for step, following in pairwise(steps):
-        assert step["functions_after"] == following["functions_before"]
-        assert step["ops_after"] == following["ops_before"]
-    assert sum(one.graph["operators_after"].values()) < sum(one.graph["operators_before"].values())
+        assert step.functions_after == following.functions_before
+        assert step.ops_after == following.ops_before
+    assert sum(one.graph.operators_after.values()) < sum(one.graph.operators_before.values())
 
 
 def test_the_key_does_not_depend_on_the_model_around_it(example: Get) -> None:
     """A second import of the same network gives the same keys and interchangeable programs."""
     one = example("mlp")
-    again = extract(one.path, one.target, one.recipe)
-    assert [(task["key"], task["tir"]) for task in again["tasks"]] == [
-        (task["key"], task["tir"]) for task in one.graph["tasks"]
-    ]
+    again = extract(one.path, one.target, one.recipe, {})
+    assert [(task.key, task.tir) for task in again.tasks] == [(task.key, task.tir) for task in one.tasks]
 
 
 @pytest.mark.parametrize("name", ["mlp", "bert-small"])
@@ -128,7 +128,7 @@ def test_stock_compile_relax_matches_every_schedule_of_the_plain_recipe(
 ) -> None:
     one = example(name, "plain")
     database = ms.database.JSONDatabase(work_dir=one.schedules)
-    target = tvm.target.Target(TARGET)
+    target = tvm.target.Target(json.loads(TARGET))
 
     def missing(chosen: Any) -> int:
         capfd.readouterr()
@@ -137,4 +137,4 @@ def test_stock_compile_relax_matches_every_schedule_of_the_plain_recipe(
         return capfd.readouterr().err.count("Tuning record is not found")
 
     assert missing(database) == 0
-    assert missing(ms.database.MemoryDatabase()) == len(one.graph["tasks"])
+    assert missing(ms.database.MemoryDatabase()) == len(one.tasks)

@@ -7,7 +7,7 @@ from mallorn.core.targets import parse_target
 from research.generate.drawing import Drawn, draw
 from research.generate.networks import DIMENSIONS, network, patterns
 from research.generate.rules import OURS, read_rules
-from workers.tvm.recipes import recipe_for, recipe_json
+from workers.tvm.recipes import recipe_for, stored_recipe
 from workers.tvm.tasks import extract
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -17,14 +17,10 @@ def test_every_drawn_task_is_one_of_the_importer_s_that_the_job_asks_for(tmp_pat
     drawn: list[Drawn] = draw(read_rules(OURS, DIMENSIONS), 6, seed=0)
     file = tmp_path / "generated.onnx"
     file.write_bytes(network(drawn).SerializeToString())
-    graph = extract(str(file), TARGET.text, recipe_json(recipe_for("tuned", TARGET)))
-    meant = [
-        task
-        for task in graph["tasks"]
-        if any(fnmatchcase(task["name"], pattern) for pattern in patterns(drawn))
-    ]
-    ops = sorted(task["op"] for task in meant)
+    tasks = extract(str(file), TARGET.text, stored_recipe(recipe_for("tuned", TARGET)), {}).tasks
+    meant = [task for task in tasks if any(fnmatchcase(task.name, pattern) for pattern in patterns(drawn))]
+    ops = sorted(task.op for task in meant)
     assert ops == ["batch_matmul", "conv2d", "conv2d", "depthwise_conv2d", "matmul", "softmax"]
     dense = next(dict(task.shape) for task in drawn if task.kind == "dense")
-    [found] = [task["extents"] for task in meant if task["op"] == "matmul"]
+    [found] = [task.extents for task in meant if task.op == "matmul"]
     assert found == [dense["rows"], dense["columns"], dense["inner"]]

@@ -140,7 +140,7 @@ def test_profile_tells_where_the_time_goes(mlp: Any, exported: Path) -> None:
     result = mallorn("profile", mlp.path, "--schedules", str(exported), "--seconds", "0.1", "--json")
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
-    assert {kernel["kernel"] for kernel in report["kernels"]} == {task["name"] for task in mlp.graph["tasks"]}
+    assert {kernel["kernel"] for kernel in report["kernels"]} == {task.name for task in mlp.tasks}
     assert sum(kernel["share"] for kernel in report["kernels"]) == pytest.approx(1)
     assert all(kernel["time_us"] > 0 for kernel in report["kernels"])
     assert report["machine"]["gflops"] > 0

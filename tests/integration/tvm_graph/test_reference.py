@@ -16,20 +16,26 @@ from workers.tvm.reference import build_whole, call, needs_positive, reference
 Get = Callable[..., Any]
 
 
+def built(tir: str, trace: str, target: str, folder: Path) -> str:
+    library = str(folder / "c.so")
+    build_whole(tir, trace, target, library)
+    return library
+
+
 def task_of(one: Any, op: str) -> tuple[dict[str, Any], str]:
-    index = next(i for i, task in enumerate(one.graph["tasks"]) if task["op"] == op)
-    return one.graph["tasks"][index], one.records[index]["trace"]
+    index = next(i for i, task in enumerate(one.tasks) if task.op == op)
+    return one.tasks[index], one.records[index].trace
 
 
 def check(task: dict[str, Any], library: str, folder: Path, spoil: float = 0.0) -> dict[str, Any]:
     inputs, expected, ours = (str(folder / f"{name}.npz") for name in ("inputs", "expected", "ours"))
-    terms = reference(task["tir"], task["args"], 7, inputs, expected)
+    terms = reference(task.tir, task.args, 7, inputs, expected)
     with np.load(inputs) as archive:
         arrays = [archive[name] for name in archive.files]
     results = call(library, arrays)
-    results[terms["outputs"][0]].flat[0] += spoil
+    results[terms.outputs[0]].flat[0] += spoil
     np.savez(ours, **{f"arg_{index}": array for index, array in enumerate(results)})
-    return compare(ours, expected, **terms)
+    return compare(ours, expected, terms)
 
 
 @pytest.mark.parametrize(
@@ -46,39 +52,39 @@ def check(task: dict[str, Any], library: str, folder: Path, spoil: float = 0.0) 
 def test_a_right_schedule_passes(name: str, op: str, example: Get, tmp_path: Path) -> None:
     one = example(name)
     task, trace = task_of(one, op)
-    verdict = check(task, build_whole(task["tir"], trace, one.target, str(tmp_path / "c.so")), tmp_path)
-    assert verdict["ok"], verdict
+    verdict = check(task, built(task.tir, trace, one.target, tmp_path), tmp_path)
+    assert verdict.ok, verdict
 
 
 def test_one_wrong_element_fails(mlp: Any, tmp_path: Path) -> None:
     task, trace = task_of(mlp, "matmul")
-    library = build_whole(task["tir"], trace, mlp.target, str(tmp_path / "c.so"))
+    library = built(task.tir, trace, mlp.target, tmp_path)
     verdict = check(task, library, tmp_path, spoil=0.05)
-    assert not verdict["ok"]
+    assert not verdict.ok
     assert verdict["max_error"] > verdict["tolerance"]
 
 
 def test_another_program_s_answers_fail(mlp: Any, tmp_path: Path) -> None:
     """The same product without its activation differs where the sum is negative."""
-    index = next(i for i, task in enumerate(mlp.graph["tasks"]) if "relu" in task["name"])
-    task, trace = mlp.graph["tasks"][index], mlp.records[index]["trace"]
-    text = parse_module(task["tir"]).script()
+    index = next(i for i, task in enumerate(mlp.tasks) if "relu" in task.name)
+    task, trace = mlp.tasks[index], mlp.records[index].trace
+    text = parse_module(task.tir).script()
     open_ended = from_source(text.replace("T.float32(0.0))", "T.float32(-1000.0))"))
     assert open_ended.script() != text
-    library = build_whole(tvm.ir.save_json(open_ended), trace, mlp.target, str(tmp_path / "c.so"))
-    assert not check(task, library, tmp_path)["ok"]
+    library = built(tvm.ir.save_json(open_ended), trace, mlp.target, tmp_path)
+    assert not check(task, library, tmp_path).ok
 
 
 def test_inputs_repeat_with_the_seed(mlp: Any, tmp_path: Path) -> None:
     task, _ = task_of(mlp, "matmul")
     for name in ("a", "b"):
-        reference(task["tir"], task["args"], 7, str(tmp_path / f"{name}.npz"), str(tmp_path / "e.npz"))
+        reference(task.tir, task.args, 7, str(tmp_path / f"{name}.npz"), str(tmp_path / "e.npz"))
     with np.load(tmp_path / "a.npz") as first, np.load(tmp_path / "b.npz") as second:
         assert all(np.array_equal(first[name], second[name]) for name in first.files)
 
 
 def test_only_delicate_programs_are_spared_negative_inputs(example: Get) -> None:
     task, _ = task_of(example("bert-small"), "layer_norm")
-    assert needs_positive(parse_module(task["tir"]))
+    assert needs_positive(parse_module(task.tir))
     task, _ = task_of(example("mlp"), "matmul")
-    assert not needs_positive(parse_module(task["tir"]))
+    assert not needs_positive(parse_module(task.tir))

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,14 @@ def tuned(mlp: Any, tmp_path: Path) -> Path:
 
 def test_records_are_taken_apart_and_rebuild_to_themselves(mlp: Any) -> None:
     found = read_export(mlp.schedules, mlp.target)
-    assert found["problems"] == []
-    tasks = {task["key"]: task for task in mlp.graph["tasks"]}
-    traces = [json.loads(record["trace"]) for record in mlp.records]
-    for record in found["records"]:
-        workload, sketch = record["workload"], record["sketch"]
-        task = tasks.pop(workload["key"])
-        assert {name: task[name] for name in workload if name != "weight"} | {"weight": 1} == workload
-        assert sketch in [asdict(replace(s, ordinal=0)) for s in design_space(workload["tir"], mlp.target)]
-        assert (
-            json.loads(full_trace(workload["tir"], mlp.target, sketch["trace"], record["decisions"]) or "")
-            in traces
-        )
+    assert found.problems == []
+    tasks = {task.key: task for task in mlp.tasks}
+    traces = [json.loads(record.trace) for record in mlp.records]
+    for record in found.records:
+        task, sketch = record.task, record.sketch
+        assert replace(tasks.pop(task.key), name="", weight=1) == task
+        assert sketch in [replace(known, ordinal=0) for known in design_space(task.tir, mlp.target)]
+        assert json.loads(full_trace(task.tir, mlp.target, sketch.trace, record.decisions) or "") in traces
     assert tasks == {}
 
 
@@ -54,8 +50,8 @@ def test_an_export_is_stored_once_under_the_keys_of_its_workloads(
     assert (again.added, again.known, problems) == (0, 3, [])
     with database.transaction() as session:
         target = Targets(session).ensure(parse_target(mlp.target)).id
-        for task in mlp.graph["tasks"]:
-            workload = Workloads(session).ids([task["key"]])[task["key"]]
+        for task in mlp.tasks:
+            workload = Workloads(session).ids([task.key])[task.key]
             [brought] = Trials(session).best_brought(workload, target)
             assert brought.latency_us == pytest.approx(1000)
             assert Trials(session).best(workload, target) == []

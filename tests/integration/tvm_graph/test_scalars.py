@@ -29,10 +29,10 @@ class Scalars(Example):
 def test_every_engine_runs_a_model_with_scalars(name: str, tmp_path: Path) -> None:
     one = Scalars(name, "tuned", tmp_path)
     inputs = str(tmp_path / "inputs.npz")
-    make_inputs(one.path, inputs, 0, input_ranges=one.graph["input_ranges"])
+    make_inputs(one.path, inputs, 0, {}, one.graph.input_ranges)
     tuned, untuned = str(tmp_path / "tuned.so"), str(tmp_path / "untuned.so")
-    compile_model(one.path, None, one.target, one.recipe, tuned)
-    compile_default(one.path, one.target, untuned)
+    compile_model(one.path, None, one.target, one.recipe, tuned, {})
+    compile_default(one.path, one.target, untuned, {})
     engines.load_library(tuned, one.target, inputs)
     ours = saved(tmp_path / "tuned.npz")
     engines.load_library(untuned, one.target, inputs)
@@ -49,7 +49,7 @@ def saved(path: Path) -> str:
 def test_the_exported_script_makes_scalars_too(tmp_path: Path) -> None:
     one = Scalars("branching", "tuned", tmp_path)
     report = run_script(one.schedules, one.path, "--check")
-    assert report["workloads_found"] == report["workloads"] == len(one.graph["tasks"])
+    assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     assert report["relative_error"] < 1e-4
 
 

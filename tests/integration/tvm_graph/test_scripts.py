@@ -9,18 +9,18 @@ from workers.tvm.scripts import scripts
 
 def test_both_programs_and_every_step_can_be_read(mlp: Any) -> None:
     record = mlp.records[0]
-    found = scripts(record["tir"], record["trace"])
-    assert "def main" in found["original"]
-    assert "def main" in found["scheduled"]
-    assert found["original"] != found["scheduled"]
-    assert all("sch." in line for line in found["trace"].splitlines())
+    found = scripts(record.tir, record.trace)
+    assert "def main" in found.original
+    assert "def main" in found.scheduled
+    assert found.original != found.scheduled
+    assert all("sch." in line for line in found.trace.splitlines())
 
 
 def test_extents_are_plain_numbers(mlp: Any) -> None:
     record = mlp.records[0]
-    assert "T.int64" not in scripts(record["tir"], record["trace"])["original"]
+    assert "T.int64" not in scripts(record.tir, record.trace).original
 
 
 def test_a_trace_of_another_program_is_refused(mlp: Any) -> None:
     with pytest.raises(ValueError, match="not there"):
-        scripts(mlp.records[0]["tir"], "[[], [[0, 1]]]")
+        scripts(mlp.records[0].tir, "[[], [[0, 1]]]")

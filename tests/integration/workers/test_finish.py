@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,12 +25,13 @@ from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.children.shutdown import Stopping
+from workers.faces.graphs import Compiled, Scripts, Untuned
 from workers.finish.run import finish
 from workers.finish.stand import Stand
 from workers.finish.verify import Verdict
 
 CRASHED = ChildCrashed("graphs died of SIGKILL")
-COMPILED = {"found": 2, "of": 2, "missing": [], "seconds": 0.0}
+COMPILED = Compiled(2, 2, [], [], [], [], bytes=1, seconds=0.0)
 
 
 class MadeUpVerifier:
@@ -72,14 +74,14 @@ def exported(workshop, check):
     def write_database(directory, target, records):
         Path(directory).mkdir()
         written.extend(records)
-        return {"skipped": []}
+        return []
 
     workshop.graph_answers |= {
         "write_database": write_database,
-        "scripts": {"original": "before", "scheduled": "after", "trace": "steps"},
+        "scripts": Scripts("before", "after", "steps"),
         "compile_model": COMPILED,
-        "compile_default": {},
-        "make_inputs": {},
+        "compile_default": Untuned(1, 0.0),
+        "make_inputs": [],
     }
     workshop.fleet.devices = lambda _target=None: []
     workshop.store_model()
@@ -149,7 +151,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     assert len(exported) == 2
-    assert json.loads(exported[0]["trace"]) == [fastest.sketch, list(fastest.decisions)]
+    assert json.loads(exported[0].trace) == [fastest.sketch, list(fastest.decisions)]
     assert len(promoted(workshop, job)) == 2
     assert report(workshop, job)["without_schedule"] == []
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
@@ -210,7 +212,7 @@ def test_a_winner_that_computes_wrong_is_recorded_and_the_next_one_wins(workshop
     first, second = best(workshop, job, 2)
     check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
     finish(workshop, job)
-    assert json.loads(exported[0]["trace"]) == [second.sketch, list(second.decisions)]
+    assert json.loads(exported[0].trace) == [second.sketch, list(second.decisions)]
     (refuted,) = workshop.rows(kind="finish", outcome="wrong_result")
     assert "relative error 1" in refuted.error
     assert refuted.latency_us is None
@@ -240,7 +242,7 @@ def test_what_computes_wrong_never_becomes_best_again(workshop, exported, check)
     workshop.work(job)
     check.wrong.clear()  # even if the next check were blind
     finish(workshop, job)
-    assert first.decisions not in [json.loads(record["trace"])[1] for record in exported[1:]]
+    assert first.decisions not in [json.loads(record.trace)[1] for record in exported[1:]]
 
 
 def test_a_task_without_a_measurement_gets_a_default(workshop, exported):
@@ -263,7 +265,7 @@ def test_what_another_dataset_found_fastest_is_measured_here_and_may_win(worksho
     assert best(workshop, known) == []
     job = untuned(workshop)
     finish(workshop, job)
-    assert json.loads(exported[-1]["trace"]) == [fastest.sketch, list(fastest.decisions)]
+    assert json.loads(exported[-1].trace) == [fastest.sketch, list(fastest.decisions)]
     assert best(workshop, job)[0].decisions == fastest.decisions
 
 
@@ -273,7 +275,7 @@ def test_what_was_brought_and_computes_wrong_here_does_not_win(workshop, exporte
     check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
     measured_elsewhere(workshop)
     finish(workshop, untuned(workshop))
-    assert json.loads(exported[-1]["trace"]) == [second.sketch, list(second.decisions)]
+    assert json.loads(exported[-1].trace) == [second.sketch, list(second.decisions)]
 
 
 def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_their_chance(
@@ -283,7 +285,7 @@ def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_thei
     fastest = best(workshop, job, 4)
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) in map(key, fastest[:3])}
     finish(workshop, job)
-    assert json.loads(exported[0]["trace"])[1] == list(fastest[3].decisions)
+    assert json.loads(exported[0].trace)[1] == list(fastest[3].decisions)
     assert len(workshop.rows(kind="finish", outcome="wrong_result")) == 3
 
 
@@ -309,7 +311,7 @@ def test_what_fails_in_one_of_the_passes_does_not_win_and_leaves_a_row(workshop,
     workshop.bench.outcomes = {0: Outcome.RUN_ERROR}
     second = best(workshop, job, 2)[1]
     finish(workshop, job)
-    assert json.loads(exported[0]["trace"])[1] == list(second.decisions)
+    assert json.loads(exported[0].trace)[1] == list(second.decisions)
     assert [row.slot for row in workshop.rows(kind="finish", outcome="run_error")] == [0]
 
 
@@ -426,7 +428,7 @@ def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exporte
     joint = report(workshop, job)["inside_the_model"]
     assert joint["tasks"] == [{"task": "w0", "before_us": 100.0, "after_us": 80.0}]
     assert joint["taken"]
-    assert json.loads(exported[-1]["trace"])[1] == list(second.decisions)
+    assert json.loads(exported[-1].trace)[1] == list(second.decisions)
     assert handed_out(workshop, job) == {"w0": second.latency_us}
 
 
@@ -461,7 +463,7 @@ def test_a_pass_inside_the_model_that_breaks_down_costs_nothing(workshop, export
 
 
 def test_a_pass_that_would_be_long_beside_the_tuning_is_left_out(workshop, exported, inside):
-    workshop.graph_answers["compile_model"] = COMPILED | {"seconds": 1e6}
+    workshop.graph_answers["compile_model"] = replace(COMPILED, seconds=1e6)
     job = tuned(workshop, ("w0",))
     finish(workshop, job)
     assert "inside_the_model" not in report(workshop, job)

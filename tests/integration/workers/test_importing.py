@@ -12,28 +12,21 @@ from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import FailedEvent
+from mallorn.core.values.graph import GraphReport
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.shutdown import Stopping
+from workers.faces.graphs import Extraction, ModelTask
+from workers.faces.values import Arguments
 from workers.importing.run import import_job
 
 
 def found(*keys):
     """What the importer reports of a model with these workloads."""
-    tasks = [
-        {
-            "key": key,
-            "name": f"fused_{key}",
-            "weight": 2,
-            "op": "matmul",
-            "structure": "s0",
-            "flops": 1e6,
-            "tir": "{}",
-            "args": {"args": []},
-            "extents": [64, 64, 64],
-        }
-        for key in keys
-    ]
-    return {"tasks": tasks, "tvm_version": "0.27.0", "inputs": [], "input_ranges": {}}
+    work = {"op": "matmul", "structure": "s0", "flops": 1e6, "tir": "{}", "extents": (64, 64, 64)}
+    tasks = tuple(
+        ModelTask(key=key, name=f"fused_{key}", weight=2, args=Arguments(()), **work) for key in keys
+    )
+    return Extraction(GraphReport(tvm_version="0.27.0", inputs=[], input_ranges={}), tasks)
 
 
 @pytest.fixture

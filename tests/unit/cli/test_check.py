@@ -13,24 +13,23 @@ from typer.testing import CliRunner, Result
 from cli import check, host_checks, tune
 from cli.main import app
 from mallorn.core.errors import HostFault, InvalidModel
+from mallorn.core.values.graph import TensorSpec
+from tests.fixtures.workshop import MadeUpGraphs
+from workers.faces.graphs import Graphs, Signature
 from workers.tvm.linker import link_command
 
-LOOKED = {"inputs": [{"name": "x", "shape": [1, 3]}], "outputs": [], "operators": {"Relu": 2}}
+X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
+LOOKED = Signature([X], [], {"Relu": 2})
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the process that loads TVM answers, by method; an error is raised."""
-    answers: dict[str, Any] = {"recipe": {}, "look": LOOKED}
-
-    def ask(method: str, _timeout_sec: float, **_given: Any) -> Any:
-        if isinstance(answers[method], Exception):
-            raise answers[method]
-        return answers[method]
+    answers: dict[str, Any] = {"warm_up": None, "look": LOOKED}
 
     @contextmanager
-    def process() -> Iterator[Any]:
-        yield ask
+    def process() -> Iterator[Graphs]:
+        yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(check, "_process", process)
     return answers

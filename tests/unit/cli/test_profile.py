@@ -1,54 +1,54 @@
 """Where a model's time goes, in figures and in words."""
 
-from typing import Any
-
 import pytest
 
-from cli.profile import describe, summary
+from cli.profile import Kernel, describe, summary
+from workers.faces.graphs import ModelTask
+from workers.faces.values import Arguments, Tensor
 from workers.host.roofline import Roof
 
 ROOF = Roof(gflops=500.0, gbytes_per_sec=40.0)
 # 2 * 64 * 512 * 512 floating-point operations; 64 x 512 in and out and 512 x 512 weights, of four bytes.
-DENSE = {
-    "name": "dense",
-    "weight": 3,
-    "flops": 33_554_432.0,
-    "args": {
-        "args": [
-            ["TENSOR", "float32", [64, 512]],
-            ["TENSOR", "float32", [512, 512]],
-            ["TENSOR", "float32", [64, 512]],
-        ]
-    },
-}
+TENSORS = [(64, 512), (512, 512), (64, 512)]
+DENSE = ModelTask(
+    name="dense",
+    weight=3,
+    key="",
+    op="matmul",
+    structure="",
+    flops=33_554_432.0,
+    tir="",
+    args=Arguments(tuple(Tensor("TENSOR", "float32", shape) for shape in TENSORS)),
+    extents=(),
+)
 
 
-def kernels(**times_us: float) -> list[dict[str, Any]]:
+def kernels(**times_us: float) -> list[Kernel]:
     return describe(times_us, {"dense": DENSE}, ROOF)
 
 
 def test_the_longest_kernel_comes_first_with_its_share() -> None:
     first, second = kernels(softmax=25.0, dense=75.0)
-    assert (first["kernel"], first["share"]) == ("dense", 0.75)
-    assert (second["kernel"], second["share"]) == ("softmax", 0.25)
+    assert (first.kernel, first.share) == ("dense", 0.75)
+    assert (second.kernel, second.share) == ("softmax", 0.25)
 
 
 def test_rates_count_every_call_of_a_kernel() -> None:
     (dense,) = kernels(dense=300.0)
-    assert dense["gflops"] == pytest.approx(3 * 33_554_432 / 300e-6 / 1e9)
-    assert dense["floor_us"] == pytest.approx(3 * 33_554_432 / 500e9 * 1e6)
-    assert dense["gbytes_per_sec"] == pytest.approx(3 * 4 * (2 * 64 * 512 + 512 * 512) / 300e-6 / 1e9)
+    assert dense.gflops == pytest.approx(3 * 33_554_432 / 300e-6 / 1e9)
+    assert dense.floor_us == pytest.approx(3 * 33_554_432 / 500e9 * 1e6)
+    assert dense.gbytes_per_sec == pytest.approx(3 * 4 * (2 * 64 * 512 + 512 * 512) / 300e-6 / 1e9)
 
 
 def test_a_kernel_that_no_task_describes_has_a_time_alone() -> None:
     (softmax,) = kernels(softmax=25.0)
-    assert softmax["time_us"] == 25.0
-    assert softmax["gflops"] is softmax["floor_us"] is softmax["calls"] is None
+    assert softmax.time_us == 25.0
+    assert softmax.gflops is softmax.floor_us is softmax.calls is None
 
 
 def test_without_a_peak_no_floor_is_claimed() -> None:
     (dense,) = describe({"dense": 300.0}, {"dense": DENSE}, None)
-    assert dense["floor_us"] is None
+    assert dense.floor_us is None
     assert len(summary(310.0, [dense], None)) == 1
 
 

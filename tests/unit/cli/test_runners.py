@@ -6,18 +6,20 @@ from typing import Any
 
 from cli.runners import Callee, run_lines, write_runners
 from mallorn.core.targets import parse_target
+from mallorn.core.values.graph import TensorSpec
 
 CPU = parse_target({"kind": "llvm", "num-cores": 3})
 CUDA = parse_target({"kind": "cuda", "arch": "sm_80"})
 INPUTS = [
-    {"name": 'ids"$library', "dtype": "int64", "shape": [1, 7]},
-    {"name": "scale", "dtype": "float32", "shape": []},
+    TensorSpec(name='ids"$library', dtype="int64", shape=[1, 7]),
+    TensorSpec(name="scale", dtype="float32", shape=[]),
 ]
+OUTPUTS = [TensorSpec(name="y", dtype="float32", shape=[])]
 
 
 def callee(library: Path, **changes: Any) -> Callee:
     ranges = {'ids"$library': [0, 50]}
-    values: dict[str, Any] = {"target": CPU, "inputs": INPUTS, "outputs": [{"name": "y"}], **changes}
+    values: dict[str, Any] = {"target": CPU, "inputs": INPUTS, "outputs": OUTPUTS, **changes}
     return Callee(library=library, input_ranges=ranges, versions={"apache-tvm": "1.2"}, **values)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workers.faces.graphs import Reference
 from workers.tvm.accuracy import compare, compare_models, relative_error, tolerance
 
 REF = np.array([1.0, -4.0, 2.0], "float32")
@@ -52,7 +53,7 @@ def test_a_rounded_sum_may_be_one_step_off() -> None:
 def test_only_outputs_are_compared(tmp_path: Path, shift: float, ok: bool) -> None:
     expected = saved(tmp_path / "e.npz", arg_0=REF, arg_1=REF)
     ours = saved(tmp_path / "o.npz", arg_0=REF * 9, arg_1=REF + np.float32(shift))
-    assert compare(ours, expected, outputs=[1], reduction_len=16)["ok"] is ok
+    assert compare(ours, expected, Reference([1], reduction_len=16)).ok is ok
 
 
 def test_models_with_other_outputs_never_agree(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.values.graph import TensorSpec
 from workers.tvm.model import Network, load_network
 
 Build = Callable[..., ModelProto]
@@ -25,8 +26,8 @@ def load(build_model: Build, tmp_path: Path) -> Load:
 
 def test_weights_are_bound_and_inputs_remain(load: Load) -> None:
     network = load()
-    assert network.inputs == [{"name": "x", "dtype": "float32", "shape": [4, 8]}]
-    assert network.outputs == [{"name": "y", "dtype": "float32", "shape": [4, 8]}]
+    assert network.inputs == [TensorSpec(name="x", dtype="float32", shape=[4, 8])]
+    assert network.outputs == [TensorSpec(name="y", dtype="float32", shape=[4, 8])]
     assert network.operators == {"MatMul": 1}
     assert len(network.mod["main"].params) == 1
 
@@ -36,7 +37,7 @@ def test_weights_listed_among_the_inputs_are_no_inputs(build_model: Build, tmp_p
     model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, (8, 8)))
     path = tmp_path / "old.onnx"
     path.write_bytes(model.SerializeToString())
-    assert [spec["name"] for spec in load_network(path).inputs] == ["x"]
+    assert [spec.name for spec in load_network(path).inputs] == ["x"]
 
 
 def test_free_dimensions_are_named_with_how_to_bind_them(load: Load) -> None:
@@ -48,7 +49,7 @@ def test_free_dimensions_are_named_with_how_to_bind_them(load: Load) -> None:
 
 def test_binding_a_free_dimension_fixes_every_shape(load: Load) -> None:
     network = load({"x": [3, 8]}, shape=("batch", 8))
-    assert [spec["shape"] for spec in (*network.inputs, *network.outputs)] == [[3, 8], [3, 8]]
+    assert [spec.shape for spec in (*network.inputs, *network.outputs)] == [[3, 8], [3, 8]]
 
 
 def test_binding_an_unknown_input_lists_the_known_ones(load: Load) -> None:

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 from mallorn.core.errors import InvalidModel
-from workers.tvm.graphs import recipe
+from workers.tvm.recipes import TUNED, stored_recipe
 from workers.tvm.refusals import unsized_node
 from workers.tvm.tasks import extract
 
@@ -34,7 +34,7 @@ def test_an_assertion_of_tvms_becomes_the_node_that_it_cannot_convert(tmp_path, 
     path = tmp_path / "model.onnx"
     save(sliced_by_data(["batch", 8] if shapes else [1, 8]), path)
     with pytest.raises(InvalidModel, match=r"the operator Slice \(node 'crop'\)") as caught:
-        extract(str(path), TARGET, recipe("tuned", TARGET), shapes)
+        extract(str(path), TARGET, stored_recipe(TUNED), shapes)
     assert "emit_te now only supports" in caught.value.message
     assert "fixed sizes" in caught.value.hint
 
