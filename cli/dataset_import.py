@@ -23,7 +23,7 @@ PROBLEMS_SHOWN: Final = 20
 
 
 @dataclass(slots=True)
-class Told:
+class ImportTally:
     """What became of everything that was named."""
 
     added: int = 0
@@ -57,7 +57,7 @@ def bring_in(
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")
-    told = Told()
+    told = ImportTally()
     with dataset(data, database, create=True) as opened:
         for path in paths:
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
@@ -67,7 +67,7 @@ def bring_in(
     _print(told, as_json, data)
 
 
-def _bring_in_export(database: "Database", directory: Path, told: Told) -> None:
+def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -> None:
     with installed("server"):
         from db.dataset.importing import import_dataset
     with bar(f"reading {directory.name}") as progress:
@@ -78,7 +78,7 @@ def _bring_in_export(database: "Database", directory: Path, told: Told) -> None:
         told.skipped[wrong] = told.skipped.get(wrong, 0) + count
 
 
-def _bring_in_logs(database: "Database", path: Path, told: Told) -> None:
+def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
     from research.foreign.loading import find_logs, load_log
 
     logs = find_logs(path)
@@ -94,7 +94,7 @@ def _bring_in_logs(database: "Database", path: Path, told: Told) -> None:
             progress(done, len(logs))
 
 
-def _bring_in_schedules(database: "Database", directory: Path, told: Told) -> None:
+def _bring_in_schedules(database: "Database", directory: Path, told: ImportTally) -> None:
     """What `mallorn tune` wrote: a job of the same model and target starts from it, or ends with it."""
     with installed("worker"):
         from research.foreign.exports import load_export
@@ -106,13 +106,13 @@ def _bring_in_schedules(database: "Database", directory: Path, told: Told) -> No
         told.targets.append(target)
 
 
-def _print(told: Told, as_json: bool, data: Path | None) -> None:
+def _print(told: ImportTally, as_json: bool, data: Path | None) -> None:
     for problem in told.problems:
         print_note(problem)
     if told.bad_lines > len(told.problems):
         print_note(f"... and {told.bad_lines - len(told.problems)} bad lines more")
     if as_json:
-        print_json({name: getattr(told, name) for name in Told.__slots__})
+        print_json({name: getattr(told, name) for name in ImportTally.__slots__})
         return
     skipped = {**told.skipped, "bad lines": told.bad_lines}
     words = ", ".join(f"{count:,} {wrong}" for wrong, count in skipped.items() if count) or "none"

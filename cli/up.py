@@ -10,7 +10,7 @@ from mallorn.core.addresses import LAST_PORT, host_and_port
 from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
 from stack.datadir import DataDir
-from stack.parts import LOOPBACK, Layout
+from stack.parts import LOOPBACK, StackLayout
 from stack.ports import claim_port, free_port
 
 
@@ -44,7 +44,7 @@ def up(
     directory.prepare()
     with directory.locked() as announce:
         api_port = claim_port(host, port)
-        layout = Layout(directory, host, api_port, _tracker(tracker, api_port), workers)
+        layout = StackLayout(directory, host, api_port, _tracker(tracker, api_port), workers)
         announce(layout.url)
         run(layout, known, until_unused, print_note)
 

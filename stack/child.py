@@ -35,7 +35,7 @@ class ChildSpec:
     essential: bool = True  # else the others go on without one that does not stay up
 
 
-class Child:
+class SupervisedChild:
     """A running ChildSpec. It leads a process group of its own and dies with this process."""
 
     def __init__(self, spec: ChildSpec, log: Path) -> None:

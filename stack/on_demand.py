@@ -25,7 +25,7 @@ UNUSED_SEC: Final = 60.0  # a device outlives its last job for so long: the next
 WhyNot = Callable[[Target], str]
 
 
-class Scout:
+class DeviceScout:
     """A thread that finds out which devices are wanted here, and tells all other jobs why they wait."""
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:

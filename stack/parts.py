@@ -19,7 +19,7 @@ COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True)
-class Layout:
+class StackLayout:
     """Where everything of one embedded stack lies and listens."""
 
     data: DataDir
@@ -43,7 +43,7 @@ class Layout:
         return host_and_port(self.tracker)
 
 
-def environment(layout: Layout, known: Settings) -> dict[str, str]:
+def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
     """What the parts read; a child of `mallorn up` sees the same settings as one started by hand would."""
     from stack.valkey import socket_url
 
@@ -62,10 +62,10 @@ def environment(layout: Layout, known: Settings) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Parts:
+class StackParts:
     """The children of an embedded stack."""
 
-    layout: Layout
+    layout: StackLayout
     env: Mapping[str, str]
 
     def all(self) -> list[ChildSpec]:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from mallorn.core.settings import Settings
 from stack.datadir import StackInfo
-from stack.on_demand import OnDemand, Scout
-from stack.parts import COORDINATOR, Layout, Parts, environment
+from stack.on_demand import DeviceScout, OnDemand
+from stack.parts import COORDINATOR, StackLayout, StackParts, environment
 from stack.supervisor import Supervisor
 
 Say = Callable[[str], None]
 
 
-def run(layout: Layout, known: Settings, until_unused: bool, say: Say) -> None:
+def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> None:
     """Start every part, keep them running, and end them all when asked to, or when nobody uses them."""
     from db.migrate import upgrade
     from stack.valkey import socket_url
 
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
-    parts = Parts(layout, environment(layout, known))
-    told = Told(layout, say)
+    parts = StackParts(layout, environment(layout, known))
+    told = Announcer(layout, say)
     supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
     with supervisor.running():
         upgrade(known.database_url)
@@ -42,8 +42,8 @@ def run(layout: Layout, known: Settings, until_unused: bool, say: Say) -> None:
 
 
 @contextmanager
-def _scout(layout: Layout, known: Settings) -> Iterator[Scout]:
-    scout = Scout(known.model_copy(update={"tracker": layout.tracker}))
+def _scout(layout: StackLayout, known: Settings) -> Iterator[DeviceScout]:
+    scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
     scout.start()
     try:
         yield scout
@@ -52,10 +52,10 @@ def _scout(layout: Layout, known: Settings) -> Iterator[Scout]:
 
 
 @dataclass
-class Told:
+class Announcer:
     """What the user is told of the parts."""
 
-    layout: Layout
+    layout: StackLayout
     say: Say
     _is_all_told: bool = False
 

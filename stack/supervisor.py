@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from mallorn.core.errors import Unavailable
-from stack.child import Child, ChildSpec, trim_log
+from stack.child import ChildSpec, SupervisedChild, trim_log
 
 POLL_SEC = 0.05
 TRIM_EVERY_SEC = 10.0
@@ -22,7 +22,7 @@ class PartFailed(Unavailable):
 
 
 @dataclass(frozen=True)
-class Patience:
+class RestartPatience:
     """How long to wait for what."""
 
     first_delay_sec: float = 0.5
@@ -49,10 +49,10 @@ class Supervisor:
         on_ready: Callable[[str], None] = lambda _: None,
         on_restart: Callable[[str, str], None] = lambda _name, _reason: None,
         on_give_up: Callable[[str, str], None] = lambda _name, _reason: None,
-        patience: Patience = Patience(),
+        patience: RestartPatience = RestartPatience(),
     ) -> None:
         self._logs = logs
-        self._children: list[Child] = []
+        self._children: list[SupervisedChild] = []
         self._failures: dict[str, int] = {}
         self._start_at: dict[str, float] = {}
         for spec in children:
@@ -80,7 +80,7 @@ class Supervisor:
 
     def add(self, spec: ChildSpec) -> None:
         """One more child; it starts once what it needs is ready."""
-        self._children.append(Child(spec, self._logs / f"{spec.name}.log"))
+        self._children.append(SupervisedChild(spec, self._logs / f"{spec.name}.log"))
         self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
 
     def remove(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Supervisor:
                 child.start()
         self._trim_logs()
 
-    def _look_at(self, child: Child) -> None:
+    def _look_at(self, child: SupervisedChild) -> None:
         name, age = child.spec.name, time.monotonic() - child.started_at
         if child.ready:
             if age > self._patience.stable_sec:
@@ -128,7 +128,7 @@ class Supervisor:
         elif age > child.spec.start_timeout_sec:
             self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
 
-    def _note_death(self, child: Child) -> None:
+    def _note_death(self, child: SupervisedChild) -> None:
         name, how = child.spec.name, _how_it_ended(child.exit_code)
         child.signal_group(signal.SIGKILL)  # what it left behind in its group
         child.started_at, child.ready = 0.0, False
@@ -140,7 +140,7 @@ class Supervisor:
         self._start_at[name] = time.monotonic() + min(delay_sec, self._patience.longest_delay_sec)
         self._on_restart(name, how)
 
-    def _give_up(self, child: Child, what: str) -> None:
+    def _give_up(self, child: SupervisedChild, what: str) -> None:
         failed = _failed(child, what)
         if child.spec.essential:
             raise failed
@@ -149,7 +149,7 @@ class Supervisor:
         child.started_at = 0.0
         self._on_give_up(child.spec.name, f"{what}; see {child.log}")
 
-    def _may_start(self, child: Child) -> bool:
+    def _may_start(self, child: SupervisedChild) -> bool:
         ready = {other.spec.name for other in self._children if other.ready}
         return time.monotonic() >= self._start_at[child.spec.name] and ready.issuperset(child.spec.needs)
 
@@ -172,7 +172,7 @@ class Supervisor:
         for group in (standing, [child for child in self._children if not child.spec.needs]):
             self._end(group)
 
-    def _end(self, group: Sequence[Child]) -> None:
+    def _end(self, group: Sequence[SupervisedChild]) -> None:
         self._signal_all(group, signal.SIGTERM)
         deadline = time.monotonic() + self._patience.grace_sec
         for child in group:
@@ -182,7 +182,7 @@ class Supervisor:
             child.reap(KILLED_SEC)
 
     @staticmethod
-    def _signal_all(children: Sequence[Child], number: signal.Signals) -> None:
+    def _signal_all(children: Sequence[SupervisedChild], number: signal.Signals) -> None:
         for child in children:
             child.signal_group(number)
 
@@ -193,7 +193,7 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"ended with exit code {exit_code}"
 
 
-def _failed(child: Child, what: str) -> PartFailed:
+def _failed(child: SupervisedChild, what: str) -> PartFailed:
     lines = "\n".join(f"  {line}" for line in child.last_lines())
     return PartFailed(
         f"the part `{child.spec.name}` {what}; its log ends with\n{lines}", hint=f"less {child.log}"

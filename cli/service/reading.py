@@ -25,7 +25,7 @@ FIRST_STEP: Final = "mallorn tune model.onnx"
 
 
 @dataclass(frozen=True)
-class Source:
+class ReadFrom:
     """A client to look with; `still` is the data directory it reads while no service runs there."""
 
     api: Client
@@ -39,7 +39,7 @@ class Source:
 
 
 @contextmanager
-def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Source]:
+def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
     """Look at the coordinator that is named or runs on the data directory, else at the directory itself."""
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
@@ -48,15 +48,15 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
         url = DEFAULT_URL
     if url:
         with Client(url, api_key) as api:
-            yield Source(api)
+            yield ReadFrom(api)
         return
     with hints_for(directory):
         if stack:
             with Client(stack.url, api_key) as api:
-                yield Source(api, named=directory)
+                yield ReadFrom(api, named=directory)
             return
         with served_here(directory) as transport, Client(HERE, api_key, transport) as api:
-            yield Source(api, named=directory, still=directory)
+            yield ReadFrom(api, named=directory, still=directory)
 
 
 @contextmanager
@@ -77,13 +77,13 @@ def find_job(api: Client, job: str | None) -> Job:
     return newest
 
 
-def check_open(found: Source, job: Job) -> None:
+def check_open(found: ReadFrom, job: Job) -> None:
     """Raise Conflict for a job that has ended, which no service needs to say."""
     if found.still is not None and job.status.state.final:
         raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
-def check_moves(found: Source, job: Job) -> None:
+def check_moves(found: ReadFrom, job: Job) -> None:
     """Raise Unavailable, with the command to type, for a job that stands still because no service runs."""
     state = job.status.state
     if found.still is None or state.final:

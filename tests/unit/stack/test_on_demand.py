@@ -19,7 +19,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
 from stack import on_demand
-from stack.on_demand import OnDemand, Scout
+from stack.on_demand import DeviceScout, OnDemand
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda"})
@@ -66,14 +66,14 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def scout(place: Place, monkeypatch: pytest.MonkeyPatch) -> Scout:
+def scout(place: Place, monkeypatch: pytest.MonkeyPatch) -> DeviceScout:
     settings = Settings(database_url=place.database.url, tracker="127.0.0.1:4711")
-    found = Scout(settings, place.why_not)
+    found = DeviceScout(settings, place.why_not)
     monkeypatch.setattr(found, "_fleet", SimpleNamespace(devices=lambda: place.devices))
     return found
 
 
-def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, scout: Scout) -> None:
+def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, scout: DeviceScout) -> None:
     scout.look()
     assert not scout.wanted
     place.job(OLDER)
@@ -81,7 +81,7 @@ def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, scout:
     assert scout.wanted == {OLDER}
 
 
-def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, scout: Scout) -> None:
+def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, scout: DeviceScout) -> None:
     place.job(OLDER)
     scout.look()
     place.serve(OLDER)
@@ -89,14 +89,16 @@ def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, scout: 
     assert scout.wanted == {OLDER}
 
 
-def test_what_another_device_serves_needs_none_of_ours(place: Place, scout: Scout) -> None:
+def test_what_another_device_serves_needs_none_of_ours(place: Place, scout: DeviceScout) -> None:
     place.serve(OLDER)
     place.job(OLDER)
     scout.look()
     assert not scout.wanted
 
 
-def test_the_device_of_this_host_gets_no_rival_while_it_starts_again(place: Place, scout: Scout) -> None:
+def test_the_device_of_this_host_gets_no_rival_while_it_starts_again(
+    place: Place, scout: DeviceScout
+) -> None:
     place.serve(OLDER, is_local=True)
     place.job(OLDER)
     scout.look()
@@ -106,7 +108,7 @@ def test_the_device_of_this_host_gets_no_rival_while_it_starts_again(place: Plac
 
 
 def test_a_device_ends_some_time_after_its_last_job(
-    place: Place, scout: Scout, monkeypatch: pytest.MonkeyPatch
+    place: Place, scout: DeviceScout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = place.job(OLDER)
     scout.look()
@@ -118,7 +120,7 @@ def test_a_device_ends_some_time_after_its_last_job(
     assert not scout.wanted
 
 
-def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, scout: Scout) -> None:
+def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, scout: DeviceScout) -> None:
     job = place.job(FOREIGN)
     for _ in range(2):
         scout.look()
@@ -130,7 +132,7 @@ def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, scout
     assert place.asked == [FOREIGN]  # once: TVM has to be loaded for an answer
 
 
-def test_a_paused_job_wants_nothing(place: Place, scout: Scout) -> None:
+def test_a_paused_job_wants_nothing(place: Place, scout: DeviceScout) -> None:
     job = place.job(OLDER)
     with place.database.transaction() as session:
         assert Jobs(session).pause(job, None).state == JobState.PAUSED

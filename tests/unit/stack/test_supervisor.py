@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stack.child import READY_FILE_VARIABLE, Child, ChildSpec
-from stack.supervisor import PartFailed, Patience, Supervisor
+from stack.child import READY_FILE_VARIABLE, ChildSpec, SupervisedChild
+from stack.supervisor import PartFailed, RestartPatience, Supervisor
 from tests.fixtures.processes import UNTIL_KILLED, is_running, wait_until_gone
 from tests.fixtures.waiting import PATIENCE, wait_for
 
-IMPATIENT = Patience(first_delay_sec=0.01, longest_delay_sec=0.02, failures_in_a_row=3, grace_sec=PATIENCE)
+IMPATIENT = RestartPatience(
+    first_delay_sec=0.01, longest_delay_sec=0.02, failures_in_a_row=3, grace_sec=PATIENCE
+)
 TOUCH_READY = f"import os, pathlib; pathlib.Path(os.environ[{READY_FILE_VARIABLE!r}]).touch()"
 
 
@@ -177,13 +179,15 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     program = f"""
 from pathlib import Path
-from stack.child import Child, ChildSpec
+from stack.child import SupervisedChild, ChildSpec
 code = "import os; open({str(pid_file)!r}, 'w').write(str(os.getpid())); {UNTIL_KILLED}"
 spec = ChildSpec("part", ({sys.executable!r}, "-c", code), lambda: True)
-Child(spec, Path({str(tmp_path / "log")!r})).start()
+SupervisedChild(spec, Path({str(tmp_path / "log")!r})).start()
 {UNTIL_KILLED}
 """
-    outer = Child(ChildSpec("outer", (sys.executable, "-c", program), lambda: True), tmp_path / "outer.log")
+    outer = SupervisedChild(
+        ChildSpec("outer", (sys.executable, "-c", program), lambda: True), tmp_path / "outer.log"
+    )
     outer.start()
     inner = pid_in(pid_file)
     assert is_running(inner)
@@ -196,7 +200,9 @@ Child(spec, Path({str(tmp_path / "log")!r})).start()
 def test_the_log_of_the_last_run_is_kept_aside(tmp_path: Path) -> None:
     log = tmp_path / "part.log"
     log.write_text("from the last run\n")
-    child = Child(ChildSpec("part", (sys.executable, "-c", "print('from this run')"), lambda: True), log)
+    child = SupervisedChild(
+        ChildSpec("part", (sys.executable, "-c", "print('from this run')"), lambda: True), log
+    )
     child.start()
     assert child.reap(PATIENCE)
     assert child.last_lines() == ["from this run"]
