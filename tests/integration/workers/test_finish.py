@@ -133,7 +133,7 @@ def best(workshop, job, count=1):
     first = workshop.read(lambda session: Tasks(session).list(job))[0]
     context = workshop.read(lambda session: Jobs(session).get(job, None).context_id)
     query = first.workload_id, workshop.target_id, count, context
-    return [trial.candidate for trial in workshop.read(lambda session: Trials(session).best(*query))]
+    return workshop.read(lambda session: Trials(session).best(*query))
 
 
 def promoted(workshop, job):
@@ -151,7 +151,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     assert len(exported) == 2
-    assert json.loads(exported[0].trace) == [fastest.sketch, list(fastest.decisions)]
+    assert json.loads(exported[0].trace) == [fastest.candidate.sketch, list(fastest.candidate.decisions)]
     assert len(promoted(workshop, job)) == 2
     assert report(workshop, job)["without_schedule"] == []
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
@@ -212,12 +212,12 @@ def test_a_winner_that_computes_wrong_is_recorded_and_the_next_one_wins(workshop
     first, second = best(workshop, job, 2)
     check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
     finish(workshop, job)
-    assert json.loads(exported[0].trace) == [second.sketch, list(second.decisions)]
+    assert json.loads(exported[0].trace) == [second.candidate.sketch, list(second.candidate.decisions)]
     (refuted,) = workshop.rows(kind="finish", outcome="wrong_result")
     assert "relative error 1" in refuted.error
     assert refuted.latency_us is None
     (schedule,) = promoted(workshop, job)
-    assert json.loads(full_trace_of(schedule)) == [second.sketch, list(second.decisions)]
+    assert json.loads(full_trace_of(schedule)) == [second.candidate.sketch, list(second.candidate.decisions)]
 
 
 def candidates(workshop):
@@ -226,7 +226,7 @@ def candidates(workshop):
 
 
 def key(trial):
-    return trial.sketch, trial.decisions
+    return trial.candidate.sketch, trial.candidate.decisions
 
 
 def test_what_computes_wrong_never_becomes_best_again(workshop, exported, check):
@@ -242,7 +242,7 @@ def test_what_computes_wrong_never_becomes_best_again(workshop, exported, check)
     workshop.work(job)
     check.wrong.clear()  # even if the next check were blind
     finish(workshop, job)
-    assert first.decisions not in [json.loads(record.trace)[1] for record in exported[1:]]
+    assert first.candidate.decisions not in [json.loads(record.trace)[1] for record in exported[1:]]
 
 
 def test_a_task_without_a_measurement_gets_a_default(workshop, exported):
@@ -265,8 +265,8 @@ def test_what_another_dataset_found_fastest_is_measured_here_and_may_win(worksho
     assert best(workshop, known) == []
     job = untuned(workshop)
     finish(workshop, job)
-    assert json.loads(exported[-1].trace) == [fastest.sketch, list(fastest.decisions)]
-    assert best(workshop, job)[0].decisions == fastest.decisions
+    assert json.loads(exported[-1].trace) == [fastest.candidate.sketch, list(fastest.candidate.decisions)]
+    assert best(workshop, job)[0].candidate.decisions == fastest.candidate.decisions
 
 
 def test_what_was_brought_and_computes_wrong_here_does_not_win(workshop, exported, check):
@@ -275,7 +275,7 @@ def test_what_was_brought_and_computes_wrong_here_does_not_win(workshop, exporte
     check.wrong.add(next(c for c in candidates(workshop) if (c.sketch, c.decisions) == key(first)))
     measured_elsewhere(workshop)
     finish(workshop, untuned(workshop))
-    assert json.loads(exported[-1].trace) == [second.sketch, list(second.decisions)]
+    assert json.loads(exported[-1].trace) == [second.candidate.sketch, list(second.candidate.decisions)]
 
 
 def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_their_chance(
@@ -285,7 +285,7 @@ def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_thei
     fastest = best(workshop, job, 4)
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) in map(key, fastest[:3])}
     finish(workshop, job)
-    assert json.loads(exported[0].trace)[1] == list(fastest[3].decisions)
+    assert json.loads(exported[0].trace)[1] == list(fastest[3].candidate.decisions)
     assert len(workshop.rows(kind="finish", outcome="wrong_result")) == 3
 
 
@@ -311,7 +311,7 @@ def test_what_fails_in_one_of_the_passes_does_not_win_and_leaves_a_row(workshop,
     workshop.bench.outcomes = {0: Outcome.RUN_ERROR}
     second = best(workshop, job, 2)[1]
     finish(workshop, job)
-    assert json.loads(exported[0].trace)[1] == list(second.decisions)
+    assert json.loads(exported[0].trace)[1] == list(second.candidate.decisions)
     assert [row.slot for row in workshop.rows(kind="finish", outcome="run_error")] == [0]
 
 
@@ -428,7 +428,7 @@ def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exporte
     joint = report(workshop, job)["inside_the_model"]
     assert joint["tasks"] == [{"task": "w0", "before_us": 100.0, "after_us": 80.0}]
     assert joint["taken"]
-    assert json.loads(exported[-1].trace)[1] == list(second.decisions)
+    assert json.loads(exported[-1].trace)[1] == list(second.candidate.decisions)
     assert handed_out(workshop, job) == {"w0": second.latency_us}
 
 
