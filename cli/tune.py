@@ -24,6 +24,7 @@ from cli.watching.finish import Ending
 from mallorn.core.asked import check_asked
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
+from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.exporting import as_onnx
@@ -71,7 +72,8 @@ def tune(
         with out_directory(directory), connected_stack(*place) as stack:
             again = _again(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, again, stack.ends)
-            wait_for_device(stack)
+            if options.get("measurer") not in STAND_INS:
+                wait_for_device(stack)
             model_id = upload_with_bar(stack.api, str(file))
             job = stack.api.tune(model_id, *effort, model.stem, **options)
             _check_target(job, directory, force)

@@ -13,7 +13,7 @@ from mallorn.core.outcomes import Outcome
 Indices = NDArray[np.int64]
 
 # These say nothing about the candidate.
-UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED})
+UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED})
 
 
 def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
 from mallorn.core.settings import Settings
+from mallorn.core.stand_ins import stand_in
 from mallorn.core.targets import Target
 from mallorn.core.waiting import Here, waiting_words
 from stack.child import ChildSpec
@@ -76,10 +77,12 @@ class DeviceScout:
             return bool(Devices(session).list(fresh_sec=FRESH_SEC))
 
     def _asked_for(self) -> list[Target]:
+        """Of real devices."""
         from db.repositories.waiting import Waiting
 
         with self._database.session() as session:
-            return [Target(text) for text in Waiting(session).targets()]
+            targets = [Target(text) for text in Waiting(session).targets()]
+        return [target for target in targets if not stand_in(target)]
 
     def _consider(self, target: Target, now_sec: float) -> None:
         if target not in self._refusals:

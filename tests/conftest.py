@@ -28,6 +28,7 @@ pytest.register_assert_rewrite(
     "tests.fixtures.answers",
     "workers.features.testing",
     "workers.measure.stopping.testing",
+    "workers.measure.testing",
     "workers.search.testing",
 )
 

@@ -14,16 +14,16 @@ from workers.slot.runtime import runtime
 def import_model(job_id: str) -> None:
     """Turn a job's model into tasks."""
     if not runtime().tunes:
-        send(queues.WARM_UP)  # whoever runs the first round gets ready meanwhile
+        send(queues.WARM_UP, job_id)  # whoever runs the first round gets ready meanwhile
     with about(job=job_id):
         if import_job(runtime(), job_id):
             send(queues.PLAN, job_id)
 
 
 @app.task(name=queues.WARM_UP)
-def warm_up() -> None:
-    """Start what a round needs, before there is one."""
-    runtime().warm_up()
+def warm_up(job_id: str) -> None:
+    """Start what a job's rounds need, before there is one."""
+    runtime().warm_up(job_id)
 
 
 @app.task(name=queues.RUN_ROUND)

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, check_name
 from mallorn.core.options import JobOptions
+from mallorn.core.stand_ins import check_recording
 
 
 class EvaluatorAsked(TypedDict, total=False):
@@ -15,6 +16,14 @@ class EvaluatorAsked(TypedDict, total=False):
     number: int
     repeat: int
     min_repeat_ms: int
+
+
+class SimulatedAsked(TypedDict, total=False):
+    """What somebody asks for of the measurer `simulated`."""
+
+    seed: int
+    device_sec: float
+    failure_rate: float
 
 
 class Asked(TypedDict, total=False):
@@ -29,6 +38,8 @@ class Asked(TypedDict, total=False):
     policy: str
     families: str
     measurer: str
+    recording: str
+    simulated: SimulatedAsked
     round_size: int | None
     task_trials: int | None
     only: list[str]
@@ -41,7 +52,7 @@ class Asked(TypedDict, total=False):
 def check_asked(asked: Asked) -> None:
     """Raise InvalidRequest for what no job of this version may ask for."""
     try:
-        check_names(JobOptions.model_validate(asked))
+        check_options(JobOptions.model_validate(asked))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
@@ -51,7 +62,8 @@ def check_asked(asked: Asked) -> None:
         raise InvalidRequest(f"the option {name}: {first['msg']}", hint="mallorn tune --help") from None
 
 
-def check_names(options: JobOptions) -> None:
-    """Raise InvalidRequest, listing the known names, for a choice that is not registered."""
+def check_options(options: JobOptions) -> None:
+    """Raise InvalidRequest for a choice that is not registered, and where a replay could not begin."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
+    check_recording(options)

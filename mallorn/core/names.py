@@ -63,7 +63,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "measurer": {
         "tvm": "workers.measure.tvm:TvmMeasurer",
-        "replay": "workers.measure.replay:ReplayMeasurer",
+        "replay": "research.replay.measurer:ReplayMeasurer",
+        "simulated": "workers.measure.simulated:SimulatedMeasurer",
     },
     "policy": {
         "dynatune": "services.planner.dynatune:DynaTune",

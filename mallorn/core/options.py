@@ -19,6 +19,20 @@ class EvaluatorOptions(BaseModel):
     ] = 100
 
 
+class SimulatedOptions(BaseModel):
+    """What the measurer `simulated` pretends to be; its formula is in workers.measure.simulated."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: Annotated[int, Field(ge=0, description="Decides what every candidate takes.")] = 0
+    device_sec: Annotated[
+        float, Field(ge=0, le=600, description="Seconds that a candidate keeps its device.")
+    ] = 0.0
+    failure_rate: Annotated[
+        float, Field(ge=0, le=1, description="The share of candidates that fail, always the same ones.")
+    ] = 0.0
+
+
 class JobOptions(BaseModel):
     """Every choice has a name from mallorn.core.names and a default that a newcomer should keep.
 
@@ -49,8 +63,22 @@ class JobOptions(BaseModel):
         str, Field(description="Decides which tasks share measurements and a cost model.")
     ] = "operator"
     measurer: Annotated[
-        str, Field(description="Builds and times: tvm on a device, replay from recordings.")
+        str,
+        Field(
+            description="Builds and times: tvm on a device, replay from a recording, simulated by a formula."
+        ),
     ] = "tvm"
+    recording: Annotated[
+        str,
+        Field(
+            description="What replay answers from: a file of `mallorn record`, by its absolute path or "
+            "URL as workers see it."
+        ),
+    ] = ""
+    simulated: Annotated[
+        SimulatedOptions,
+        Field(description="What simulated pretends to be: seed, device_sec, failure_rate."),
+    ] = SimulatedOptions()
     round_size: Annotated[
         Annotated[int, Field(ge=1, le=64)] | None,
         Field(description="Candidates a round; without it as many as the planner finds right."),

@@ -14,6 +14,7 @@ class Outcome(StrEnum):
     WRONG_RESULT = "wrong_result"
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
+    NOT_RECORDED = "not_recorded"  # a replay was asked for what its recording lacks
 
     @property
     def failed(self) -> bool:

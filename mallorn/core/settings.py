@@ -39,7 +39,6 @@ class Settings(BaseSettings):
     builders: int = Field(0, ge=0, description="Builder processes a worker keeps warm; 0: one a core.")
     import_timeout_sec: float = Field(600.0, gt=0, description="Wall time a model import may take.")
     child_memory_bytes: int = Field(8 * 1024**3, description="Address space a compiler child may use.")
-    recording: Path | None = Field(None, description="Measurements that the measurer `replay` answers from.")
     keep_jobs_days: float = Field(
         0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."
     )

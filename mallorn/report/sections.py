@@ -1,11 +1,12 @@
 """The parts of a report, in their order; each is None where there is nothing to tell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from pydantic import JsonValue
 
-from mallorn.core.values.job import TaskStatus
+from mallorn.core.stand_ins import STAND_INS
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.report import FinishReport
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el
@@ -46,9 +47,15 @@ def summary(story: Story) -> Html:
         "Took": None if ended is None else duration(ended - job.created_at),
         "Tasks timed": f"{progress.tasks_measured} of {progress.tasks}",
         "Sum over tasks": None if progress.estimated_us is None else latency(progress.estimated_us),
-        **{name.replace("_", " "): _option(value) for name, value in job.chosen().items()},
+        **{name.replace("_", " "): _option(value) for name, value in _told(job)},
     }
     return el("section", el("h2", "Summary"), facts(known))
+
+
+def _told(job: JobStatus) -> Iterator[tuple[str, JsonValue]]:
+    """What a stand-in for devices pretends to be is told where it stands in."""
+    mine = job.options.measurer
+    yield from ((n, v) for n, v in job.chosen().items() if n not in STAND_INS or n == mine)
 
 
 def _option(value: JsonValue) -> str:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from mallorn.core.advice import command_in
+from mallorn.core.stand_ins import measured_by
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport
@@ -61,7 +62,8 @@ def judge(facts: Facts) -> Verdict:
 
 def _done(facts: Facts) -> Verdict:
     race = raced(facts.report.latency_us)
-    said = [*_standing(facts, race), *_doubts(facts)]
+    who = measured_by(facts.report.measured_by)
+    said = [*filter(None, [who]), *_standing(facts, race), *_doubts(facts)]
     return Verdict(level=_level(facts, race), summary="; ".join(said), next=_next(facts, race))
 
 

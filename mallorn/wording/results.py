@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency
 from mallorn.wording.columns import Column
@@ -94,7 +95,8 @@ def _inside(report: FinishReport) -> list[str]:
 def _checks(report: FinishReport) -> list[str]:
     lines = []
     if report.of is not None:
-        lines.append(f"{report.found} of {report.of} workloads have a verified schedule")
+        kind = "an unchecked" if report.measured_by in STAND_INS else "a verified"
+        lines.append(f"{report.found} of {report.of} workloads have {kind} schedule")
     errors = {"TVM's default build": report.error_vs_untuned, "onnxruntime": report.error_vs_onnxruntime}
     known = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
     return [*lines, f"relative error {', '.join(known)}"] if known else lines

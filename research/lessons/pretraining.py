@@ -17,6 +17,7 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
+from mallorn.core.stand_ins import stand_in
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.versions import VersionName, base_family
 from research.lessons.judging import figures, mean
@@ -61,7 +62,7 @@ def pretrain(
     places = sorted({(task.op, home.text if home else task.target) for task in lessons.tasks})
     for done, (op, target) in enumerate(places):
         progress(done, len(places))
-        tasks = [task for task in lessons.tasks if task.op == op and (home or task.target == target)]
+        tasks = [task for task in lessons.tasks if task.op == op and _teaches(task, target, home)]
         count = sum(len(task.trials) for task in tasks)
         if (fit := _fit(model, tasks, target, lowering)) is None:
             yield Base(op, target, _workloads(tasks), count, None, {})
@@ -74,6 +75,11 @@ def pretrain(
 def is_worth_it(metrics: Mapping[str, Any]) -> bool:
     """Whether a base beats chance on the first of its splits: targets held out, else tasks, else rows."""
     return (metrics["pairwise"] or 0.0) >= WORTH_PAIRS
+
+
+def _teaches(task: Lesson, target: str, home: Target | None) -> bool:
+    """What was made up or replayed teaches its own target alone."""
+    return task.target == target or (home is not None and not stand_in(Target(task.target)))
 
 
 def _check(model: str) -> None:

@@ -7,8 +7,11 @@ from sqlalchemy.orm import Session
 from db.repositories.devices import Devices
 from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
+from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.tables import Device, Worker
+from mallorn.core.stand_ins import stand_in
+from mallorn.core.targets import Target
 from services.planner.share import JobShare
 
 FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
@@ -16,7 +19,10 @@ FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A target at the moment of planning; `able` are the jobs that have a task to open a round for."""
+    """A target at the moment of planning; `able` are the jobs that have a task to open a round for.
+
+    Where something stands in for devices, every worker has one.
+    """
 
     device: Device | None
     free_slots: int
@@ -29,8 +35,9 @@ def survey(session: Session, target_id: int) -> Survey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = Shares(session).claims(target_id)
-    workers = Workers(session).list(FRESH_SEC)
-    slots = _slots(len(devices), sum(tunes(worker) for worker in workers))
+    workers = sum(tunes(worker) for worker in Workers(session).list(FRESH_SEC))
+    stands_in = stand_in(Target(Targets(session).get(target_id).text))
+    slots = _slots(workers if stands_in else len(devices), workers)
     return Survey(
         device=devices[0] if devices else None,
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),

@@ -16,6 +16,7 @@ from mallorn.core import queues
 from mallorn.core.errors import PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
+from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.values.event import FailedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.waiting import WAITING
@@ -64,13 +65,18 @@ def take_turn(session: Session, job_id: str, slots: int, device: Device | None, 
 
 def _turn(step: _Step, slots: int, device: Device | None, patience: Patience) -> Turn:
     turn = Turn(messages=group(step.session, step.job, step.options))
-    if device is None and wait_for_device(step.session, step.job, patience):
+    if device is None and _waits_in_vain(step, patience):
         return Turn(messages=turn.messages, over=True)
     if device is not None:
         _bind(step, device)
     if step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
+
+
+def _waits_in_vain(step: _Step, patience: Patience) -> bool:
+    """Whether the job was paused for want of a device; what stands in for one is waited for by nobody."""
+    return step.options.measurer not in STAND_INS and wait_for_device(step.session, step.job, patience)
 
 
 def _give_up(step: _Step, error: PluginFailed) -> Turn:

@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from cli.main import app
 from cli.reference.pages import pages
-from mallorn.core.options import EvaluatorOptions, JobOptions, choices
+from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions, choices
 from services.coordinator.options.service import list_options
 
 OPENAPI: Final = Path(__file__).parents[2] / "services" / "openapi.json"
@@ -24,8 +24,10 @@ def helps(command: str) -> dict[str, str]:
     return {param.name: param.help or "" for param in group.get_command(None, command).params}
 
 
-@pytest.mark.parametrize("schema", [JobOptions, EvaluatorOptions])
-def test_every_option_has_a_sentence_of_its_own(schema: type[JobOptions] | type[EvaluatorOptions]) -> None:
+@pytest.mark.parametrize("schema", [JobOptions, EvaluatorOptions, SimulatedOptions])
+def test_every_option_has_a_sentence_of_its_own(
+    schema: type[JobOptions | EvaluatorOptions | SimulatedOptions],
+) -> None:
     said = [field.description or "" for field in schema.model_fields.values()]
     assert all(words.endswith(".") and words[0].isupper() for words in said)
     assert len(set(said)) == len(said)

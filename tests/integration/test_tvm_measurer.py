@@ -11,12 +11,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
-from tests.fixtures.measurer_kit import MeasurerKit, Workplace
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Compiler, Library
 from workers.faces.runner import Runner
 from workers.measure import tvm
 from workers.measure.base import Slot
+from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tvm import TvmMeasurer
 from workers.search.space import Candidate
 
@@ -46,7 +46,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("place")
-class TestTvmMeasurer(MeasurerKit):
+class TestTvmMeasurer(MeasurerTestCase):
     """Two candidates that run and one whose decisions make no program."""
 
     @pytest.fixture

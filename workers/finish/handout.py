@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from workers.finish.checking import Checker
 from workers.finish.joint import Joint, affordable, decide_inside
 from workers.finish.stand import Built, Stand, device_is_here
 from workers.finish.undone import Undone, twice
-from workers.finish.verify import Verifier
 from workers.finish.winners import Winner
 
 COMPILE: Final = "compile the tuned model"
@@ -26,8 +26,13 @@ class Handout:
     report: dict[str, Any]
 
 
-def choose(stand: Stand, winners: Sequence[Winner], check: Verifier, undone: Undone) -> Handout:
-    """Write the winners' records, which is never left out, and go on from there as far as it works."""
+def records_alone(stand: Stand, winners: Sequence[Winner]) -> Handout:
+    """Write the winners' records, which is never left out."""
+    return Handout(winners, stand.write("export", winners), None, {})
+
+
+def choose(stand: Stand, winners: Sequence[Winner], check: Checker, undone: Undone) -> Handout:
+    """Go on from the winners' records as far as it works."""
     directory = stand.write("export", winners)
     first = undone.attempt(COMPILE, partial(twice, partial(stand.compile, directory, winners)))
     if first is None:
@@ -40,7 +45,7 @@ def choose(stand: Stand, winners: Sequence[Winner], check: Verifier, undone: Und
     return Handout(chosen.winners, chosen.directory, chosen, chosen.found | inside)
 
 
-def _inside(stand: Stand, first: Built, check: Verifier) -> Joint:
+def _inside(stand: Stand, first: Built, check: Checker) -> Joint:
     """The first build where there is nothing to decide, or no time for it."""
     if device_is_here(stand.claimed) and affordable(stand, first):
         return decide_inside(stand, first, check)

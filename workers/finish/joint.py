@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from db.repositories.jobs import Jobs
+from workers.finish.checking import Checker
 from workers.finish.stand import Built, Stand
-from workers.finish.verify import Verifier
 from workers.finish.winners import Winner
 
 # The pass takes at most this share of the time that the tuning took.
@@ -33,7 +33,7 @@ class Joint:
     report: dict[str, Any]
 
 
-def decide_inside(stand: Stand, first: Built, verifier: Verifier) -> Joint:
+def decide_inside(stand: Stand, first: Built, verifier: Checker) -> Joint:
     """The faster of the winners' build and one with those rivals that are faster inside the model."""
     started = time.monotonic()
     with stand.claimed.runtime.database.transaction() as session:
@@ -89,7 +89,7 @@ def _fields(winners: Sequence[Winner]) -> list[list[Winner]]:
     return [[w.rivals[n] if n < len(w.rivals) else w for w in winners] for n in range(most)]
 
 
-def _verified(winner: Winner, rival: Winner, verifier: Verifier) -> Winner:
+def _verified(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
     """The rival if it computes the right thing, else the winner, which does."""
     if rival is winner:
         return winner

@@ -2,7 +2,9 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,17 +15,18 @@ from db.repositories.progress import progress
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import CheckedEvent, DoneEvent
 from mallorn.core.values.report import FinishReport
+from workers.finish.checking import Checker, Unchecked
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import complete_export, upload
-from workers.finish.handout import choose
+from workers.finish.handout import Handout, choose, records_alone
 from workers.finish.limits import limits
 from workers.finish.scripts import keep_scripts
 from workers.finish.stand import Stand
 from workers.finish.undone import Undone
-from workers.finish.verify import Verifier, verifier
+from workers.finish.verify import verifier
 from workers.finish.whole_model import judge
 from workers.finish.winners import Winner, decide
-from workers.measure.tvm import TvmMeasurer
+from workers.measure.base import Measurer, Need
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
 
@@ -46,12 +49,14 @@ def _finish(claimed: Stage) -> None:
         folder = Path(scratch)
         stand = Stand(claimed, graphs, claimed.model_file(folder), folder)
         undone = Undone(claimed)
-        with verifier(claimed.runtime, claimed.target, graphs) as check:
-            winners, losers = _decide_all(claimed, why, check)
-            handout = choose(stand, winners, check, undone)
+        measurer = claimed.runtime.measurer(claimed.options)
+        with _checker(stand, measurer, undone) as check:
+            winners, losers = _decide_all(claimed, why, measurer, check)
+            handout = _hand_out(stand, winners, measurer, check, undone)
         complete_export(claimed, handout.winners, handout.directory)
-        keep_scripts(claimed, handout.winners, graphs)
+        keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
         report = _tasks(handout.winners, losers) | handout.report
+        report["measured_by"] = claimed.options.measurer
         if handout.built is not None:
             report |= judge(stand, handout.built, undone)
             tasks = [*(winner.contest for winner in winners), *losers]
@@ -63,8 +68,29 @@ def _finish(claimed: Stage) -> None:
         _store(claimed, why, told, upload(claimed, handout.directory))
 
 
-def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner], list[Contest]]:
-    measurer = TvmMeasurer.from_tools(claimed.runtime.tools)
+@contextmanager
+def _checker(stand: Stand, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
+    """What checks numbers on a device, where the measurer has one."""
+    runtime, target = stand.claimed.runtime, stand.claimed.target
+    if undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
+        with verifier(runtime, target, stand.graphs) as check:
+            yield check
+    else:
+        yield Unchecked(runtime, target)
+
+
+def _hand_out(
+    stand: Stand, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: Undone
+) -> Handout:
+    """A model is compiled to be timed."""
+    if undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
+        return choose(stand, winners, check, undone)
+    return records_alone(stand, winners)
+
+
+def _decide_all(
+    claimed: Stage, why: str, measurer: Measurer, check: Checker
+) -> tuple[list[Winner], list[Contest]]:
     winners: list[Winner] = []
     losers: list[Contest] = []
     held = contests(claimed)
@@ -78,7 +104,7 @@ def _decide_all(claimed: Stage, why: str, check: Verifier) -> tuple[list[Winner]
     return winners, losers
 
 
-def _decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, check: Verifier) -> Winner | None:
+def _decide(claimed: Stage, contest: Contest, measurer: Measurer, check: Checker) -> Winner | None:
     if (winner := decide(claimed, contest, measurer, check)) is not None:
         return winner
     again = second_chance(claimed, contest)

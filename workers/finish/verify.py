@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -12,6 +11,7 @@ from mallorn.core.targets import Target
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs, Reference
 from workers.faces.runner import Run
+from workers.finish.checking import INVALID, Checker, Verdict
 from workers.measure.base import Program, Slot
 from workers.slot.runtime import Runtime
 
@@ -19,34 +19,18 @@ SEED: Final = 20_260_101
 RUN_TIMEOUT_SEC: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The numeric check of one candidate: WRONG_RESULT is for good, other failures are those of the check."""
-
-    outcome: Outcome
-    trace: str = ""
-    max_error: float = float("inf")
-    words: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return not self.outcome.failed
-
-
-class Verifier:
+class Verifier(Checker):
     """Runs winners on their device with random inputs and compares with the unscheduled program."""
 
     def __init__(self, runtime: Runtime, target: Target, graphs: Graphs, folder: Path) -> None:
-        self._compiler = runtime.compiler
+        super().__init__(runtime, target)
         self._runner = runtime.runner
         self._tracker = runtime.settings.tracker
-        self._target = target
         self._graphs = graphs
         self._folder = folder
         self._references: dict[str, Reference] = {}
 
     def verify(self, program: Program, slot: Slot) -> Verdict:
-        """Check one candidate. Raises Unavailable when the device is lost meanwhile."""
         try:
             reference = self._reference(program)
         except ChildError as error:
@@ -56,7 +40,7 @@ class Verifier:
         except ChildError as error:
             return Verdict(Outcome.BUILD_ERROR, words=error.message)
         if trace is None:
-            return Verdict(Outcome.BUILD_ERROR, words="it can no longer be rebuilt")
+            return Verdict(Outcome.BUILD_ERROR, words=INVALID)
         try:
             answer = self._run(program, slot)
         except ChildError as error:
@@ -64,12 +48,6 @@ class Verifier:
         if answer.outcome.failed:
             return Verdict(answer.outcome, trace, words=answer.error)
         return self._compare(program, trace, reference)
-
-    def trace(self, program: Program, slot: Slot) -> str | None:
-        """The candidate's full trace; None when it is invalid by now."""
-        return self._compiler.full_trace(
-            program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
-        )
 
     def _compare(self, program: Program, trace: str, reference: Reference) -> Verdict:
         outputs, expected = str(self._file(program, "outputs")), str(self._file(program, "expected"))

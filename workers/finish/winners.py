@@ -11,10 +11,9 @@ from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
+from workers.finish.checking import Checker, Verdict
 from workers.finish.contenders import Contest
-from workers.finish.verify import Verdict, Verifier
-from workers.measure.base import Result, Slot
-from workers.measure.tvm import TvmMeasurer
+from workers.measure.base import Measurer, Result, Slot
 from workers.racing.engines import interval
 from workers.round.commits import ERROR_CHARS
 from workers.round.rows import Place, store_sketches
@@ -37,11 +36,15 @@ class Winner:
     low_us: float
     high_us: float
     run_us: tuple[float, ...]
-    max_error: float
+    max_error: float | None  # None: nobody checked it
     rivals: tuple["Winner", ...] = ()
 
+    @property
+    def is_checked(self) -> bool:
+        return self.max_error is not None
 
-def decide(claimed: Stage, contest: Contest, measurer: TvmMeasurer, verifier: Verifier) -> Winner | None:
+
+def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
     """Hold the contest and store how it went; None when no candidate computes the right thing."""
     results = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
     entries = [_Entry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
@@ -93,7 +96,7 @@ def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
 
 
 def _rivals(
-    contest: Contest, winner: _Entry, others: Sequence[_Entry], verifier: Verifier
+    contest: Contest, winner: _Entry, others: Sequence[_Entry], verifier: Checker
 ) -> tuple[Winner, ...]:
     close = [
         entry
@@ -116,7 +119,7 @@ def _store(
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     rows = [_row(session, claimed, entry, sketches, verdicts.get(entry.slot.slot)) for entry in entries]
     ids = Measurements(session).add_finish(job.id, claimed.attempt, contest.workload.id, job.target_id, rows)
-    if winner is None:
+    if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
     Schedules(session).promote(

@@ -1,6 +1,6 @@
 """Imports a job's model: bytes to tasks, in a killable child."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
@@ -10,9 +10,11 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
+from db.repositories.warnings import Warn, Warnings
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.states import JobState, StageKind
@@ -21,6 +23,7 @@ from workers.children.errors import ChildFailed
 from workers.faces.graphs import Extraction, ModelTask
 from workers.faces.values import pack_arguments
 from workers.host.courtesy import giving_way
+from workers.measure.base import StandIn
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, stored_recipe
@@ -36,8 +39,11 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
                 found = _extract(claimed)
+                instead = _stand_in(claimed, _asked_for(claimed.options.only, found.tasks))
                 with runtime.database.transaction() as session:
                     _store(session, claimed, found)
+                    if instead is not None:
+                        _bind(session, claimed, instead)
             return True
     return False
 
@@ -45,7 +51,7 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
 def _extract(claimed: Stage) -> Extraction:
     """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
     config = claimed.runtime.settings
-    claimed.runtime.warm_up()
+    claimed.runtime.warm_up(claimed.job.id)
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
         recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
@@ -63,8 +69,44 @@ def _extract(claimed: Stage) -> Extraction:
     return replace(found, graph=found.graph.model_copy(update={"recipe": recipe}))
 
 
+def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
+    """The names of the tasks to tune, by their keys. Raises InvalidRequest where these are none, with the
+    names that come closest."""
+    found = {
+        task.key: task.name
+        for task in tasks
+        if not patterns or any(fnmatchcase(task.name, pattern) for pattern in patterns)
+    }
+    if patterns and not found:
+        closest = _closest(patterns, [task.name for task in tasks])
+        told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
+        raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
+    return found
+
+
+def _closest(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+    stems = [pattern.strip("*?") for pattern in patterns]
+    likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
+    return sorted(names, key=lambda name: -likeness[name])
+
+
+def _stand_in(claimed: Stage, tasks: Mapping[str, str]) -> StandIn | None:
+    """What measures this job where it is no device."""
+    measurer = claimed.runtime.measurer(claimed.options)
+    return measurer.stand_in(tasks, claimed.target, claimed.options)
+
+
+def _bind(session: Session, claimed: Stage, instead: StandIn) -> None:
+    """Give the job the measuring context that it would have of its first device."""
+    job, endpoint, options = claimed.job, instead.endpoint, claimed.options
+    host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
+    context = Contexts(session).ensure(job.target_id, *host, options.timing())
+    Jobs(session).bind_context(job.id, context.id)
+    if instead.lacks:
+        Warnings(session).add(job.id, Warn(f"measurer {options.measurer}", instead.lacks, instead.hint))
+
+
 def _store(session: Session, claimed: Stage, found: Extraction) -> None:
-    _check_only(claimed.options.only, [task.name for task in found.tasks])
     new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
     ids = Workloads(session).ensure_many(new)
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)
@@ -73,17 +115,6 @@ def _store(session: Session, claimed: Stage, found: Extraction) -> None:
     Jobs(session).record(claimed.job.id, graph=found.graph)
     told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
     claimed.end(session, JobState.TUNING, "", told)
-
-
-def _check_only(patterns: Sequence[str], names: Sequence[str]) -> None:
-    """Raise InvalidRequest for patterns that leave nothing to tune, with the names that come closest."""
-    if not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
-        return
-    stems = [pattern.strip("*?") for pattern in patterns]
-    likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
-    closest = sorted(names, key=lambda name: -likeness[name])
-    told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
-    raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
 
 
 def _task(index: int, task: ModelTask, workload_id: int, known: dict[int, int]) -> NewTask:

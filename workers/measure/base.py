@@ -1,8 +1,9 @@
 """The Measurer seam: build and time the candidates of one round, as a stream."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
 from typing import Self
 
@@ -56,6 +57,15 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class StandIn:
+    """A device that is none, and what of a job it cannot do, in words with the next step."""
+
+    endpoint: Endpoint
+    lacks: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """What a worker keeps warm between rounds; nothing is started before it is used."""
 
@@ -64,8 +74,15 @@ class Tools:
     runner: Runner
 
 
+class Need(StrEnum):
+    """What a finish needs beside times, as its report names the steps."""
+
+    CHECK = "check what the schedules compute"
+    TIME = "time the whole model"
+
+
 class Measurer(ABC):
-    """Builds and times candidates.
+    """Builds and times candidates. Any room may have one: `mallorn/core/names.py` says where each lies.
 
     Contract
     - `measure` yields exactly one Result a slot, as soon as it is known, in any order.
@@ -74,7 +91,13 @@ class Measurer(ABC):
     - Closing the generator early stops the work and leaves no process of this round running a candidate.
     - `best_us` is the fastest of the task in this measuring context, as far as the round knows it: who is far
       behind need not be timed to the last digit.
+    - `compare` is how a finish measures the best again. Each slot has a Result or more, and all of a slot's
+      count. Who falls far behind or fails has fewer than the others.
     - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
+
+    What follows is for measurers without a device, as `replay` and `simulated`. They answer `stand_in`, give
+    each Result that endpoint, and refuse in `require` what they have nothing for. Their names are in
+    `mallorn/core/stand_ins.py`, so that planning waits for no device.
     """
 
     @classmethod
@@ -92,3 +115,21 @@ class Measurer(ABC):
         best_us: float | None = None,
     ) -> Generator[Result, None, None]:
         """Measure every slot once."""
+
+    @abstractmethod
+    def compare(
+        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
+    ) -> list[Result]:
+        """Measure every slot up to `passes` times, in turn, so that all meet the machine in the same mood."""
+
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandIn | None:
+        """What measures in place of a device; None, as here, where devices of the target do.
+
+        Asked once a job, when its tasks are known: their names by Program.key. Raises InvalidRequest where
+        none of them can be measured.
+        """
+        return None
+
+    def require(self, need: Need) -> bool:
+        """True, as here, where TVM's devices serve it; else raises MallornError with the next step."""
+        return True

@@ -23,7 +23,6 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.logs import note
-from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import (
@@ -36,7 +35,7 @@ from mallorn.core.values.event import (
 from workers.children.errors import ChildError
 from workers.children.shutdown import Stopping
 from workers.host.alone import Host
-from workers.measure.base import Measurer, Result
+from workers.measure.base import Result
 from workers.round.bases import proposer
 from workers.round.commits import ERROR_CHARS, Commits
 from workers.round.context import RoundContext
@@ -119,7 +118,7 @@ def _work(runtime: Runtime, round_id: int, attempt: int, lease: Lease) -> Closed
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)
-        measurer: Measurer = resolve("measurer", context.options.measurer).from_tools(runtime.tools)
+        measurer = runtime.measurer(context.options)
         results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
         with closing(results):
             _commit(results, commits, lease)

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache
 
+from db.repositories.jobs import Jobs
 from db.repositories.stage_runs import StageRuns
 from db.session import Database
+from mallorn.core.names import resolve
+from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings, settings
+from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import StageKind
 from workers.children.pool import ChildPool
 from workers.faces.compiler import Compiler, Library
 from workers.faces.graphs import Graphs
 from workers.faces.runner import Runner
 from workers.host.alone import Host
-from workers.measure.base import Tools
+from workers.measure.base import Measurer, Tools
 from workers.measure.fleet import Fleet
 from workers.slot.attendance import RollCall
 
@@ -62,11 +66,20 @@ class Runtime:
         """What measurers work with."""
         return Tools(self.settings, self.builders, self.runner)
 
-    def warm_up(self) -> None:
-        """Start what the first round needs while something else is still going on; where rounds are run."""
-        if self.tunes:
+    def measurer(self, options: JobOptions) -> Measurer:
+        """What builds and times a job's candidates. Raises PluginFailed, InvalidRequest."""
+        found: Measurer = resolve("measurer", options.measurer).from_tools(self.tools)
+        return found
+
+    def warm_up(self, job_id: str) -> None:
+        """Start what a job's first round needs while something else still goes on; where rounds are run."""
+        if not self.tunes:
+            return
+        self.compiler.start()
+        with self.database.session() as session:
+            options = JobOptions.model_validate(Jobs(session).get(job_id, None).options)
+        if options.measurer not in STAND_INS:
             self.builders.start()
-            self.compiler.start()
 
     def graphs(self, threads: int) -> Graphs:
         """A new process for whole models, which TVM may run on `threads` threads; it is starting already."""

@@ -21,7 +21,7 @@ class TunedWorkload(Value):
     latency_us: float
     low_us: float
     high_us: float
-    max_error: float
+    max_error: float | None = None  # None: nobody checked what it computes
 
 
 class MeasuredOn(Value):
@@ -49,6 +49,7 @@ class Manifest(Value):
     workloads: list[TunedWorkload] = []
     without_schedule: list[str] = []
     measured_on: MeasuredOn = MeasuredOn()
+    measured_by: str = "tvm"  # the measurer: others than tvm may have used no device
 
 
 def read_manifest(path: Path) -> Manifest:

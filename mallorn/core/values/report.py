@@ -96,6 +96,9 @@ class FinishReport(Value):
         float | None, Field(description="Largest relative error against onnxruntime.")
     ] = None
     limits: Annotated[Limits | None, Field(description="Null: the model was not timed.")] = None
+    measured_by: Annotated[
+        str, Field(description="The measurer; empty in those of earlier versions, which had devices.")
+    ] = ""
     trials: Annotated[int | None, Field(description="Spent when the finish ended.")] = None
     outcomes: Annotated[dict[str, int], Field(description="Trials by outcome.")] = {}
     finish_sec: Annotated[float | None, Field(description="How long the finish took.")] = None

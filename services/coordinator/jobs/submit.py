@@ -10,7 +10,8 @@ from db.repositories.models import Models
 from db.repositories.targets import Targets
 from db.tables import Model
 from mallorn.core import queues
-from mallorn.core.asked import check_names
+from mallorn.core.asked import check_options
+from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import LOCAL, Target, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from services.coordinator.devices.service import local_target
@@ -26,7 +27,7 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     the key belongs to another request or nothing is known yet of what `local` is, and NoDevice when whatever
     said so is silent now.
     """
-    check_names(request.options)
+    check_options(request.options)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
         model = Models(session).get(request.model_id, owner)
@@ -41,7 +42,8 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
 
 
 def _target(session: Session, request: JobIn) -> Target:
-    return local_target(session) if request.target == LOCAL else parse_target(request.target)
+    asked_for = local_target(session) if request.target == LOCAL else parse_target(request.target)
+    return measured_target(asked_for, request.options.measurer)
 
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:

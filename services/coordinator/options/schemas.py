@@ -11,7 +11,7 @@ class OptionOut(BaseModel):
     name: str
     words: Annotated[str, Field(description="What it decides.")]
     kind: Annotated[
-        Literal["choice", "integer", "number", "texts", "shapes", "object"],
+        Literal["choice", "integer", "number", "text", "texts", "shapes", "object"],
         Field(
             description="`choice`: one of `choices`; `texts`: a list; `shapes`: numbers for every name; "
             "`object`: see the schema of a job."

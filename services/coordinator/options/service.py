@@ -6,7 +6,7 @@ from mallorn.core.options import JobOptions, choices
 from services.coordinator.options.schemas import OptionOut
 from services.coordinator.web.paging import ListOut
 
-Kind = Literal["choice", "integer", "number", "texts", "shapes", "object"]
+Kind = Literal["choice", "integer", "number", "text", "texts", "shapes", "object"]
 
 
 def list_options() -> ListOut[OptionOut]:
@@ -37,5 +37,10 @@ def _kind(name: str, shape: dict[str, Any]) -> Kind:
         return "choice"
     if shape.get("additionalProperties"):
         return "shapes"
-    kinds: dict[str | None, Kind] = {"integer": "integer", "number": "number", "array": "texts"}
+    kinds: dict[str | None, Kind] = {
+        "integer": "integer",
+        "number": "number",
+        "string": "text",
+        "array": "texts",
+    }
     return kinds.get(shape.get("type"), "object")

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -24,7 +24,11 @@ ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
     413: CLOSE,
     507: CLOSE,
 }
-NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {"options": JobOptions, "evaluator": EvaluatorOptions}
+NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {
+    "options": JobOptions,
+    "evaluator": EvaluatorOptions,
+    "simulated": SimulatedOptions,
+}
 
 
 class ErrorBody(BaseModel):

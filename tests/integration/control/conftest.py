@@ -43,6 +43,11 @@ class Yard:
         for number in range(count):
             seen = SeenDevice(f"d{at}.{number}", at, "host", "made-up", 2, "0.27.0")
             self.write(lambda session, seen=seen: Devices(session).seen(seen))
+        self.workers(count)
+
+    def workers(self, count: int) -> None:
+        """So many workers answer."""
+        for number in range(count):
             name = f"w{number}"
             self.write(lambda session, name=name: Workers(session).seen(name, "host", {}))
         self._stay()

@@ -6,19 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event, update
 
+from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.standings import Standings
+from db.repositories.targets import Targets
 from db.repositories.waiting import Waiting
 from db.repositories.workers import Workers
 from db.tables import Job
 from mallorn.core import queues
+from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import Cause, JobState
+from mallorn.core.targets import parse_target
 from mallorn.core.waiting import Here, waiting_words
 from services.control import planning
 from services.control.planning import plan_job
 from services.control.sweeping import LOOKS_PER_TARGET, sweep
 from services.control.waiting import Patience
+from tests.fixtures.workshop import QUICK
 
 NINE = '{"kind":"llvm","num-cores":9}'
 
@@ -287,3 +292,17 @@ def test_the_sweeper_wakes_a_job_whose_time_is_over(yard):
     over = update(Job).where(Job.id == late).values(minutes=1.0, created_at=Job.created_at - 60)
     yard.write(lambda session: session.execute(over))
     assert late in woken(yard)
+
+
+def test_where_something_stands_in_for_devices_every_worker_has_one(yard):
+    text = measured_target(parse_target('{"kind":"llvm","num-cores":2}'), "simulated")
+    target_id = yard.write(lambda session: Targets(session).ensure(text).id)
+    job = yard.job(*[f"w{at}" for at in range(20)], target_id=target_id)
+    yard.workers(12)
+    yard.silence()
+    options = {**QUICK, "measurer": "simulated"}
+    bound = yard.write(lambda session: Contexts(session).ensure(target_id, "simulated", "none", 2, {}).id)
+    changed = update(Job).where(Job.id == job).values(options=options, context_id=bound)
+    yard.write(lambda session: session.execute(changed))
+    assert len(yard.opened(job)) == 13
+    assert yard.workshop.reason(job) == ""

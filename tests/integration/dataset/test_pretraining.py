@@ -19,6 +19,7 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import parse_target
 from research.lessons import pretraining
 from research.lessons.from_database import lessons_of
@@ -210,3 +211,11 @@ def test_rows_that_the_model_cannot_see_make_no_base(
     monkeypatch.setattr(pretraining, "rows_for", lambda *_asked: few)
     [base] = fit(database, *tasks())
     assert (base.name, versions(database)) == (None, [])
+
+
+def test_what_no_device_measured_teaches_no_real_target(database: Database) -> None:
+    made_up = measured_target(parse_target(LARGE), "simulated")
+    [base] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "lightgbm", home=parse_target(SMALL))
+    assert base.rows == 240
+    [own, _] = pretrain(database, taught(*tasks(), *tasks(made_up.text)), "lightgbm")
+    assert (own.target, own.rows) == (made_up.text, 240)

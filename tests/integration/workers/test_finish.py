@@ -17,7 +17,7 @@ from db.repositories.schedules import Schedules, full_trace_of
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.tables import Event, Measurement
-from mallorn.core.errors import NoDevice, Unschedulable
+from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.event import DoneEvent
@@ -26,9 +26,10 @@ from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.children.shutdown import Stopping
 from workers.faces.graphs import Compiled, Scripts, Untuned
+from workers.finish.checking import Verdict
 from workers.finish.run import finish
 from workers.finish.stand import Stand
-from workers.finish.verify import Verdict
+from workers.measure.base import Need
 
 CRASHED = ChildCrashed("graphs died of SIGKILL")
 COMPILED = Compiled(2, 2, [], [], [], [], bytes=1, seconds=0.0)
@@ -62,7 +63,6 @@ def check(workshop, monkeypatch):
         yield verifier
 
     monkeypatch.setattr("workers.finish.run.verifier", made_up)
-    monkeypatch.setattr("workers.finish.run.TvmMeasurer", MadeUpMeasurer)
     return verifier
 
 
@@ -467,3 +467,29 @@ def test_a_pass_that_would_be_long_beside_the_tuning_is_left_out(workshop, expor
     job = tuned(workshop, ("w0",))
     finish(workshop, job)
     assert "inside_the_model" not in report(workshop, job)
+
+
+def test_a_report_names_who_measured_and_an_export_too(workshop, exported):
+    job = tuned(workshop)
+    finish(workshop, job)
+    assert report(workshop, job)["measured_by"] == "made-up"
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    assert read_manifest(Path(stored.export_uri, "manifest.json")).measured_by == "made-up"
+
+
+def test_what_its_measurer_cannot_do_is_left_out_of_a_finish_and_told(workshop, exported, check, monkeypatch):
+    def refuse(_measurer, need):
+        raise InvalidRequest(f"no device for {need.name}", hint="mallorn bench MODEL --schedules DIR")
+
+    monkeypatch.setattr(MadeUpMeasurer, "require", refuse)
+    job = tuned(workshop)
+    finish(workshop, job)
+    told = report(workshop, job)
+    assert [(step["step"], step["why"]) for step in told["not_done"]] == [
+        (Need.CHECK, "no device for CHECK"),
+        (Need.TIME, "no device for TIME"),
+    ]
+    assert check.asked == []
+    assert len(exported) == told["found"] == told["of"] == 2
+    assert promoted(workshop, job) == [], "a schedule is one that was checked"
+    assert not (Path(workshop.settings.artifacts) / "scripts").exists()

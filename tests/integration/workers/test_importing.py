@@ -1,10 +1,12 @@
 """What an import leaves in the database. The process that reads the model is made up."""
 
+from dataclasses import replace
 from signal import Signals
 
 import pytest
 from sqlalchemy import select, update
 
+from db.repositories.contexts import Contexts
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
@@ -13,6 +15,9 @@ from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph import GraphReport
+from research.replay.space_file import write_tasks
+from tests.fixtures.workshop import QUICK, TARGET
+from tests.unit.research.replay.made_up import made_up
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.shutdown import Stopping
 from workers.faces.graphs import Extraction, ModelTask
@@ -189,3 +194,38 @@ def test_a_job_that_is_stopped_while_its_model_is_read_stays_stopped(workshop, j
     assert workshop.state(job) == {"pause": JobState.PAUSED, "cancel": JobState.CANCELLED}[act]
     assert tasks_of(workshop, job) == []
     assert "owner" in workshop.reason(job)
+
+
+def test_a_job_that_no_device_measures_is_bound_to_what_stands_in_for_one(workshop, job):
+    options = {**QUICK, "measurer": "simulated"}
+    workshop.write(lambda session: session.execute(update(Job).values(options=options)))
+    workshop.graph_answers["extract"] = found("w0")
+    assert import_job(workshop, job)
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    context = workshop.read(lambda session: Contexts(session).get(stored.context_id))
+    assert (context.host_class, context.threads) == ("simulated", 2)
+    assert stored.warnings == []
+
+
+def test_a_job_whose_device_is_still_to_come_is_bound_to_nothing(workshop, job):
+    workshop.graph_answers["extract"] = found("w0")
+    assert import_job(workshop, job)
+    assert workshop.read(lambda session: Jobs(session).get(job, None)).context_id is None
+
+
+def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_job(workshop, job, tmp_path):
+    task = replace(made_up(10), workload="w0", target=TARGET.text)
+    write_tasks(tmp_path / "recording.parquet", [task], {})
+    options = {**QUICK, "measurer": "replay", "recording": str(tmp_path / "recording.parquet")}
+    workshop.write(lambda session: session.execute(update(Job).values(options=options)))
+    workshop.graph_answers["extract"] = found("w0", "w1")
+    assert import_job(workshop, job)
+    (warning,) = workshop.read(lambda session: Jobs(session).get(job, None)).warnings
+    assert warning["source"] == "measurer replay"
+    assert warning["message"] == "1 of 2 tasks are not in the recording: fused_w1"
+
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.IMPORTING))
+    workshop.graph_answers["extract"] = found("w1")
+    import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert "mallorn record" in workshop.reason(job)

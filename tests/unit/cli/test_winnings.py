@@ -59,6 +59,13 @@ def test_trials_seconds_and_failures_by_outcome_are_told() -> None:
     assert error == "relative error 2.0e-07 against TVM's default build"
 
 
+def test_what_no_device_measured_nobody_has_verified() -> None:
+    assert (
+        facts(job(report=REPORT | {"measured_by": "replay"}))[1]
+        == "6 of 6 workloads have an unchecked schedule"
+    )
+
+
 def test_without_failures_it_says_none() -> None:
     calm = job(progress={"trials": 8, "failures": {}})
     assert facts(calm)[0].endswith("failures: none")

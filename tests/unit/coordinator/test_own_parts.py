@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from mallorn.core import names
-from mallorn.core.asked import check_names
+from mallorn.core.asked import check_options
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name, resolve
 from mallorn.core.options import JobOptions
@@ -13,7 +13,7 @@ from mallorn.core.options import JobOptions
 
 @pytest.mark.parametrize("seam", ["search", "cost_model", "sampler", "stopping", "policy", "families"])
 def test_a_class_of_ones_own_is_taken_unseen(seam: str) -> None:
-    check_names(JobOptions.model_validate({seam: "my_package.mine:Mine"}))
+    check_options(JobOptions.model_validate({seam: "my_package.mine:Mine"}))
 
 
 @pytest.mark.parametrize("name", ["mine", "mine:", ":Mine", "my-package:Mine", "a:b:c", "../a:B", "a b:C"])
@@ -35,5 +35,5 @@ def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -
         return [entry] if (group, name) == (entry.group, entry.name) else []
 
     monkeypatch.setattr(names, "entry_points", installed)
-    check_names(JobOptions(search="annealed"))
+    check_options(JobOptions(search="annealed"))
     assert resolve("search", "annealed") is resolve("search", "sa")

@@ -164,3 +164,18 @@ def test_a_job_for_an_unknown_model_is_not_found(coordinator: Coordinator) -> No
     answer = coordinator.submit(model_id="0" * 64, target="local")
     assert answer.status_code == 404
     assert answer.json()["hint"] == "mallorn models"
+
+
+def test_a_job_that_no_device_measures_has_a_target_that_says_so(coordinator: Coordinator) -> None:
+    see_device(coordinator, "d", host_id())
+    for target in ("local", CPU):
+        job = coordinator.submit(target=target, options={"measurer": "simulated"}).json()
+        assert job["target"] == CPU.replace("{", '{"device":"simulated",')
+
+
+def test_a_recording_that_nobody_could_read_is_refused_at_once(coordinator: Coordinator) -> None:
+    for options in ({"measurer": "replay"}, {"measurer": "replay", "recording": "a.parquet"}):
+        refused = coordinator.submit(options=options)
+        assert refused.status_code == 422
+        assert "--option recording=" in refused.json()["hint"]
+    assert coordinator.http.get("/jobs").json()["items"] == []

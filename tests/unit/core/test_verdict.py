@@ -194,3 +194,11 @@ def test_clearly_slower_than_onnxruntime_is_never_better_than_poor(
 ) -> None:
     report = {"latency_us": latencies(1 / slower, spread), "conditions": {"steady": steady}}
     assert done(report=report, useful_trials=useful).level is Level.POOR
+
+
+@pytest.mark.parametrize("measurer", ["replay", "simulated"])
+def test_what_no_device_measured_is_said_first_and_judged_by_nobody(measurer: str) -> None:
+    verdict = done(report={"measured_by": measurer})
+    assert verdict.level is Level.NONE
+    assert verdict.summary.startswith(f"measured by {measurer}, on no device; the whole model was not timed")
+    assert "measured by" not in done(1.4, report={"measured_by": "tvm"}).summary

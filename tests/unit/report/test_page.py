@@ -170,3 +170,9 @@ def test_a_cards_rules_reach_nothing_else() -> None:
     selectors = [line.partition("{")[0].split(",") for line in scoped(".mallorn-job").splitlines()]
     assert len(selectors) > 10
     assert all(each.strip().startswith(".mallorn-job ") for line in selectors for each in line)
+
+
+def test_what_was_simulated_is_told_of_a_simulation_alone() -> None:
+    options = {"measurer": "simulated", "simulated": {"seed": 0, "device_sec": 0.5, "failure_rate": 0.0}}
+    assert "device_sec 0.5" in assert_inert(page(story(options=options), 0.0)).text
+    assert "device_sec" not in assert_inert(page(story(options=options | {"measurer": "tvm"}), 0.0)).text

@@ -15,6 +15,7 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.hosts import host_id
 from mallorn.core.settings import Settings
+from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
@@ -150,3 +151,10 @@ def test_the_supervisor_starts_what_is_wanted_once_and_ends_what_is_not() -> Non
     for wanted in ([], [OLDER], [OLDER], []):
         devices.adjust(wanted)
     assert did == [("add", f"device-{OLDER.key}"), ("remove", f"device-{OLDER.key}")]
+
+
+def test_a_job_that_no_device_measures_wants_none(place: Place, scout: DeviceScout) -> None:
+    place.job(measured_target(OLDER, "simulated"))
+    scout.look()
+    assert scout.wanted == frozenset()
+    assert place.asked == []

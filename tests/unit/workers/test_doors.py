@@ -31,12 +31,11 @@ CLASSES = {
     "features": Extractor,
 }
 NOT_CHOSEN = {"belief", "features"}  # the planner's own, and what a cost model asks for
+MEASURERS = [place.partition(":")[0] for place in REGISTRY["measurer"].values()]
 NAMES = [(seam, name) for seam in sorted(REGISTRY) for name in sorted(REGISTRY[seam])]
 
 
-@pytest.mark.parametrize(
-    "module", ["workers.tasks", "workers.finish.run", "workers.measure.tvm", "workers.measure.replay"]
-)
+@pytest.mark.parametrize("module", ["workers.tasks", "workers.finish.run", *MEASURERS])
 def test_a_workers_own_process_loads_no_tvm(module: str) -> None:
     program = f"import sys, {module}; sys.exit('tvm' in sys.modules or 'tvm_ffi' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

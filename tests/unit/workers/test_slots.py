@@ -31,7 +31,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> SENT:
 def test_a_slot_that_imports_has_another_get_ready_to_tune(slot: Runtime, sent: SENT) -> None:
     slot.tunes = False
     tasks.import_model("j")
-    assert sent == [(queues.WARM_UP,), (queues.PLAN, "j")]
+    assert sent == [(queues.WARM_UP, "j"), (queues.PLAN, "j")]
 
 
 def test_a_slot_that_does_both_needs_no_message(slot: Runtime, sent: SENT) -> None:
@@ -41,7 +41,7 @@ def test_a_slot_that_does_both_needs_no_message(slot: Runtime, sent: SENT) -> No
 
 def test_a_slot_that_imports_keeps_no_builders(slot: Runtime) -> None:
     slot.tunes = False
-    slot.warm_up()
+    slot.warm_up("j")
     assert not {"builders", "compiler"} & vars(slot).keys()
 
 

@@ -10,6 +10,7 @@ const OPTIONS = [
   option("round_size", "integer", null),
   option("search", "choice", "evolutionary", { choices: ["evolutionary", "ga"] }),
   option("build_timeout_sec", "number", 30),
+  option("recording", "text", ""),
   option("only", "texts", []),
   option("evaluator", "object", { number: 3, repeat: 1 }),
   option("input_shapes", "shapes", {}),
@@ -17,7 +18,7 @@ const OPTIONS = [
 
 describe("the options of a new job", () => {
   it("are all asked for, choices first", () => {
-    expect(askable(OPTIONS).map(({ name }) => name)).toEqual(["search", "round_size", "build_timeout_sec", "only", "input_shapes", "evaluator"]);
+    expect(askable(OPTIONS).map(({ name }) => name)).toEqual(["search", "round_size", "build_timeout_sec", "recording", "only", "input_shapes", "evaluator"]);
   });
 
   it("are sent only where they differ from the default", () => {
@@ -26,8 +27,8 @@ describe("the options of a new job", () => {
   });
 
   it("are sent as numbers, names and lists", () => {
-    const given = { search: "ga", round_size: "16", build_timeout_sec: "2.5", only: "conv2d*, matmul" };
-    expect(chosenOptions(OPTIONS, given)).toEqual({ search: "ga", round_size: 16, build_timeout_sec: 2.5, only: ["conv2d*", "matmul"] });
+    const given = { search: "ga", round_size: "16", build_timeout_sec: "2.5", recording: "/data/7.parquet", only: "conv2d*, matmul" };
+    expect(chosenOptions(OPTIONS, given)).toEqual({ search: "ga", round_size: 16, build_timeout_sec: 2.5, recording: "/data/7.parquet", only: ["conv2d*", "matmul"] });
   });
 
   it("stand in their fields as another job has them, and are read back alike", () => {
@@ -44,7 +45,7 @@ describe("the options of a new job", () => {
   });
 
   it("say in words what an empty field stands for", () => {
-    expect(OPTIONS.slice(0, 4).map(standing)).toEqual(["as the planner finds right", "evolutionary", "30", "all"]);
+    expect(OPTIONS.slice(0, 5).map(standing)).toEqual(["as the planner finds right", "evolutionary", "30", "", "all"]);
     expect([title("cost_model"), title("build_timeout_sec")]).toEqual(["Cost model", "Build timeout in seconds"]);
   });
 });

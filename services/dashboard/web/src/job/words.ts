@@ -65,6 +65,7 @@ const OUTCOMES: { readonly [outcome: string]: string } = {
   wrong_result: "computed a wrong result",
   worker_lost: "lost with their worker",
   cancelled: "cancelled",
+  not_recorded: "not in the recording",
 };
 
 export function outcomeWords(outcome: string): string {

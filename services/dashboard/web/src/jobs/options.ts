@@ -4,7 +4,7 @@ import type { JobOption } from "../api/types";
 export type Given = { readonly [name: string]: string };
 type Values = { readonly [name: string]: unknown };
 
-const ORDER: readonly JobOption["kind"][] = ["choice", "integer", "number", "texts", "shapes", "object"];
+const ORDER: readonly JobOption["kind"][] = ["choice", "integer", "number", "text", "texts", "shapes", "object"];
 
 /** All of them, those that are chosen among names first. */
 export function askable(options: readonly JobOption[]): JobOption[] {
@@ -40,7 +40,7 @@ function valueOf({ kind }: JobOption, text: string): unknown {
   if (kind === "texts") return text.split(/[\s,]+/).filter(Boolean);
   if (kind === "shapes") return parts(text, ":", (sizes) => sizes.split(",").map(Number));
   if (kind === "object") return parts(text, "=", Number);
-  return kind === "choice" ? text : Number(text);
+  return kind === "choice" || kind === "text" ? text : Number(text);
 }
 
 function parts(text: string, sign: string, read: (value: string) => unknown): Values {
@@ -51,7 +51,7 @@ function parts(text: string, sign: string, read: (value: string) => unknown): Va
 /** What a field of text must look like, for the browser to check. */
 export const PATTERNS: { readonly [kind in JobOption["kind"]]?: string } = {
   shapes: "\\s*(\\S+:\\d+(,\\d+)*\\s*)*",
-  object: "\\s*(\\w+=\\d+\\s*)*",
+  object: "\\s*(\\w+=\\d+(\\.\\d+)?\\s*)*",
 };
 
 /** What stands in an empty field. */

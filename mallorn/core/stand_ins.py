@@ -1,0 +1,68 @@
+"""Measurers that stand in for devices: `replay` of recordings, and `simulated`.
+
+Their times must never meet real ones, in no cost model, best or schedule. All of these are kept by target, so
+a job of theirs has a target of its own: TVM makes the same of it, and its `device` says who stands in.
+"""
+
+from typing import Final
+
+from mallorn.core.errors import InvalidRequest, InvalidTarget
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import Target, parse_target
+
+DEVICE: Final = "tvm"  # the measurer that stands in for nobody
+STAND_INS: Final = frozenset({"replay", "simulated"})
+
+
+def stand_in(target: Target) -> str:
+    """Who measures in place of devices of this target; empty where devices do."""
+    named = target.attrs.get("device")
+    return str(named) if named in STAND_INS else ""
+
+
+def measured_target(target: Target, measurer: str) -> Target:
+    """The target of a job that asks for this one and this measurer.
+
+    Raises InvalidTarget for a target that names a device already, of TVM's or another stand-in.
+    """
+    named = target.attrs.get("device")
+    if measurer in STAND_INS and named not in (None, measurer):
+        raise InvalidTarget(
+            f"{measurer} stands in for the target's device, and this one names {named!r}",
+            hint=f"--target '{real_target(target)}'",
+        )
+    if measurer not in STAND_INS and stand_in(target):
+        raise InvalidTarget(f"no device is {named!r}", hint=f"--option measurer={named}")
+    return parse_target({**target.attrs, "device": measurer}) if measurer in STAND_INS else target
+
+
+def real_target(target: Target) -> Target:
+    """The target without whoever stands in for its devices."""
+    return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
+
+
+def check_recording(options: JobOptions) -> None:
+    """Raise InvalidRequest unless a replay names a recording that workers find, and nobody else names one."""
+    if options.measurer != "replay":
+        if options.recording:
+            raise InvalidRequest(
+                "only the measurer replay reads a recording", hint="--option measurer=replay"
+            )
+        return
+    if not options.recording:
+        raise InvalidRequest(
+            "replay needs a recording to answer from: a file that `mallorn record` wrote",
+            hint="--option measurer=replay --option recording=/PATH/recording.parquet",
+        )
+    if not options.recording.startswith("/") and "://" not in options.recording:
+        raise InvalidRequest(
+            f"workers read the recording, and {options.recording!r} leads them nowhere",
+            hint=f"--option recording=$PWD/{options.recording}   (or a URL)",
+        )
+
+
+def measured_by(name: str) -> str:
+    """Who measured, in words; empty where devices did, which needs no word."""
+    if name in ("", DEVICE):
+        return ""
+    return f"measured by {name}{', on no device' if name in STAND_INS else ''}"

@@ -1,0 +1,198 @@
+"""Whole jobs from submit to done with nothing to measure on: simulated, then replayed from what that left."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from cli.main import app
+from db.repositories.workers import Workers
+from mallorn import Client, Job
+from mallorn.core import queues
+from mallorn.core.outcomes import Outcome
+from mallorn.core.settings import Settings
+from mallorn.core.values.manifest import read_manifest
+from services.control.planning import plan_job
+from tests.fixtures.coordinator import running
+from workers.finish.run import finish
+from workers.importing.run import import_job
+from workers.measure.base import Need
+from workers.round import run as rounds
+from workers.round.training import train
+from workers.slot.runtime import Runtime
+
+TARGET = '{"kind":"llvm","num-cores":2}'
+TRIALS = 24
+# Two runs of a job meet the same candidates.
+OPTIONS: dict[str, Any] = {"round_size": 8, "families": "operator", "search": "evolutionary"}
+
+
+class Nothing:
+    """What nobody may touch."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        raise AssertionError(f"a job without a device used the {self._name}: {method}")
+
+
+class Deviceless(Runtime):
+    """A worker where neither candidates can be built nor a device reached, and no tracker answers."""
+
+    @property
+    def builders(self) -> Any:  # type: ignore[override]
+        return Nothing("builders")
+
+    @property
+    def runner(self) -> Any:  # type: ignore[override]
+        return Nothing("runner")
+
+
+class House:
+    """A coordinator over HTTP, and a control and a worker beside it in this process."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self.worker = Deviceless(settings)
+
+    def done(self, model: Path, seed: int, **options: Any) -> Job:
+        """A job at its end."""
+        job = self.client.tune(model, TARGET, TRIALS, seed=seed, **OPTIONS | options)
+        import_job(self.worker, job.id)
+        while messages := self._planned(job):
+            for name, subject in messages:
+                if name == queues.RUN_ROUND:
+                    self._round(int(str(subject)))
+                elif name == queues.FINISH_JOB:
+                    finish(self.worker, job.id)
+        job.refresh()
+        return job
+
+    def _planned(self, job: Job) -> list[tuple[Any, ...]]:
+        with self.worker.database.transaction() as session:
+            Workers(session).seen(self.worker.name, "host", {"tunes": True})
+        return list(plan_job(self.worker.database, job.id, "control") or [])
+
+    def _round(self, round_id: int) -> None:
+        if (closed := rounds.run(self.worker, round_id)) is not None:
+            train(self.worker, closed.job_id, closed.task_id)
+
+
+@pytest.fixture(scope="module")
+def house(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    shutil.copyfile(sqlite_template, folder / "mallorn.db")
+    settings = Settings(data_dir=folder, redis_url="memory://", tracker="127.0.0.1:1")
+    with running(settings) as coordinator, Client(coordinator.url) as client:
+        found = House(client, settings)
+        yield found
+        found.worker.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dense layer and a softmax."""
+    weight = np.random.default_rng(0).standard_normal((32, 64)).astype("float32")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])]
+    ends = [("x", [16, 32]), ("y", [16, 64])]
+    graph = helper.make_graph(
+        nodes,
+        "dense",
+        *[[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in ends],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = tmp_path_factory.mktemp("model") / "dense.onnx"
+    path.write_bytes(network.SerializeToString())
+    return path
+
+
+@pytest.fixture(scope="module")
+def simulated(house: House, model: Path) -> Job:
+    return house.done(model, 3, measurer="simulated", simulated={"seed": 7, "failure_rate": 0.2})
+
+
+@pytest.fixture(scope="module")
+def recording(house: House, simulated: Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `mallorn record` makes of the simulated job."""
+    path = tmp_path_factory.mktemp("recording") / "recording.parquet"
+    words = ["record", "--data", str(house.settings.data_dir), "--candidates", "2", "--out", str(path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def outcomes(house: House, job: Job) -> list[tuple[Any, ...]]:
+    """What became of every trial, in order; a softmax has one candidate alone, and is not recorded."""
+    kept = "workload", "sketch", "decisions", "outcome", "latency_us"
+    rows = [record for record in house.client.records(job=job.id) if record["kind"] == "trial"]
+    return [
+        tuple(map(str, (row[name] for name in kept)))
+        for row in reversed(rows)
+        if row["outcome"] != Outcome.NOT_RECORDED and row["decisions"]
+    ]
+
+
+def assert_done_without_a_device(house: House, job: Job, measurer: str) -> None:
+    body, report = job.body, job.body["report"]
+    assert body["state"] == "done", body["reason"]
+    assert report["measured_by"] == measurer
+    assert [step["step"] for step in report["not_done"]] == [Need.CHECK, Need.TIME]
+    assert "latency_us" not in report
+    assert body["verdict"]["summary"].startswith(f"measured by {measurer}, on no device")
+    assert f'"device":"{measurer}"' in body["target"]
+    assert report["trials"] == TRIALS
+    assert house.client.schedules(target=body["target"]) == [], "nothing that nobody checked is a schedule"
+
+
+def test_a_simulated_job_runs_from_submit_to_done(house: House, simulated: Job, tmp_path: Path) -> None:
+    assert_done_without_a_device(house, simulated, "simulated")
+    report = simulated.body["report"]
+    assert (report["found"], report["missing"]) == (report["of"], [])
+    assert report["outcomes"]["run_error"] > 0
+    manifest = read_manifest(simulated.schedules(tmp_path / "out") / "manifest.json")
+    assert manifest.measured_by == "simulated"
+    assert {workload.max_error for workload in manifest.workloads} == {None}
+    assert manifest.measured_on.host_class == "simulated"
+
+
+def test_the_same_job_on_its_recording_finds_the_same(
+    house: House, model: Path, simulated: Job, recording: Path
+) -> None:
+    replayed = house.done(model, 3, measurer="replay", recording=str(recording))
+    assert_done_without_a_device(house, replayed, "replay")
+    assert outcomes(house, replayed) == outcomes(house, simulated)
+    (task_us,) = replayed.body["report"]["tasks_us"].items()
+    assert task_us in simulated.body["report"]["tasks_us"].items()
+
+
+def test_a_task_that_was_never_recorded_is_told_and_left_without_a_schedule(
+    house: House, model: Path, recording: Path
+) -> None:
+    job = house.done(model, 3, measurer="replay", recording=str(recording), search="random")
+    (left,) = job.body["report"]["without_schedule"]
+    (warning,) = job.body["warnings"]
+    assert warning["message"] == f"1 of 2 tasks are not in the recording: {left}"
+
+
+def test_what_the_recording_lacks_is_counted_and_ends_no_job(
+    house: House, model: Path, recording: Path
+) -> None:
+    other = house.done(model, 4, measurer="replay", recording=str(recording), search="random")
+    assert_done_without_a_device(house, other, "replay")
+    assert other.body["report"]["outcomes"]["not_recorded"] > 0
+
+
+def test_a_recording_of_another_model_fails_the_job_with_the_next_step(house: House, model: Path) -> None:
+    held = Path("benchmarks/data/spaces.parquet").absolute()
+    job = house.done(model, 0, measurer="replay", recording=str(held))
+    assert job.body["state"] == "failed"
+    assert "was not recorded for" in job.body["reason"]
+    assert "--target '" in job.body["reason"]

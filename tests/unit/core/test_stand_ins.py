@@ -1,0 +1,76 @@
+"""What stands in for devices: a target of its own, and a recording that workers find."""
+
+import pytest
+
+from mallorn.core.errors import InvalidRequest, InvalidTarget
+from mallorn.core.names import REGISTRY
+from mallorn.core.options import JobOptions
+from mallorn.core.stand_ins import (
+    DEVICE,
+    STAND_INS,
+    check_recording,
+    measured_by,
+    measured_target,
+    real_target,
+    stand_in,
+)
+from mallorn.core.targets import parse_target
+
+CPU = parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 2})
+
+
+def test_every_measurer_is_a_stand_in_or_has_devices() -> None:
+    assert set(REGISTRY["measurer"]) == {DEVICE, *STAND_INS}
+
+
+@pytest.mark.parametrize("measurer", sorted(STAND_INS))
+def test_a_job_that_no_device_measures_has_a_target_of_its_own(measurer: str) -> None:
+    target = measured_target(CPU, measurer)
+    assert target.key != CPU.key
+    assert stand_in(target) == measurer
+    assert real_target(target) == CPU
+    assert measured_target(target, measurer) == target
+
+
+@pytest.mark.parametrize("measurer", [DEVICE, "my_package:Mine"])
+def test_all_others_have_the_one_that_was_asked_for(measurer: str) -> None:
+    assert measured_target(CPU, measurer) is CPU
+    assert stand_in(CPU) == ""
+
+
+def test_a_stand_ins_target_is_for_nobody_else() -> None:
+    replayed = measured_target(CPU, "replay")
+    with pytest.raises(InvalidTarget) as refused:
+        measured_target(replayed, DEVICE)
+    assert refused.value.hint == "--option measurer=replay"
+    with pytest.raises(InvalidTarget, match="names 'replay'"):
+        measured_target(replayed, "simulated")
+
+
+@pytest.mark.parametrize("recording", ["/data/recording.parquet", "s3://bucket/recording.parquet"])
+def test_a_recording_is_a_path_or_a_url_that_means_the_same_everywhere(recording: str) -> None:
+    check_recording(JobOptions(measurer="replay", recording=recording))
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "hint"),
+    [
+        (JobOptions(measurer="replay"), "needs a recording", "recording=/PATH"),
+        (
+            JobOptions(measurer="replay", recording="a.parquet"),
+            "leads them nowhere",
+            "recording=$PWD/a.parquet",
+        ),
+        (JobOptions(recording="/a.parquet"), "only the measurer replay", "measurer=replay"),
+    ],
+)
+def test_any_other_is_refused_with_what_to_type(options: JobOptions, words: str, hint: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        check_recording(options)
+    assert hint in refused.value.hint
+
+
+def test_who_measured_is_said_unless_devices_did() -> None:
+    assert measured_by("replay") == "measured by replay, on no device"
+    assert measured_by("my_package:Mine") == "measured by my_package:Mine"
+    assert measured_by(DEVICE) == measured_by("") == ""

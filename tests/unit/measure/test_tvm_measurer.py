@@ -1,0 +1,53 @@
+"""The measurer of devices keeps its contract, whatever compiles and whatever measures."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target, parse_target
+from tests.fixtures.faces import OddBuilder, OddRunner
+from workers.children.pool import ChildPool
+from workers.device.endpoint import Endpoint
+from workers.faces.compiler import Library
+from workers.faces.values import Arguments
+from workers.measure.base import Program, Slot
+from workers.measure.fleet import Device, Fleet
+from workers.measure.testing import MeasurerTestCase, Workplace
+from workers.measure.tvm import TvmMeasurer
+from workers.search.space import Candidate, Sketch
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+DEVICE = Device("key", TARGET.text, False, Endpoint("odd", "elsewhere", "c", 2, "0"))
+SKETCH = Sketch("sketch", "[]", ())
+
+
+@pytest.fixture(scope="module")
+def builders() -> Iterator[ChildPool[Library]]:
+    with ChildPool(OddBuilder, 2, name="builder") as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[OddRunner]:
+    with OddRunner(name="runner") as child:
+        yield child
+
+
+class TestTvmMeasurer(MeasurerTestCase):
+    """Its processes are real, and what they serve is made up."""
+
+    @pytest.fixture
+    def measurer(
+        self, builders: ChildPool[Library], runner: OddRunner, monkeypatch: pytest.MonkeyPatch
+    ) -> TvmMeasurer:
+        def devices(_fleet: Fleet, _target: Target | None = None) -> list[Device]:
+            return [DEVICE]
+
+        monkeypatch.setattr(Fleet, "devices", devices)
+        return TvmMeasurer(Settings(tracker="127.0.0.1:1"), builders, runner)
+
+    @pytest.fixture
+    def workplace(self) -> Workplace:
+        slots = [Slot(at, Candidate("sketch", (first,)), SKETCH) for at, first in enumerate((1, 2, 0))]
+        return Workplace(Program("p" * 64, "", Arguments(()), 1.0), TARGET, slots)

@@ -1,0 +1,122 @@
+"""The conformance kit of measurers."""
+# ruff: noqa: S101
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from mallorn.core.errors import MallornError
+from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.device.endpoint import Endpoint
+from workers.measure.base import Measurer, Need, Program, Result, Slot
+
+OPTIONS = JobOptions(
+    build_timeout_sec=120, run_timeout_sec=60, evaluator=EvaluatorOptions(number=1, repeat=2, min_repeat_ms=1)
+)
+PASSES = 2
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Something to measure: all slots but the last are good candidates, the last fails."""
+
+    program: Program
+    target: Target
+    slots: Sequence[Slot]
+    options: JobOptions = field(default=OPTIONS)
+
+    @property
+    def bad(self) -> int:
+        return self.slots[-1].slot
+
+    @property
+    def tasks(self) -> Mapping[str, str]:
+        return {self.program.key: "a task"}
+
+
+class MeasurerTestCase:
+    """Give `measurer` and `workplace`."""
+
+    @pytest.fixture
+    def measurer(self) -> Measurer:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def workplace(self) -> Workplace:
+        raise NotImplementedError
+
+    @staticmethod
+    def measured(measurer: Measurer, at: Workplace) -> list[Result]:
+        return list(measurer.measure(at.program, at.target, at.slots, at.options))
+
+    @staticmethod
+    def compared(measurer: Measurer, at: Workplace) -> list[Result]:
+        return measurer.compare(at.program, at.target, at.slots, at.options, PASSES)
+
+    @staticmethod
+    def assert_whole(results: Sequence[Result]) -> None:
+        """Run times and a device belong to success, and a text to failure."""
+        for result in results:
+            assert (result.outcome is Outcome.OK) == bool(result.run_us) == (not result.error)
+            assert all(value > 0 for value in result.run_us)
+            if result.outcome is Outcome.OK:
+                assert result.endpoint is not None
+                assert result.endpoint.threads > 0
+
+    def test_every_slot_gets_exactly_one_result(self, measurer: Measurer, workplace: Workplace) -> None:
+        results = self.measured(measurer, workplace)
+        assert sorted(result.slot for result in results) == sorted(slot.slot for slot in workplace.slots)
+        self.assert_whole(results)
+
+    def test_a_bad_candidate_costs_its_own_slot(self, measurer: Measurer, workplace: Workplace) -> None:
+        results = self.measured(measurer, workplace)
+        assert {result.slot for result in results if result.outcome.failed} == {workplace.bad}
+
+    def test_closing_early_leaves_it_usable(self, measurer: Measurer, workplace: Workplace) -> None:
+        at = workplace
+        stream = measurer.measure(at.program, at.target, at.slots, at.options)
+        next(stream)
+        stream.close()
+        again = list(measurer.measure(at.program, at.target, at.slots[:1], at.options))
+        assert [result.outcome for result in again] == [Outcome.OK]
+
+    def test_nothing_to_measure_is_no_result(self, measurer: Measurer, workplace: Workplace) -> None:
+        at = workplace
+        assert list(measurer.measure(at.program, at.target, [], at.options)) == []
+        assert measurer.compare(at.program, at.target, [], at.options, PASSES) == []
+
+    def test_a_comparison_tells_of_every_slot_and_of_none_more_often_than_asked(
+        self, measurer: Measurer, workplace: Workplace
+    ) -> None:
+        results = self.compared(measurer, workplace)
+        told = Counter(result.slot for result in results)
+        assert told.keys() == {slot.slot for slot in workplace.slots}
+        assert max(told.values()) <= PASSES
+        assert {result.slot for result in results if result.outcome.failed} == {workplace.bad}
+        self.assert_whole(results)
+
+    def test_what_stands_in_for_a_device_is_where_all_was_measured(
+        self, measurer: Measurer, workplace: Workplace
+    ) -> None:
+        at = workplace
+        instead = measurer.stand_in(at.tasks, at.target, at.options)
+        if instead is not None:
+            found = [*self.measured(measurer, at), *self.compared(measurer, at)]
+            assert {_place(result.endpoint) for result in found} == {_place(instead.endpoint)}
+
+    @pytest.mark.parametrize("need", list(Need))
+    def test_a_need_is_served_or_refused_with_the_next_step(self, measurer: Measurer, need: Need) -> None:
+        try:
+            told = "" if measurer.require(need) else "no reason"
+        except MallornError as error:
+            told = error.message and error.hint and "a reason and a hint"
+        assert told in ("", "a reason and a hint")
+
+
+def _place(endpoint: Endpoint | None) -> tuple[str, str, int] | None:
+    """What of an endpoint makes a measuring context."""
+    return None if endpoint is None else (endpoint.host_class, endpoint.tvm_version, endpoint.threads)
