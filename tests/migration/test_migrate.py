@@ -161,7 +161,7 @@ def test_what_only_words_and_the_log_told_of_a_job_is_data_from_now_on(empty):
         "elsewhere": (Cause.NOT_HERE, "no cuda"),
     }
     assert jobs["finishing"].tuning_ended == "the budget is spent"
-    assert jobs["failed"].suggest == {"input_shapes": {"x": [1]}}
+    assert jobs["failed"].suggest.stored() == {"input_shapes": {"x": [1]}}
     assert jobs["mine"].suggest is None
 
 

@@ -188,7 +188,7 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     long_ago = update(Job).where(Job.id == waits).values(created_at=1.0)
     yard.write(lambda session: session.execute(long_ago))
-    yard.plan(waits)
+    plan_job(yard.workshop.database, waits, "control", Patience())  # which begins to look now
     assert yard.workshop.state(waits) == JobState.TUNING
 
 
