@@ -47,13 +47,14 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
 
 
 def _owner(filename: str, parts: tuple[tuple[str, str], ...]) -> Part | None:
-    return next((Part(*part) for part in parts if _file(*part) == filename), None)
+    return next((Part(*part) for part in parts if filename in _files(*part)), None)
 
 
-def _file(seam: str, name: str) -> str | None:
-    """The file of a part; None for one that cannot be loaded, which then has raised nothing but that."""
+def _files(seam: str, name: str) -> set[str | None]:
+    """The files of a part and of its bases; none of one that cannot be loaded: that is all it raised."""
     try:
         found = resolve(seam, name)
     except PluginFailed:
-        return None
-    return getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None)
+        return set()
+    modules = {getattr(each, "__module__", "") for each in getattr(found, "__mro__", (found,))}
+    return {getattr(sys.modules.get(module), "__file__", None) for module in modules - {"builtins", "abc"}}

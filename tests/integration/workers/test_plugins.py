@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from costmodels.lgbm import LightGBM
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from mallorn.core import queues
-from mallorn.core.errors import PluginFailed
+from mallorn.core.errors import InvalidRequest, PluginFailed
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import WarningEvent
 from services.planner.policy import Policy
@@ -46,6 +47,17 @@ class Unfit(RandomModel):
 
     def fit(self, *_rows, seed):
         raise np.linalg.LinAlgError("singular matrix")
+
+
+class Refusing(RandomModel):
+    """Does not like the rows."""
+
+    def fit(self, *_rows, seed):
+        raise InvalidRequest("these rows are of no use")
+
+
+class Heir(LightGBM):
+    """Learns as its base does."""
 
 
 class Speechless(RandomModel):
@@ -91,11 +103,11 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
     workshop.work(job)
     assert len(workshop.rows()) == 16
     (warning,) = warnings(workshop, job)
-    assert warning["source"] == f"searcher {search}"
-    assert words in warning["message"]
-    assert search not in warning["message"], "its source names it"
-    assert warning["message"].endswith("; random proposes instead")
-    assert warning["count"] == 2, "one a round"
+    assert warning.source == f"searcher {search}"
+    assert words in warning.message
+    assert search not in warning.message, "its source names it"
+    assert warning.message.endswith("; random proposes instead")
+    assert warning.count == 2, "one a round"
     assert workshop.read(lambda session: Events(session).newest(job, WarningEvent)).source
 
 
@@ -104,7 +116,7 @@ def test_what_raised_is_told_with_its_line(workshop):
     workshop.work(job)
     lines = Path(__file__).read_text().splitlines()
     line = next(at for at, text in enumerate(lines, 1) if "nothing comes to my mind" in text)
-    assert f"({__file__}, line {line})" in warnings(workshop, job)[0]["message"]
+    assert f"({__file__}, line {line})" in warnings(workshop, job)[0].message
 
 
 def test_a_round_without_its_searcher_can_be_recomputed(workshop):
@@ -141,15 +153,31 @@ def test_a_cost_model_that_cannot_learn_is_told_and_the_job_goes_on(workshop):
     workshop.work(job)
     assert len(workshop.rows()) == 32
     (warning,) = warnings(workshop, job)
-    assert warning["source"] == f"cost model {mine(Unfit)}"
-    assert "singular matrix" in warning["message"]
+    assert warning.source == f"cost model {mine(Unfit)}"
+    assert "singular matrix" in warning.message
+
+
+def test_a_cost_model_that_refuses_its_rows_is_told_too(workshop):
+    job = workshop.job(("w0",), trials=16, cost_model=mine(Refusing))
+    workshop.work(job)
+    (warning,) = warnings(workshop, job)
+    assert "these rows are of no use" in warning.message
+
+
+def test_a_cost_model_is_blamed_for_what_it_inherits(workshop, monkeypatch):
+    monkeypatch.setattr("costmodels.lgbm.check_rows", np.linalg.inv)  # takes other arguments
+    job = workshop.job(("w0",), trials=16, cost_model=mine(Heir))
+    workshop.work(job)
+    (warning,) = warnings(workshop, job)
+    assert warning.source == f"cost model {mine(Heir)}"
+    assert "raised TypeError" in warning.message
 
 
 def test_a_cost_model_that_cannot_predict_is_left_out(workshop):
     job = workshop.job(("w0",), trials=32, cost_model=mine(Speechless), search="ga")
     workshop.work(job)
     assert len(workshop.rows()) == 32
-    messages = [warning["message"] for warning in warnings(workshop, job)]
+    messages = [warning.message for warning in warnings(workshop, job)]
     assert any(words.endswith("; candidates are proposed unguided") for words in messages)
 
 
@@ -161,8 +189,8 @@ def test_a_stored_model_that_cannot_be_read_any_more_is_left_out(workshop):
     workshop.run(workshop.next_round(job))
     assert workshop.state(job) == JobState.TUNING
     (warning,) = warnings(workshop, job)
-    assert warning["source"] == "cost model xgboost"
-    assert warning["message"].endswith("; candidates are proposed unguided")
+    assert warning.source == "cost model xgboost"
+    assert warning.message.endswith("; candidates are proposed unguided")
 
 
 def test_a_cost_model_whose_package_is_missing_is_told_with_the_line_that_installs_it(workshop, monkeypatch):
@@ -170,8 +198,8 @@ def test_a_cost_model_whose_package_is_missing_is_told_with_the_line_that_instal
     job = workshop.job(("w0",), trials=16, cost_model="tlp")
     workshop.work(job)
     (warning,) = warnings(workshop, job)
-    assert "torch, which is not installed" in warning["message"]
-    assert "pip install" in warning["hint"]
+    assert "torch, which is not installed" in warning.message
+    assert "pip install" in warning.hint
 
 
 def test_a_policy_that_raises_fails_its_job_in_words(workshop):
