@@ -17,7 +17,7 @@ from mallorn.core.targets import Target
 from mallorn.job import Job
 from workers.faces.engine import Engine
 from workers.faces.graphs import Graphs
-from workers.racing.engines import race
+from workers.racing.bursts import race
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
@@ -144,4 +144,4 @@ def compare_latency(
         engines["onnxruntime"] = stack.enter_context(Engine(env=env, name="onnxruntime"))
         engines["onnxruntime"].load_onnxruntime(str(model), inputs, target.num_cores)
         times = race(engines, passes=9)
-    return {name: timing | hits.get(name, {}) for name, timing in times.items()}
+    return {name: timing.stored() | hits.get(name, {}) for name, timing in times.items()}

@@ -24,12 +24,13 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from cli.engines import EngineRoom, engine_room
 from cli.exported import read_exported
+from cli.local_model import local_model, onnxruntime_runs
 from mallorn.core.errors import Unavailable
 from workers.children.errors import ChildError
 from workers.faces.engine import Engine
-from workers.racing.engines import race
+from workers.racing.bursts import race
+from workers.racing.whole_model import WholeModel
 
 LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9
@@ -56,33 +57,47 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
     """One model on so many threads in every engine."""
     exported = {label: read_exported(Path(folder, model.stem), None) for label, folder in labels.items()}
     with ExitStack() as stack:
-        rooms = {
-            label: stack.enter_context(engine_room(model, one, threads)) for label, one in exported.items()
+        models = {
+            label: stack.enter_context(local_model(model, one, threads)) for label, one in exported.items()
         }
-        hits = {label: room.compile_tuned(_library(room)) for label, room in rooms.items()}
+        hits = {
+            label: whole.compile(exported[label].directory.absolute(), _library(whole))
+            for label, whole in models.items()
+        }
         engines: dict[str, Engine | Rival] = {
-            label: room.load(_library(room)) for label, room in rooms.items()
+            label: _loaded(stack, whole, label, _library(whole)) for label, whole in models.items()
         }
-        room = next(iter(rooms.values()))
-        if (onnxruntime := room.load_onnxruntime()) is None:
+        label, whole = next(iter(models.items()))
+        if not onnxruntime_runs(exported[label]):
             raise Unavailable(
                 "onnxruntime, which all are compared with, cannot run this", hint="a CPU target"
             )
-        engines[BASE] = onnxruntime
-        held, left_out = _rivals(args.rivals, args.python, model.absolute(), room.inputs, threads, stack)
+        engines[BASE] = _loaded(stack, whole, BASE, None)
+        inputs = str(whole.inputs)
+        held, left_out = _rivals(args.rivals, args.python, model.absolute(), inputs, threads, stack)
         engines |= held
+        for name, engine in engines.items():
+            engine.save_outputs(str(whole.outputs(name)))
+        expected = whole.outputs(BASE)
+        times = race(engines, passes=PASSES)
         return {
             "model": model.stem,
             "threads": threads,
-            "errors": {name: room.error(one, onnxruntime) for name, one in engines.items() if name != BASE},
-            "latency_us": race(engines, passes=PASSES),
+            "errors": {n: whole.error(whole.outputs(n), expected) for n in engines if n != BASE},
+            "latency_us": {name: latency.stored() for name, latency in times.items()},
             "left_out": left_out,
             "hits": {label: {"found": found.found, "of": found.of} for label, found in hits.items()},
         }
 
 
-def _library(room: EngineRoom) -> Path:
-    return room.folder / "tuned.so"
+def _library(model: WholeModel) -> Path:
+    return model.folder / "tuned.so"
+
+
+def _loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None) -> Engine:
+    engine = stack.enter_context(model.engine(name))
+    model.begin_loading(engine, library).wait()
+    return engine
 
 
 def _rivals(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from cli.engines import EngineRoom, engine_room
 from cli.exported import Exported, read_exported
+from cli.local_model import local_model, onnxruntime_runs
 from cli.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
@@ -19,9 +19,8 @@ from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
     from workers.faces.graphs import BadLine, Compiled
+    from workers.racing.whole_model import WholeModel
 
-# What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
-LARGEST_ERROR: Final = 1e-4
 PROBLEMS_SHOWN: Final = 5
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file that was tuned.")]
@@ -51,10 +50,10 @@ def compile_model(
     exported = read_model(model, schedules, target)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
-    with engine_room(model, exported) as room:
-        library = room.folder / "tuned.so"
-        compiled = compile_tuned(room, exported, library)
-        error = check_numbers(room, library) if check else None
+    with local_model(model, exported) as whole:
+        library = whole.folder / "tuned.so"
+        compiled = compile_tuned(whole, exported, library)
+        error = check_numbers(whole, library) if check else None
         _place(library, output)
     programs = write_runners(_callee(output, exported, compiled))
     if as_json:
@@ -108,38 +107,36 @@ def bench(
     Services of yours on this machine make way meanwhile; what else it does is told.
     """
     from workers.host.alone import Host
-    from workers.host.load import LoadMeter
-    from workers.racing.fairly import fair_race
+    from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
 
     exported = read_model(model, schedules, target)
-    with engine_room(model, exported) as room:
-        compiled = compile_tuned(room, exported, room.folder / "tuned.so")
-        engines = {"tuned": room.load(room.folder / "tuned.so")}
+    beside = onnxruntime_runs(exported)
+    names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if beside else [])]
+    with local_model(model, exported) as whole:
+        libraries = {TUNED: whole.folder / "tuned.so"}
+        compiled = compile_tuned(whole, exported, libraries[TUNED])
         if untuned:
-            room.compile_untuned(room.folder / "untuned.so")
-            engines["untuned"] = room.load(room.folder / "untuned.so")
-        onnxruntime = room.load_onnxruntime()
-        if onnxruntime is not None:
-            engines["onnxruntime"] = onnxruntime
-        with Host().alone() as held:
-            fair = fair_race(
-                engines, LoadMeter(lambda: [child.pid for child in engines.values() if child.pid]), held
-            )
+            libraries[UNTUNED] = whole.folder / "untuned.so"
+            whole.compile_untuned(libraries[UNTUNED])
+        with Engines(whole, names) as engines:
+            engines.load(libraries)
+            with Host().alone() as held:
+                fair = engines.race(held)
     if as_json:
         told = {"latency_us": fair.latency_us, "conditions": fair.conditions}
-        print_json(to_jsonable_python(compiled) | told)
+        print_json(to_jsonable_python(compiled) | to_jsonable_python(told))
         return
     stdout().print(table(latency_rows(fair.latency_us), ENGINE_COLUMNS))
-    if note := fair.conditions["note"]:
-        print_note(f"beware: {note}")
-    if onnxruntime is None and exported.target.is_cpu:
+    if fair.conditions.note:
+        print_note(f"beware: {fair.conditions.note}")
+    if not beside and exported.target.is_cpu:
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
-def compile_tuned(room: EngineRoom, exported: Exported, library: Path) -> "Compiled":
+def compile_tuned(model: "WholeModel", exported: Exported, library: Path) -> "Compiled":
     """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
     print_note(f"compiling for {exported.target}")
-    compiled = room.compile_tuned(library)
+    compiled = model.compile(exported.directory.absolute(), library)
     _tell_problems(exported, compiled.problems)
     if compiled.of and not compiled.found:
         why = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
@@ -167,15 +164,20 @@ def read_model(model: Path, schedules: Path, target: str | None) -> Exported:
     return read_exported(schedules, target)
 
 
-def check_numbers(room: EngineRoom, library: Path) -> float:
+def check_numbers(model: "WholeModel", library: Path) -> float:
     """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
-    reference = room.folder / "untuned.so"
+    from workers.racing.agreement import largest_error
+    from workers.racing.engines import TUNED, UNTUNED, Engines
+
+    reference, allowed = model.folder / "untuned.so", largest_error(model.recipe)
     print_note("compiling the untuned model to compare with")
-    room.compile_untuned(reference)
-    error = room.error(room.load(library), room.load(reference))
-    if not error <= LARGEST_ERROR:
+    model.compile_untuned(reference)
+    with Engines(model, (TUNED, UNTUNED)) as engines:
+        engines.load({TUNED: library, UNTUNED: reference})
+        error = engines.errors(TUNED)[UNTUNED]
+    if not error <= allowed:
         raise WrongNumbers(
-            f"the relative error against the untuned model is {error:.1e}, more than {LARGEST_ERROR:.0e}; "
+            f"the relative error against the untuned model is {error:.1e}, more than {allowed:.0e}; "
             "nothing was written",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )

@@ -14,12 +14,13 @@ from cli.compile import (
     compile_tuned,
     read_model,
 )
-from cli.engines import EngineRoom, engine_room
+from cli.local_model import local_model
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
 
 if TYPE_CHECKING:
     from workers.faces.graphs import ModelTask
     from workers.host.roofline import Roof
+    from workers.racing.whole_model import WholeModel
 
 COLUMNS: Final = {
     "kernel": "KERNEL",
@@ -42,16 +43,18 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
-    from workers.racing.engines import race, race_kernels
+    from workers.racing.engines import TUNED, Engines
 
     exported = read_model(model, schedules, target)
-    with engine_room(model, exported) as room:
-        compile_tuned(room, exported, room.folder / "tuned.so")
-        engine = room.load(room.folder / "tuned.so")
-        whole_us = race({"tuned": engine})["tuned"]["median"]
-        (times_us,) = race_kernels([engine], seconds)
-        tasks = {task.name: task for task in room.tasks()}
-        roof = _roof(room)
+    with local_model(model, exported) as whole:
+        library = whole.folder / "tuned.so"
+        compile_tuned(whole, exported, library)
+        with Engines(whole, [TUNED]) as engines:
+            engines.load({TUNED: library})
+            whole_us = engines.latencies()[TUNED].median
+            times_us = engines.kernel_times(seconds)[TUNED]
+        tasks = {task.name: task for task in whole.tasks()}
+        roof = _roof(whole)
     kernels = describe(times_us, tasks, roof)
     if as_json:
         machine = {"gflops": roof.gflops, "gbytes_per_sec": roof.gbytes_per_sec} if roof else None
@@ -118,13 +121,16 @@ def summary(whole_us: float, kernels: Sequence[Kernel], roof: "Roof | None") -> 
     return lines
 
 
-def _roof(room: EngineRoom) -> "Roof | None":
+def _roof(model: "WholeModel") -> "Roof | None":
     """A GPU's peak is not this processor's."""
     from workers.host.roofline import Roof, memory_gbytes_per_sec
 
-    if not room.target.is_cpu:
+    target = model.target
+    if not target.is_cpu:
         return None
-    return Roof(room.peak_gflops(), memory_gbytes_per_sec(room.target.num_cores))
+    with model.peak() as peak:
+        gflops = peak.peak_gflops(target.text, target.num_cores)
+    return Roof(gflops, memory_gbytes_per_sec(target.num_cores))
 
 
 def _bytes(task: "ModelTask") -> float:

@@ -36,6 +36,7 @@ pytest_plugins = [
     "tests.fixtures.coordinator",
     "tests.fixtures.database",
     "tests.fixtures.fleet",
+    "tests.fixtures.made_up_engines",
     "tests.fixtures.service",
     "tests.fixtures.workshop",
 ]

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from mallorn.core.values.report import FinishReport
+from workers.children.again import twice
 from workers.finish.checking import Checker
-from workers.finish.joint import Joint, affordable, decide_inside
-from workers.finish.stand import Built, Stand, device_is_here
-from workers.finish.undone import Undone, twice
+from workers.finish.inside_model import Decided, affordable, decide_inside
+from workers.finish.job_model import JobModel, TunedModel, device_is_here
+from workers.finish.undone import Undone
 from workers.finish.winners import Winner
 
 COMPILE: Final = "compile the tuned model"
@@ -22,31 +24,38 @@ class Handout:
 
     winners: Sequence[Winner]
     directory: Path
-    built: Built | None
-    report: dict[str, Any]
+    built: TunedModel | None
+    report: FinishReport
 
 
-def records_alone(stand: Stand, winners: Sequence[Winner]) -> Handout:
+def records_alone(model: JobModel, winners: Sequence[Winner]) -> Handout:
     """Write the winners' records, which is never left out."""
-    return Handout(winners, stand.write("export", winners), None, {})
+    return Handout(winners, model.write("export", winners), None, FinishReport())
 
 
-def choose(stand: Stand, winners: Sequence[Winner], check: Checker, undone: Undone) -> Handout:
+def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: Undone) -> Handout:
     """Go on from the winners' records as far as it works."""
-    directory = stand.write("export", winners)
-    first = undone.attempt(COMPILE, partial(twice, partial(stand.compile, directory, winners)))
+    directory = model.write("export", winners)
+    first = undone.attempt(COMPILE, partial(twice, partial(model.compile, directory, winners)))
     if first is None:
-        return Handout(winners, directory, None, {})
-    if undone.attempt("make inputs for the model", stand.prepare) is None:
-        return Handout(winners, directory, None, first.found)
-    joint = undone.attempt(INSIDE, partial(_inside, stand, first, check))
-    chosen = joint.build if joint else first
-    inside = {"inside_the_model": joint.report} if joint and joint.report else {}
-    return Handout(chosen.winners, chosen.directory, chosen, chosen.found | inside)
+        return Handout(winners, directory, None, FinishReport())
+    if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
+        return Handout(winners, directory, None, _covered(first))
+    decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or Decided(first, None)
+    chosen, report = decided.build, _covered(decided.build)
+    if decided.report is not None:
+        report = report.model_copy(update={"inside_the_model": decided.report})
+    return Handout(chosen.winners, chosen.directory, chosen, report)
 
 
-def _inside(stand: Stand, first: Built, check: Checker) -> Joint:
+def _covered(built: TunedModel) -> FinishReport:
+    """How many of the model's workloads have a schedule."""
+    compiled = built.compiled
+    return FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
+
+
+def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
     """The first build where there is nothing to decide, or no time for it."""
-    if device_is_here(stand.claimed) and affordable(stand, first):
-        return decide_inside(stand, first, check)
-    return Joint(first, {})
+    if device_is_here(model.claimed) and affordable(model, first):
+        return decide_inside(model, first, check)
+    return Decided(first, None)

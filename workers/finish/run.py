@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
@@ -16,15 +15,15 @@ from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import CheckedEvent, DoneEvent
 from mallorn.core.values.report import FinishReport
 from workers.finish.checking import Checker, Unchecked
+from workers.finish.comparison import compare
 from workers.finish.contenders import Contest, contests, second_chance
 from workers.finish.export import complete_export, upload
 from workers.finish.handout import Handout, choose, records_alone
+from workers.finish.job_model import JobModel
 from workers.finish.limits import limits
 from workers.finish.scripts import keep_scripts
-from workers.finish.stand import Stand
 from workers.finish.undone import Undone
 from workers.finish.verify import verifier
-from workers.finish.whole_model import judge
 from workers.finish.winners import Winner, decide
 from workers.measure.base import Measurer, Need
 from workers.slot.runtime import Runtime
@@ -47,45 +46,47 @@ def _finish(claimed: Stage) -> None:
         claimed.runtime.graphs(claimed.target.num_cores) as graphs,
     ):
         folder = Path(scratch)
-        stand = Stand(claimed, graphs, claimed.model_file(folder), folder)
+        model = JobModel.of(claimed, graphs, folder)
         undone = Undone(claimed)
         measurer = claimed.runtime.measurer(claimed.options)
-        with _checker(stand, measurer, undone) as check:
+        with _checker(model, measurer, undone) as check:
             winners, losers = _decide_all(claimed, why, measurer, check)
-            handout = _hand_out(stand, winners, measurer, check, undone)
+            handout = _hand_out(model, winners, measurer, check, undone)
         complete_export(claimed, handout.winners, handout.directory)
         keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
-        report = _tasks(handout.winners, losers) | handout.report
-        report["measured_by"] = claimed.options.measurer
+        by = FinishReport(measured_by=claimed.options.measurer)
+        parts = [by, _tasks(handout.winners, losers), handout.report]
         if handout.built is not None:
-            report |= judge(stand, handout.built, undone)
+            timed = compare(model, handout.built, undone)
             tasks = [*(winner.contest for winner in winners), *losers]
-            report |= limits(stand, tasks, report, undone)
+            parts += [timed, limits(model, tasks, timed, undone)]
         claimed.lease.check()
-        report |= {"finish_sec": round(time.monotonic() - started, 1)} | _trials(claimed)
-        told = FinishReport.model_validate(report | {"not_done": undone.entries}, extra="forbid")
-        (handout.directory / "report.json").write_text(json.dumps(told.stored(), indent=1) + "\n")
-        _store(claimed, why, told, upload(claimed, handout.directory))
+        finish_sec = round(time.monotonic() - started, 1)
+        report = _together(
+            *parts, _trials(claimed), FinishReport(finish_sec=finish_sec, not_done=undone.entries)
+        )
+        (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
+        _store(claimed, why, report, upload(claimed, handout.directory))
 
 
 @contextmanager
-def _checker(stand: Stand, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
+def _checker(model: JobModel, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
     """What checks numbers on a device, where the measurer has one."""
-    runtime, target = stand.claimed.runtime, stand.claimed.target
+    runtime, target = model.claimed.runtime, model.claimed.target
     if undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
-        with verifier(runtime, target, stand.graphs) as check:
+        with verifier(runtime, target, model.whole.graphs) as check:
             yield check
     else:
         yield Unchecked(runtime, target)
 
 
 def _hand_out(
-    stand: Stand, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: Undone
+    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: Undone
 ) -> Handout:
     """A model is compiled to be timed."""
     if undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
-        return choose(stand, winners, check, undone)
-    return records_alone(stand, winners)
+        return choose(model, winners, check, undone)
+    return records_alone(model, winners)
 
 
 def _decide_all(
@@ -119,22 +120,28 @@ def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -
         Jobs(session).say(claimed.job.id, words)
 
 
-def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> dict[str, Any]:
+def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
     """Found and of are those of the winners where no compiled model tells otherwise."""
     missing = [contest.task.name for contest in losers]
-    return {
-        "found": len(winners),
-        "of": len(winners) + len(missing),
-        "missing": missing,
-        "tasks_us": {winner.contest.task.name: winner.latency_us for winner in winners},
-        "without_schedule": missing,
-    }
+    return FinishReport(
+        found=len(winners),
+        of=len(winners) + len(missing),
+        missing=missing,
+        tasks_us={winner.contest.task.name: winner.latency_us for winner in winners},
+        without_schedule=missing,
+    )
 
 
-def _trials(claimed: Stage) -> dict[str, Any]:
+def _together(*parts: FinishReport) -> FinishReport:
+    """One report of what each part says; the later one, where two say it."""
+    said = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
+    return FinishReport.model_validate(said)
+
+
+def _trials(claimed: Stage) -> FinishReport:
     with claimed.runtime.database.session() as session:
         how_far = progress(session, Jobs(session).get(claimed.job.id, None))
-    return {"trials": how_far.spent, "outcomes": how_far.outcomes}
+    return FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
 
 
 def _store(claimed: Stage, why: str, report: FinishReport, url: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
+from mallorn.core.values.report import NotDone
 from workers.children.advice import advice
 from workers.children.errors import ChildCrashed
 from workers.slot.stage import Stage
@@ -19,7 +20,7 @@ class Undone:
     """Steps that were left out, each with why, and what would bring it about."""
 
     claimed: Stage
-    entries: list[dict[str, str]] = field(default_factory=list)
+    entries: list[NotDone] = field(default_factory=list)
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
         """What `work` returns; None, and an entry, when it fails.
@@ -38,18 +39,9 @@ class Undone:
         """Enter a step that is not done; unless told otherwise, another finish may do it."""
         log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
         again = f"mallorn resume {self.claimed.job.id}"
-        self.entries.append({"step": step, "why": why, "hint": hint or again})
+        self.entries.append(NotDone(step=step, why=why, hint=hint or again))
 
     def _hint(self, error: MallornError) -> str:
         if isinstance(error, ChildCrashed):
             return advice(error, self.claimed.runtime.settings)
         return error.hint
-
-
-def twice(work: Callable[[], T]) -> T:
-    """What a process answers that may die of a busy host: it gets a second chance."""
-    try:
-        return work()
-    except ChildCrashed as error:
-        log.warning("once more: %s", error)
-        return work()

@@ -14,7 +14,7 @@ from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker, Verdict
 from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Result, Slot
-from workers.racing.engines import interval
+from workers.racing.bursts import interval
 from workers.round.commits import ERROR_CHARS
 from workers.round.rows import Place, store_sketches
 from workers.slot.stage import Stage

@@ -1,1 +1,1 @@
-"""Whole models timed in turn, each engine in a process of its own."""
+"""Whole models on this host: compiled, held by engines, compared, and timed in turn."""

@@ -1,87 +1,125 @@
-"""Times engines that hold one model: bursts in turn, each engine stopped while another runs."""
+"""Several engines that hold one model: loaded side by side, compared, and timed in turn."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from statistics import median
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
 
+from mallorn.core.values.report import ModelLatency
+from workers.children.again import twice
 from workers.children.errors import ChildError
 from workers.faces.engine import Engine
+from workers.host.load import LoadMeter
+from workers.racing.bursts import race, race_kernels
+from workers.racing.fairly import FairRace, fair_race
+from workers.racing.whole_model import WholeModel
 
-PASSES: Final = 5
-BURST_US: Final = 150_000.0
-MOST_CALLS: Final = 1000
-SLOW_BURST_US: Final = 1_000_000.0  # an engine slower than this a call gets one pass: it is far behind anyway
-
-
-class Racer(Protocol):
-    """A process that holds a model, of ours (`workers.faces.engine`) or of other makers."""
-
-    def suspend(self) -> None: ...
-    def resume(self) -> None: ...
-    def kill(self) -> None: ...
-    def time_bursts(self, bursts: int, number: int) -> list[float]: ...
+TUNED: Final = "tuned"
+UNTUNED: Final = "untuned"
+ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
+TITLES: Final = {UNTUNED: "the untuned model", TUNED: "the tuned model"}
+T = TypeVar("T")
 
 
-def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, dict[str, Any]]:
-    """Latencies in microseconds: the median of an engine's bursts, its interval, and the bursts.
+class Attempt(Protocol):
+    """Does a step for us: what it brings, or None where it failed and the rest shall go on without it."""
 
-    In turn, so that a slow spell of the machine hits all; stopped, because onnxruntime's threads spin on
-    after a call, at the cost of whoever runs next.
-    """
-    for engine in engines.values():
+    def __call__(self, step: str, work: Callable[[], T], /) -> T | None: ...
+
+
+def insist(_step: str, work: Callable[[], T]) -> T | None:
+    """Every step is needed: what fails is raised."""
+    return work()
+
+
+def title(name: str) -> str:
+    """An engine as people call it."""
+    return TITLES.get(name, name)
+
+
+class Engines:
+    """A process an engine. Those that fail a step are left out, where `attempt` lets the others go on."""
+
+    def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = insist) -> None:
+        self._model = model
+        self._attempt = attempt
+        self._held = {name: model.engine(name) for name in names}
+
+    def load(self, libraries: Mapping[str, Path]) -> None:
+        """Have all hold the model at once, by their libraries; each runs it once, and stands still then."""
+        loading = {
+            name: self._model.begin_loading(engine, libraries.get(name))
+            for name, engine in self._held.items()
+        }
+        self._each("load", lambda name, _: loading[name].wait())
+        self._each("run", self._save_outputs)
+
+    def errors(self, of: str) -> dict[str, float]:
+        """How far an engine's outputs are from those of each other one."""
+        others = [name for name in self._held if name != of] if of in self._held else []
+        outputs = self._model.outputs(of)
+        found = {name: self._error(outputs, name) for name in others}
+        return {name: error for name, error in found.items() if error is not None}
+
+    def latencies(self) -> dict[str, ModelLatency]:
+        """What a run takes in each engine, whatever else this host does."""
+        return race(self._held)
+
+    def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
+        """Microseconds a run of each engine's model spends in each of its kernels."""
+        return dict(zip(self._held, race_kernels(list(self._held.values()), seconds), strict=True))
+
+    def race(self, alone: bool) -> FairRace:
+        """Latencies that can be told, and how far; empty where no engine is left.
+
+        An engine that fails while it is timed is left out, and the others start again.
+        """
+        meter = LoadMeter(lambda: [engine.pid for engine in self._held.values() if engine.pid])
+        while self._held:
+            try:
+                return fair_race(self._held, meter, alone)
+            except ChildError as error:
+                failed = [name for name, engine in self._held.items() if not engine.alive]
+                if not failed:
+                    raise
+                for name in failed:
+                    self._attempt(f"time {title(name)}", partial(_fail, error))
+                    self.leave_out(name)
+        return FairRace({}, (), 0.0)
+
+    def leave_out(self, name: str) -> None:
+        """End an engine; the others go on."""
+        self._held.pop(name).kill()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def __enter__(self) -> Self:
+        for engine in self._held.values():
+            engine.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for engine in self._held.values():
+            engine.kill()
+
+    def _each(self, step: str, work: Callable[[str, Engine], Any]) -> None:
+        for name, engine in list(self._held.items()):
+            if self._attempt(f"{step} {title(name)}", partial(work, name, engine)) is None:
+                self.leave_out(name)
+
+    def _save_outputs(self, name: str, engine: Engine) -> int:
+        count = engine.save_outputs(str(self._model.outputs(name)))
         engine.suspend()
-    calls = {name: _calls_in_a_burst(engine) for name, engine in engines.items()}
-    bursts: dict[str, list[float]] = {name: [] for name in engines}
-    for number in range(passes):
-        for name, engine in engines.items():
-            if number and bursts[name][0] > SLOW_BURST_US:
-                continue
-            bursts[name] += _burst(engine, calls[name])
-    return {name: _summary(values) for name, values in bursts.items()}
+        return count
+
+    def _error(self, outputs: Path, other: str) -> float | None:
+        work = partial(self._model.error, outputs, self._model.outputs(other))
+        return self._attempt(f"compare with {title(other)}", partial(twice, work))
 
 
-def race_kernels(engines: Sequence[Engine], seconds: float, passes: int = PASSES) -> list[dict[str, float]]:
-    """Microseconds that each engine's model spends in each of its kernels: medians over bursts in turn."""
-    bursts: list[list[dict[str, float]]] = [[] for _ in engines]
-    for engine in engines:
-        engine.suspend()
-    for _ in range(passes):
-        for engine, seen in zip(engines, bursts, strict=True):
-            with _running(engine):
-                seen.append(engine.time_kernels(seconds / passes))
-    return [{name: median(burst[name] for burst in seen) for name in seen[0]} for seen in bursts]
-
-
-def interval(times_us: Sequence[float]) -> tuple[float, float]:
-    """A 95 % interval of the median from the order of the times; below six of them their whole range."""
-    ordered = sorted(times_us)
-    count = len(ordered)
-    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
-    return ordered[cut], ordered[-1 - cut]
-
-
-def _calls_in_a_burst(engine: Racer) -> int:
-    (once_us,) = _burst(engine, 1)
-    return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
-
-
-def _burst(engine: Racer, number: int) -> list[float]:
-    with _running(engine):
-        return engine.time_bursts(bursts=1, number=number)
-
-
-@contextmanager
-def _running(engine: Racer) -> Iterator[None]:
-    engine.resume()
-    try:
-        yield
-    except ChildError:
-        engine.kill()
-        raise
-    engine.suspend()
-
-
-def _summary(bursts: list[float]) -> dict[str, Any]:
-    low, high = interval(bursts)
-    return {"median": median(bursts), "low": low, "high": high, "bursts": bursts}
+def _fail(error: ChildError) -> NoReturn:
+    raise error

@@ -4,10 +4,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from mallorn.core.values.report import Conditions, ModelLatency
 from workers.host.load import Load
-from workers.racing.engines import Racer, race
+from workers.racing.bursts import Racer, race
 
 MOST_RACES: Final = 3
 # No race begins later than this.
@@ -28,19 +29,19 @@ class Meter(Protocol):
 class FairRace:
     """What `race` found, and how far it can be trusted."""
 
-    latency_us: dict[str, dict[str, Any]]
+    latency_us: dict[str, ModelLatency]
     disturbances: tuple[str, ...]
     disturbance: float
     races: int = 1
 
     @property
-    def conditions(self) -> dict[str, Any]:
+    def conditions(self) -> Conditions:
         """As the report has it: the note is a sentence for people, empty when all was quiet."""
         if not self.disturbances:
-            return {"steady": True, "note": ""}
+            return Conditions(steady=True, note="")
         again = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
         told = ", and ".join(self.disturbances)
-        return {"steady": False, "note": f"While the whole model was timed, {told}.{again}"}
+        return Conditions(steady=False, note=f"While the whole model was timed, {told}.{again}")
 
 
 def fair_race(engines: Mapping[str, Racer], meter: Meter, alone: bool) -> FairRace:
@@ -58,8 +59,8 @@ def fair_race(engines: Mapping[str, Racer], meter: Meter, alone: bool) -> FairRa
         meter.wait_for_quiet(QUIET_PATIENCE_SEC)
 
 
-def _judge(latency_us: dict[str, dict[str, Any]], load: Load, alone: bool) -> FairRace:
-    spreads = {name: max(one["bursts"]) / min(one["bursts"]) for name, one in latency_us.items()}
+def _judge(latency_us: dict[str, ModelLatency], load: Load, alone: bool) -> FairRace:
+    spreads = {name: max(one.bursts) / min(one.bursts) for name, one in latency_us.items()}
     widest = max(spreads, key=spreads.__getitem__)
     told = load.words()
     if spreads[widest] > FAR_APART:

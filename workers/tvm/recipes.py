@@ -93,9 +93,11 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
     )
 
 
+# The pass that computes products in bfloat16.
+ROUNDS: Final = "mallorn.bf16"
 _DEPTHWISE: Final = (Step("mallorn.depthwise"), *_relax("DeadCodeElimination"))
 # What several products read is rounded once.
-_ROUND: Final = (Step("mallorn.bf16"), *_relax("EliminateCommonSubexpr"))
+_ROUND: Final = (Step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
 TUNED: Final = _tuned("tuned", 6, Step("mallorn.winograd"), *_DEPTHWISE, Step("mallorn.vectors"))
 DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, Step("mallorn.vectors"))
@@ -126,6 +128,11 @@ def _in_bf16(recipe: Recipe, target: Target) -> Recipe:
         hint = "--recipe tuned --precision bf16"
         raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
     return _IN_BF16[recipe.name]
+
+
+def precision_of(recipe: StoredRecipe) -> str:
+    """In what a model computes after a recipe: the job's option of that name."""
+    return "bf16" if any(step.name == ROUNDS for step in recipe.before) else "float32"
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:

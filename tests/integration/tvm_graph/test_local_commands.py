@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from cli.compile import WrongNumbers, check_numbers
-from cli.engines import engine_room
 from cli.exported import read_exported
+from cli.local_model import local_model
 from tests.fixtures.command_line import mallorn
 from zoo import MODELS
 
@@ -125,14 +125,14 @@ def test_a_library_with_other_weights_does_not_pass_the_check(
     other.write_bytes(MODELS["mlp"](1).SerializeToString())
     known = read_exported(exported, None)
     wrong = tmp_path / "wrong.so"
-    with engine_room(other, known) as room:
-        room.compile_untuned(wrong)
-    with engine_room(Path(mlp.path), known) as room:
+    with local_model(other, known) as model:
+        model.compile_untuned(wrong)
+    with local_model(Path(mlp.path), known) as model:
         with pytest.raises(WrongNumbers, match="relative error against the untuned model") as refusal:
-            check_numbers(room, wrong)
-        right = room.folder / "right.so"
-        room.compile_untuned(right)
-        assert check_numbers(room, right) == 0.0
+            check_numbers(model, wrong)
+        right = model.folder / "right.so"
+        model.compile_untuned(right)
+        assert check_numbers(model, right) == 0.0
     assert refusal.value.hint
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from signal import Signals
 
 import pytest
 from sqlalchemy import delete, update
@@ -27,11 +28,11 @@ from workers.children.errors import ChildCrashed, ChildFailed
 from workers.children.shutdown import Stopping
 from workers.faces.graphs import Compiled, Scripts, Untuned
 from workers.finish.checking import Verdict
+from workers.finish.job_model import JobModel
 from workers.finish.run import finish
-from workers.finish.stand import Stand
 from workers.measure.base import Need
 
-CRASHED = ChildCrashed("graphs died of SIGKILL")
+CRASHED = ChildCrashed("graphs died of SIGKILL", died_of=Signals.SIGKILL)
 COMPILED = Compiled(2, 2, [], [], [], [], bytes=1, seconds=0.0)
 
 
@@ -90,17 +91,17 @@ def exported(workshop, check):
 
 @pytest.fixture
 def inside(monkeypatch):
-    """The stand's figures as a test wants them: what w0 takes in one build after another, and the model."""
+    """What a test wants w0 to take inside the model in one build after another, and the model."""
     figures = {"kernels": [100.0, 80.0, 90.0], "latencies": {"before": 1000.0, "after": 980.0}}
 
-    def kernels(_stand, builds):
+    def kernel_times(_model, builds):
         if isinstance(figures["kernels"], Exception):
             raise figures["kernels"]
         return [{"w0": us} for us in figures["kernels"][: len(builds)]]
 
     monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: True)
-    monkeypatch.setattr(Stand, "kernels", kernels)
-    monkeypatch.setattr(Stand, "latencies", lambda _stand, _builds: figures["latencies"])
+    monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
+    monkeypatch.setattr(JobModel, "latencies", lambda _model, _builds: figures["latencies"])
     return figures
 
 

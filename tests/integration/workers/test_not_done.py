@@ -8,11 +8,8 @@ import pytest
 from db.repositories.jobs import Jobs
 from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
-from tests.fixtures.inside import Inside
 from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
 from workers.children.errors import ChildFailed, ChildTimeout
-from workers.faces.engine import Engine, Loaded
-from workers.faces.peak import Peak
 from workers.finish.run import finish
 from workers.host.load import Load
 
@@ -35,38 +32,14 @@ class MadeUpMeter:
         """It stays as it is."""
 
 
-ANSWERS = {}  # what a test wants of an engine, by its name and method
-
-
-class MadeUpProcess(Inside):
-    """Answers as it usually would where a test wants nothing else."""
-
-    usual = {"time_bursts": [10.0], "peak_gflops": 4.0, "save_outputs": 1}  # noqa: RUF012
-
-    def told(self, method):
-        loaded = Loaded(self.name, "0", 2)
-        return ANSWERS.get((self.name.removesuffix(" engine"), method), self.usual.get(method, loaded))
-
-
-class MadeUpEngine(MadeUpProcess, Engine):
-    pass
-
-
-class MadeUpPeak(MadeUpProcess, Peak):
-    pass
-
-
 @pytest.fixture
-def answers(workshop, exported, monkeypatch):
+def answers(workshop, exported, monkeypatch, engines_told):
     """What engines answer; the graph process finds that all agree."""
     monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: False)
-    monkeypatch.setattr("workers.finish.whole_model.device_is_here", lambda _claimed: True)
-    monkeypatch.setattr("workers.finish.whole_model.Engine", MadeUpEngine)
-    monkeypatch.setattr("workers.finish.limits.Peak", MadeUpPeak)
-    monkeypatch.setattr("workers.finish.whole_model.LoadMeter", MadeUpMeter)
+    monkeypatch.setattr("workers.finish.comparison.device_is_here", lambda _claimed: True)
+    monkeypatch.setattr("workers.racing.engines.LoadMeter", MadeUpMeter)
     workshop.graph_answers["compare_models"] = 1e-7
-    yield ANSWERS
-    ANSWERS.clear()
+    return engines_told
 
 
 def finished(workshop):

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from mallorn.core.values.report import ModelLatency
 from workers.children.errors import ChildTimeout
-from workers.racing.engines import MOST_CALLS, interval, race
+from workers.racing.bursts import MOST_CALLS, interval, race
 
 
 class Engine:
@@ -78,7 +79,7 @@ def test_an_engine_that_hangs_is_killed_and_told() -> None:
 
 def test_every_engine_gets_its_median_its_interval_and_its_bursts() -> None:
     timings = race({"a": Engine("a", 5.0, [])}, passes=3)
-    assert timings == {"a": {"median": 5.0, "low": 5.0, "high": 5.0, "bursts": [5.0] * 3}}
+    assert timings == {"a": ModelLatency(median=5.0, low=5.0, high=5.0, bursts=[5.0] * 3)}
 
 
 @pytest.mark.parametrize(

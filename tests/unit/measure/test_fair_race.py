@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mallorn.core.values.report import Conditions
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
 from workers.host.load import Load
@@ -45,32 +46,32 @@ def held(weather: Weather, engine: Engine | None = None, alone: bool = True) -> 
 
 def test_on_a_quiet_host_one_race_is_enough() -> None:
     found = held(Weather(QUIET))
-    assert (found.races, found.latency_us["tuned"]["median"]) == (1, 5.0)
-    assert found.conditions == {"steady": True, "note": ""}
+    assert (found.races, found.latency_us["tuned"].median) == (1, 5.0)
+    assert found.conditions == Conditions(steady=True, note="")
 
 
 def test_a_disturbed_race_is_held_again_when_it_is_quiet() -> None:
     weather = Weather(BUSY, QUIET)
     found = held(weather)
     assert (found.races, weather.waits) == (2, 1)
-    assert found.conditions["steady"]
+    assert found.conditions.steady
 
 
 def test_on_a_host_that_stays_busy_the_quietest_race_counts_and_why_is_told() -> None:
     found = held(Weather(BUSY, replace(QUIET, others_cores=0.5), BUSY))
     assert found.races == MOST_RACES
-    assert found.conditions == {
-        "steady": False,
-        "note": "While the whole model was timed, other programs used 0.5 of 2 cores. "
+    assert found.conditions == Conditions(
+        steady=False,
+        note="While the whole model was timed, other programs used 0.5 of 2 cores. "
         "It was timed 3 times, and the quietest counts.",
-    }
+    )
 
 
 def test_bursts_far_apart_are_a_disturbance_of_their_own() -> None:
     found = held(Weather(QUIET), Uneven(0.55e6, 7.3e6))
-    assert not found.conditions["steady"]
-    assert "the slowest burst of tuned took 13.3 times as long as its fastest" in found.conditions["note"]
+    assert not found.conditions.steady
+    assert "the slowest burst of tuned took 13.3 times as long as its fastest" in found.conditions.note
 
 
 def test_work_beside_the_race_is_told() -> None:
-    assert "other work of this service" in held(Weather(QUIET), alone=False).conditions["note"]
+    assert "other work of this service" in held(Weather(QUIET), alone=False).conditions.note

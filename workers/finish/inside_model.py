@@ -8,12 +8,13 @@ is timed where it runs.
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from db.repositories.jobs import Jobs
+from mallorn.core.values.report import BeforeAfter, InsideTheModel, Swap
 from workers.finish.checking import Checker
-from workers.finish.stand import Built, Stand
+from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.winners import Winner
 
 # The pass takes at most this share of the time that the tuning took.
@@ -25,43 +26,44 @@ log = logging.getLogger(__name__)
 Times = Mapping[str, float]  # of kernels, which go by their tasks' names
 
 
-@dataclass(frozen=True, slots=True)
-class Joint:
+class Decided(NamedTuple):
     """The build to hand out, and what the report says of how it was found."""
 
-    build: Built
-    report: dict[str, Any]
+    build: TunedModel
+    report: InsideTheModel | None
 
 
-def decide_inside(stand: Stand, first: Built, verifier: Checker) -> Joint:
+def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Decided:
     """The faster of the winners' build and one with those rivals that are faster inside the model."""
     started = time.monotonic()
-    with stand.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(stand.claimed.job.id, SAYS)
+    with model.claimed.runtime.database.transaction() as session:
+        Jobs(session).say(model.claimed.job.id, SAYS)
     fields = _fields(first.winners)
-    builds = [first, *(stand.build(f"rivals-{n}", field) for n, field in enumerate(fields, 1))]
-    times = stand.kernels(builds)
+    builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(fields, 1))]
+    times = model.kernel_times(builds)
     chosen = choose([build.winners for build in builds], times)
     verified = [_verified(old, new, verifier) for old, new in zip(first.winners, chosen, strict=True)]
     swaps = _swaps(first.winners, verified, [build.winners for build in builds], times)
-    report: dict[str, Any] = {"tasks": swaps}
-    build = first
-    if swaps:
-        joined = stand.build("joined", verified)
-        latency_us = stand.latencies({"before": first, "after": joined})
-        report["latency_us"] = latency_us
-        build = joined if latency_us["after"] < latency_us["before"] else first
-    report |= {"taken": build is not first, "seconds": round(time.monotonic() - started, 1)}
-    return Joint(build, report)
+    build, latency_us = _faster(model, first, verified) if swaps else (first, None)
+    seconds = round(time.monotonic() - started, 1)
+    report = InsideTheModel(tasks=swaps, taken=build is not first, seconds=seconds)
+    return Decided(build, report.model_copy(update={"latency_us": latency_us}) if latency_us else report)
 
 
-def affordable(stand: Stand, first: Built) -> bool:
+def affordable(model: JobModel, first: TunedModel) -> bool:
     """Whether there is a rival at all, and the pass is short beside the tuning; a deadline leaves no time."""
-    job = stand.claimed.job
+    job = model.claimed.job
     fields = len(_fields(first.winners))
-    cost_sec = first.seconds * (fields + 1)
+    cost_sec = first.compiled.seconds * (fields + 1)
     tuned_sec = time.time() - job.started_at if job.started_at else 0.0
     return bool(fields) and job.minutes is None and cost_sec <= LARGEST_SHARE * tuned_sec
+
+
+def _faster(model: JobModel, first: TunedModel, verified: Sequence[Winner]) -> tuple[TunedModel, BeforeAfter]:
+    """The first build or one with the exchanged schedules, by the whole model's latency."""
+    joined = model.build("joined", verified)
+    latency_us = BeforeAfter(**model.latencies({"before": first, "after": joined}))
+    return (joined if latency_us.after < latency_us.before else first), latency_us
 
 
 def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times]) -> list[Winner]:
@@ -105,7 +107,7 @@ def _swaps(
     after: Sequence[Winner],
     fields: Sequence[Sequence[Winner]],
     times: Sequence[Times],
-) -> list[dict[str, Any]]:
+) -> list[Swap]:
     """What is exchanged, with its time inside the model before and after."""
     found = []
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -113,5 +115,5 @@ def _swaps(
             continue
         name = old.contest.task.name
         number = next(n for n, field in enumerate(fields) if field[place].slot == new.slot)
-        found.append({"task": name, "before_us": times[0][name], "after_us": times[number][name]})
+        found.append(Swap(task=name, before_us=times[0][name], after_us=times[number][name]))
     return found

@@ -1,0 +1,44 @@
+"""`mallorn compile --check`: how far a tuned model's answers may be from the untuned one's."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.compile import WrongNumbers, check_numbers
+from mallorn.core.targets import parse_target
+from tests.fixtures.workshop import MadeUpGraphs
+from workers.faces.graphs import Untuned
+from workers.racing.whole_model import WholeModel
+from workers.tvm.recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
+
+pytestmark = pytest.mark.usefixtures("engines_told")
+
+
+def model(recipe: Recipe, error: float, folder: Path) -> WholeModel:
+    """A model whose answers are so far from the untuned one's."""
+    answers = {"compile_default": Untuned(1, 0.0), "make_inputs": ["x"], "compare_models": error}
+    return WholeModel(
+        path=Path("m.onnx"),
+        target=parse_target({"kind": "llvm", "num-cores": 2}),
+        recipe=stored_recipe(recipe),
+        input_shapes={},
+        input_ranges={},
+        graphs=MadeUpGraphs(answers),
+        folder=folder,
+        threads=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "error"), [(TUNED, 1e-5), (PLAIN, 1e-5), (BF16, 1e-2), (DIRECT_BF16, 1e-2)]
+)
+def test_what_its_precision_explains_is_told_and_allowed(
+    recipe: Recipe, error: float, tmp_path: Path
+) -> None:
+    assert check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so") == error
+
+
+@pytest.mark.parametrize(("recipe", "error"), [(TUNED, 1e-2), (BF16, 0.2), (BF16, float("nan"))])
+def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: float, tmp_path: Path) -> None:
+    with pytest.raises(WrongNumbers, match="nothing was written"):
+        check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so")

@@ -1,0 +1,97 @@
+"""A job's whole model on this host: compiled with one set of schedules after another, and timed as it is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from mallorn.core.hosts import host_id
+from workers.faces.graphs import Compiled, Graphs
+from workers.finish.export import write_records
+from workers.finish.winners import Winner
+from workers.host.alone import Host
+from workers.racing.engines import Engines
+from workers.racing.whole_model import WholeModel
+from workers.slot.stage import Stage
+
+KERNELS_SEC: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class TunedModel:
+    """The model with one set of schedules."""
+
+    winners: tuple[Winner, ...]
+    directory: Path  # the tuning records that it was compiled with
+    library: Path
+    compiled: Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class JobModel:
+    """The model of a job whose finish this worker holds."""
+
+    claimed: Stage
+    whole: WholeModel
+
+    @classmethod
+    def of(cls, claimed: Stage, graphs: Graphs, folder: Path) -> Self:
+        """The job's model as its import found it, with files in a folder."""
+        whole = WholeModel(
+            path=claimed.model_file(folder),
+            target=claimed.target,
+            recipe=claimed.graph.recipe,
+            input_shapes=claimed.options.input_shapes,
+            input_ranges=claimed.graph.input_ranges,
+            graphs=graphs,
+            folder=folder,
+            threads=claimed.target.num_cores,
+        )
+        return cls(claimed, whole)
+
+    def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
+        """Write the schedules as tuning records, and compile the model with them."""
+        return self.compile(self.write(name, winners), winners)
+
+    def write(self, name: str, winners: Sequence[Winner]) -> Path:
+        """The directory of the schedules as tuning records. Raises ExportFailed."""
+        self.claimed.lease.check()
+        directory = self.whole.folder / name
+        write_records(self.claimed, winners, self.whole.graphs, directory)
+        return directory
+
+    def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
+        """The model with the schedules of a directory that `write` filled."""
+        library = directory.with_suffix(".so")
+        return TunedModel(tuple(winners), directory, library, self.whole.compile(directory, library))
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """This host for a timing. The device is given back first: others may wait for it with a share."""
+        self.claimed.runtime.release_device()
+        with Host().alone() as held:
+            yield held
+
+    def kernel_times(self, builds: Sequence[TunedModel]) -> list[dict[str, float]]:
+        """What each build spends in each kernel, in microseconds a run."""
+        by_name = {build.directory.name: build for build in builds}
+        with self._engines(by_name) as engines, self.alone():
+            return list(engines.kernel_times(KERNELS_SEC).values())
+
+    def latencies(self, builds: Mapping[str, TunedModel]) -> dict[str, float]:
+        """The whole model's latency in microseconds with each build."""
+        with self._engines(builds) as engines, self.alone():
+            return {name: latency.median for name, latency in engines.latencies().items()}
+
+    @contextmanager
+    def _engines(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:
+        with Engines(self.whole, builds) as engines:
+            engines.load({name: build.library for name, build in builds.items()})
+            yield engines
+
+
+def device_is_here(claimed: Stage) -> bool:
+    """Whether what this host times is what the job's device would."""
+    devices = claimed.runtime.fleet.devices(claimed.target)
+    return claimed.target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)

@@ -1,0 +1,88 @@
+"""Times engines that hold one model: bursts in turn, each engine stopped while another runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import Final, Protocol
+
+from mallorn.core.values.report import ModelLatency
+from workers.children.errors import ChildError
+from workers.faces.engine import Engine
+
+PASSES: Final = 5
+BURST_US: Final = 150_000.0
+MOST_CALLS: Final = 1000
+SLOW_BURST_US: Final = 1_000_000.0  # an engine slower than this a call gets one pass: it is far behind anyway
+
+
+class Racer(Protocol):
+    """A process that holds a model, of ours (`workers.faces.engine`) or of other makers."""
+
+    def suspend(self) -> None: ...
+    def resume(self) -> None: ...
+    def kill(self) -> None: ...
+    def time_bursts(self, bursts: int, number: int) -> list[float]: ...
+
+
+def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelLatency]:
+    """Latencies in microseconds: the median of an engine's bursts, its interval, and the bursts.
+
+    In turn, so that a slow spell of the machine hits all; stopped, because onnxruntime's threads spin on
+    after a call, at the cost of whoever runs next.
+    """
+    for engine in engines.values():
+        engine.suspend()
+    calls = {name: _calls_in_a_burst(engine) for name, engine in engines.items()}
+    bursts: dict[str, list[float]] = {name: [] for name in engines}
+    for number in range(passes):
+        for name, engine in engines.items():
+            if number and bursts[name][0] > SLOW_BURST_US:
+                continue
+            bursts[name] += _burst(engine, calls[name])
+    return {name: _summary(values) for name, values in bursts.items()}
+
+
+def race_kernels(engines: Sequence[Engine], seconds: float, passes: int = PASSES) -> list[dict[str, float]]:
+    """Microseconds that each engine's model spends in each of its kernels: medians over bursts in turn."""
+    bursts: list[list[dict[str, float]]] = [[] for _ in engines]
+    for engine in engines:
+        engine.suspend()
+    for _ in range(passes):
+        for engine, seen in zip(engines, bursts, strict=True):
+            with _running(engine):
+                seen.append(engine.time_kernels(seconds / passes))
+    return [{name: median(burst[name] for burst in seen) for name in seen[0]} for seen in bursts]
+
+
+def interval(times_us: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the median from the order of the times; below six of them their whole range."""
+    ordered = sorted(times_us)
+    count = len(ordered)
+    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
+    return ordered[cut], ordered[-1 - cut]
+
+
+def _calls_in_a_burst(engine: Racer) -> int:
+    (once_us,) = _burst(engine, 1)
+    return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
+
+
+def _burst(engine: Racer, number: int) -> list[float]:
+    with _running(engine):
+        return engine.time_bursts(bursts=1, number=number)
+
+
+@contextmanager
+def _running(engine: Racer) -> Iterator[None]:
+    engine.resume()
+    try:
+        yield
+    except ChildError:
+        engine.kill()
+        raise
+    engine.suspend()
+
+
+def _summary(bursts: list[float]) -> ModelLatency:
+    low, high = interval(bursts)
+    return ModelLatency(median=median(bursts), low=low, high=high, bursts=bursts)

@@ -1,0 +1,89 @@
+"""One model on this host: compiled with schedules and without, and what its engines need to hold it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.targets import Target
+from mallorn.core.values.graph import StoredRecipe
+from workers.children.pending import Pending
+from workers.faces.engine import Engine, Loaded
+from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
+from workers.faces.peak import Peak
+from workers.host.alone import Host
+
+SEED: Final = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeModel:
+    """A model, its target and its recipe. It is compiled in `graphs`; files are written into `folder`."""
+
+    path: Path
+    target: Target
+    recipe: StoredRecipe
+    input_shapes: Shapes
+    input_ranges: Ranges
+    graphs: Graphs
+    folder: Path
+    threads: int  # of each engine
+    env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
+
+    def compile(self, schedules: Path, library: Path) -> Compiled:
+        """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
+        with Host().shared():
+            return self.graphs.compile_model(
+                model_path=str(self.path),
+                schedules_dir=str(schedules),
+                target=self.target.text,
+                recipe=self.recipe,
+                out_so=str(library),
+                input_shapes=self.input_shapes,
+            )
+
+    def compile_untuned(self, library: Path) -> Untuned:
+        """Compile as TVM does by itself."""
+        with Host().shared():
+            return self.graphs.compile_default(
+                str(self.path), self.target.text, str(library), self.input_shapes
+            )
+
+    def tasks(self) -> Sequence[ModelTask]:
+        """The model's workloads, as they are tuned."""
+        extraction = self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
+        return extraction.tasks
+
+    @cached_property
+    def inputs(self) -> Path:
+        """Random inputs, made once, for every engine."""
+        path = self.folder / "inputs.npz"
+        self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
+        return path
+
+    def engine(self, name: str) -> Engine:
+        """A process for one engine; it starts when it is asked to."""
+        return Engine(env=self._env, name=f"{name} engine")
+
+    def begin_loading(self, engine: Engine, library: Path | None) -> Pending[Loaded]:
+        """Have an engine hold a library, or, without one, the model itself in onnxruntime."""
+        if library is None:
+            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs), self.threads)
+        return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
+
+    def outputs(self, name: str) -> Path:
+        """Where an engine writes what it computes."""
+        return self.folder / f"{name}-outputs.npz"
+
+    def error(self, outputs: Path, expected: Path) -> float:
+        """The worst relative error of one engine's outputs against another's."""
+        return self.graphs.compare_models(str(outputs), str(expected))
+
+    def peak(self) -> Peak:
+        """A process that finds out what the target's cores compute at most."""
+        return Peak(env=self._env, name="peak")
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {"TVM_NUM_THREADS": str(self.threads), **self.env}
