@@ -22,7 +22,7 @@ def write(folder: Path, **changes: Any) -> Path:
 def test_the_manifest_says_what_the_schedules_are_for(tmp_path: Path) -> None:
     exported = read_exported(write(tmp_path, input_shapes={"x": [1, 8]}), None)
     assert exported.target == parse_target(TARGET)
-    assert exported.recipe == RECIPE
+    assert exported.recipe.stored() == RECIPE
     assert exported.input_shapes == {"x": [1, 8]}
 
 
@@ -50,4 +50,4 @@ def test_a_torn_manifest_is_refused(tmp_path: Path, text: str) -> None:
 def test_logs_of_stock_tvm_need_a_target_and_go_with_the_plain_recipe(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="the target is unknown"):
         read_exported(tmp_path, None)
-    assert read_exported(tmp_path, json.dumps(TARGET)).recipe["name"] == "plain"
+    assert read_exported(tmp_path, json.dumps(TARGET)).recipe.name == "plain"

@@ -42,7 +42,7 @@ def test_a_program_of_ours_is_written_anew_and_another_s_is_left_alone(tmp_path:
     library = tmp_path / "m.so"
     write_runners(callee(library))
     (tmp_path / "run.cc").write_text("int main() {}")
-    [python] = write_runners(callee(library, outputs=[{"name": "z"}]))
+    [python] = write_runners(callee(library, outputs=[TensorSpec(name="z", dtype="float32", shape=[])]))
     assert "['z']" in python.read_text()
     assert (tmp_path / "run.cc").read_text() == "int main() {}"
 
