@@ -14,9 +14,9 @@ from cli.main import app
 from db.repositories.workers import Workers
 from mallorn import Client, Job
 from mallorn.core import queues
-from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.values.manifest import read_manifest
+from mallorn.core.values.report import FinishReport
 from services.control.planning import plan_job
 from tests.fixtures.coordinator import running
 from workers.finish.run import finish
@@ -129,34 +129,34 @@ def recording(house: House, simulated: Job, tmp_path_factory: pytest.TempPathFac
     return path
 
 
-def outcomes(house: House, job: Job) -> list[tuple[Any, ...]]:
+def outcomes(job: Job) -> list[tuple[object, ...]]:
     """What became of every trial, in order; a softmax has one candidate alone, and is not recorded."""
-    kept = "workload", "sketch", "decisions", "outcome", "latency_us"
-    rows = [record for record in house.client.records(job=job.id) if record["kind"] == "trial"]
-    return [
-        tuple(map(str, (row[name] for name in kept)))
-        for row in reversed(rows)
-        if row["outcome"] != Outcome.NOT_RECORDED and row["decisions"]
-    ]
+    rows = [row for row in job.measurements() if row.kind == "trial" and row.decisions]
+    return [(row.workload, row.sketch, row.decisions, row.outcome, row.latency_us) for row in rows]
+
+
+def report_of(job: Job) -> FinishReport:
+    assert job.status.report is not None, job.status.reason
+    return job.status.report
 
 
 def assert_done_without_a_device(house: House, job: Job, measurer: str) -> None:
-    body, report = job.body, job.body["report"]
-    assert body["state"] == "done", body["reason"]
-    assert report["measured_by"] == measurer
-    assert [step["step"] for step in report["not_done"]] == [Need.CHECK, Need.TIME]
-    assert "latency_us" not in report
-    assert body["verdict"]["summary"].startswith(f"measured by {measurer}, on no device")
-    assert f'"device":"{measurer}"' in body["target"]
-    assert report["trials"] == TRIALS
-    assert house.client.schedules(target=body["target"]) == [], "nothing that nobody checked is a schedule"
+    report = report_of(job)
+    assert job.status.state == "done"
+    assert report.measured_by == measurer
+    assert [step.step for step in report.not_done] == [Need.CHECK, Need.TIME]
+    assert report.latency_us == {}
+    assert str(job.verdict).startswith(f"measured by {measurer}, on no device")
+    assert f'"device":"{measurer}"' in job.status.target
+    assert report.trials == TRIALS
+    assert house.client.schedules(target=job.status.target) == [], "nothing unchecked is a schedule"
 
 
 def test_a_simulated_job_runs_from_submit_to_done(house: House, simulated: Job, tmp_path: Path) -> None:
     assert_done_without_a_device(house, simulated, "simulated")
-    report = simulated.body["report"]
-    assert (report["found"], report["missing"]) == (report["of"], [])
-    assert report["outcomes"]["run_error"] > 0
+    report = report_of(simulated)
+    assert (report.found, report.missing) == (report.of, [])
+    assert report.outcomes["run_error"] > 0
     manifest = read_manifest(simulated.schedules(tmp_path / "out") / "manifest.json")
     assert manifest.measured_by == "simulated"
     assert {workload.max_error for workload in manifest.workloads} == {None}
@@ -168,18 +168,18 @@ def test_the_same_job_on_its_recording_finds_the_same(
 ) -> None:
     replayed = house.done(model, 3, measurer="replay", recording=str(recording))
     assert_done_without_a_device(house, replayed, "replay")
-    assert outcomes(house, replayed) == outcomes(house, simulated)
-    (task_us,) = replayed.body["report"]["tasks_us"].items()
-    assert task_us in simulated.body["report"]["tasks_us"].items()
+    assert outcomes(replayed) == outcomes(simulated)
+    (task_us,) = report_of(replayed).tasks_us.items()
+    assert task_us in report_of(simulated).tasks_us.items()
 
 
 def test_a_task_that_was_never_recorded_is_told_and_left_without_a_schedule(
     house: House, model: Path, recording: Path
 ) -> None:
     job = house.done(model, 3, measurer="replay", recording=str(recording), search="random")
-    (left,) = job.body["report"]["without_schedule"]
-    (warning,) = job.body["warnings"]
-    assert warning["message"] == f"1 of 2 tasks are not in the recording: {left}"
+    (left,) = report_of(job).without_schedule
+    (warning,) = job.status.warnings
+    assert warning.message == f"1 of 2 tasks are not in the recording: {left}"
 
 
 def test_what_the_recording_lacks_is_counted_and_ends_no_job(
@@ -187,12 +187,12 @@ def test_what_the_recording_lacks_is_counted_and_ends_no_job(
 ) -> None:
     other = house.done(model, 4, measurer="replay", recording=str(recording), search="random")
     assert_done_without_a_device(house, other, "replay")
-    assert other.body["report"]["outcomes"]["not_recorded"] > 0
+    assert report_of(other).outcomes["not_recorded"] > 0
 
 
 def test_a_recording_of_another_model_fails_the_job_with_the_next_step(house: House, model: Path) -> None:
     held = Path("benchmarks/data/spaces.parquet").absolute()
     job = house.done(model, 0, measurer="replay", recording=str(held))
-    assert job.body["state"] == "failed"
-    assert "was not recorded for" in job.body["reason"]
-    assert "--target '" in job.body["reason"]
+    assert job.status.state == "failed"
+    assert "was not recorded for" in job.status.reason
+    assert "--target '" in job.status.reason

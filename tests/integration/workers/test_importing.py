@@ -221,8 +221,8 @@ def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_jo
     workshop.graph_answers["extract"] = found("w0", "w1")
     assert import_job(workshop, job)
     (warning,) = workshop.read(lambda session: Jobs(session).get(job, None)).warnings
-    assert warning["source"] == "measurer replay"
-    assert warning["message"] == "1 of 2 tasks are not in the recording: fused_w1"
+    assert warning.source == "measurer replay"
+    assert warning.message == "1 of 2 tasks are not in the recording: fused_w1"
 
     workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.IMPORTING))
     workshop.graph_answers["extract"] = found("w1")
