@@ -1,8 +1,9 @@
 """How long the best schedule of a workload takes to find in a large dataset, and how many bytes a row takes.
 
 Fills SQLite and Postgres (the server of the tests) with measurements of 16 a round and 5,000 a workload, a
-tenth of them failures, a verified schedule for every 500, and asks for the best of workloads and targets at
-random.
+tenth of them failures, a verified schedule for every 500. Asks for the best schedules of workloads and
+targets at random and for the first page of all, as `GET /schedules` does, and for the fastest measurements,
+as a finish does.
 
     python -m benchmarks.dataset --rows 1000000 --json FILE
 """
@@ -20,7 +21,7 @@ import numpy as np
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from benchmarks.dataset_rows import Filler
+from benchmarks.dataset_rows import OWNER, Filler, Place
 from benchmarks.hosts import describe_host
 from db.migrate import upgrade
 from db.repositories.schedules import Schedules
@@ -30,11 +31,12 @@ from db.session import Database
 
 LOOKUPS: Final = 1000
 AIM_MS: Final = 10.0
-Look = Callable[[Session, int, int], object]
-# The first is what a job asks before its first trial, and the headline; the other is how the finish chooses.
+Look = Callable[[Session, Place], object]
+# The first is the headline.
 READS: Final[dict[str, Look]] = {
-    "schedule": lambda session, workload, target: Schedules(session).best(workload, target),
-    "measurements": lambda session, workload, target: Trials(session).best(workload, target, 4),
+    "schedule": lambda session, at: Schedules(session).page(OWNER, workload=at.workload, target=at.target),
+    "schedules": lambda session, _at: Schedules(session).page(OWNER),
+    "measurements": lambda session, at: Trials(session).best(at.workload_id, at.target_id, 4),
 }
 
 
@@ -70,25 +72,25 @@ def measure(url: str, rows: int, lookups: int, seed: int) -> dict[str, Any]:
         filler.fill()
         fill_sec = time.perf_counter() - started
         settle(database)
-        pairs = filler.pairs(lookups)
+        places = filler.places(lookups)
         return {
             "rows": rows,
             "fill_rows_per_sec": rows / fill_sec,
             "bytes_per_row": (size_bytes(database) - before) / rows,
-            "lookups": {name: look_up(database, read, pairs) for name, read in READS.items()},
+            "lookups": {name: look_up(database, read, places) for name, read in READS.items()},
             "stats_sec": seconds_of(lambda: _stats(database)),
         }
     finally:
         database.dispose()
 
 
-def look_up(database: Database, read: Look, pairs: list[tuple[int, int]]) -> dict[str, float]:
+def look_up(database: Database, read: Look, places: list[Place]) -> dict[str, float]:
     """Percentiles of a whole read: session, query, answer. Each workload's first one is cold."""
     times = []
-    for workload, target in pairs:
+    for place in places:
         started = time.perf_counter()
         with database.session() as session:
-            read(session, workload, target)
+            read(session, place)
         times.append((time.perf_counter() - started) * 1000)
     return {f"p{each}_ms": float(np.percentile(times, each)) for each in (50, 95, 99)}
 

@@ -1,7 +1,7 @@
 """Rows for a large dataset, as a service would have left them."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from sqlalchemy import insert
@@ -35,6 +35,15 @@ BATCH_ROUNDS: Final = 500
 ERROR: Final = "RuntimeError: parallel for loop without independent iterations in block T_matmul_NT"
 
 
+class Place(NamedTuple):
+    """A workload and a target, by their ids and by their keys."""
+
+    workload_id: int
+    workload: str
+    target_id: int
+    target: str
+
+
 class Filler:
     """Writes a dataset of so many measurements; the same seed writes the same one."""
 
@@ -57,7 +66,7 @@ class Filler:
             self._jobs = {target: self._store_job(session, target) for target in self._targets}
 
     def _store_workloads(self, session: Session) -> list[int]:
-        keys = [f"{number:064x}" for number in range(self._workloads)]
+        keys = [_key(number) for number in range(self._workloads)]
         for start in range(0, len(keys), 1000):
             Workloads(session).ensure_many(
                 [
@@ -65,7 +74,7 @@ class Filler:
                     for key in keys[start : start + 1000]
                 ]
             )
-        return sorted(id for key in keys for id in Workloads(session).ids([key]).values())
+        return [Workloads(session).ids([key])[key] for key in keys]
 
     def _store_sketches(self, session: Session) -> list[int]:
         new = [
@@ -149,7 +158,15 @@ class Filler:
             "high_us": latency, "max_error": 1e-6, "trace": b"\0" * 1500, "run_us": row["run_us"],
         }  # fmt: skip
 
-    def pairs(self, count: int) -> list[tuple[int, int]]:
+    def places(self, count: int) -> list[Place]:
         """Workloads and targets to ask for."""
-        workloads = self._rng.choice(self._ids, count).tolist()
-        return list(zip(workloads, self._rng.choice(self._targets, count).tolist(), strict=True))
+        workloads = self._rng.integers(self._workloads, size=count).tolist()
+        targets = self._rng.integers(len(TARGETS), size=count).tolist()
+        return [
+            Place(self._ids[one], _key(one), self._targets[other], parse_target(TARGETS[other]).key)
+            for one, other in zip(workloads, targets, strict=True)
+        ]
+
+
+def _key(number: int) -> str:
+    return f"{number:064x}"

@@ -81,7 +81,7 @@ def schedules(
     """List the best known schedules, or download a job's."""
     with reader(*place) as api:
         if job is None:
-            rows = api.schedules(workload, target)
+            rows = list(api.schedules(workload, target))
             print_rows(
                 rows,
                 SCHEDULE_COLUMNS,

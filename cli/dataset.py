@@ -1,7 +1,7 @@
 """`mallorn dataset`: the dataset in numbers, frozen, carried elsewhere, and brought in from there."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Self
@@ -35,7 +35,6 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.values.dataset import DatasetStats
 from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def stats(
         from db.repositories.statistics import Statistics
 
         with opened.session() as session:
-            found = DatasetStats.model_validate(asdict(Statistics(session).of(None)))
+            found = Statistics(session).of(None)
     print_statistics(found, as_json)
 
 

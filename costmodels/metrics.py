@@ -1,7 +1,6 @@
 """How well scores predict what was measured; rows of different groups are never compared."""
 
 from collections.abc import Callable, Iterator
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +13,6 @@ Weights = dict[int, float]
 Figure = Callable[[Vector, Vector, Groups], float]  # of scores, labels and groups
 
 NAN = float("nan")
-NORMAL = NormalDist()
-LEVELS = np.arange(1, 10) / 10
 
 
 class Pairs(NamedTuple):
@@ -139,12 +136,6 @@ def r2(scores: Vector, labels: Vector) -> float:
 def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> float:
     """Share of labels within so many spreads of the score."""
     return float(np.mean(np.abs(mean - labels) <= deviations * std)) if len(labels) else NAN
-
-
-def calibration_error(mean: Vector, std: Vector, labels: Vector) -> float:
-    """Mean error of the share of labels in intervals that should hold 10, 20, ... 90 %."""
-    inside = [coverage(mean, std, labels, NORMAL.inv_cdf(0.5 + level / 2)) for level in LEVELS]
-    return float(np.mean(np.abs(np.array(inside) - LEVELS)))
 
 
 def members(groups: Groups) -> Iterator[NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from mallorn.core.errors import InvalidRequest
 
 Item = TypeVar("Item")
+Other = TypeVar("Other")
 MAX_LIMIT = 1000
 
 
@@ -18,6 +19,10 @@ class Page(Generic[Item]):
 
     items: list[Item]
     cursor: str | None
+
+    def of(self, make: Callable[[Item], Other]) -> "Page[Other]":
+        """The same page of what is made of its items."""
+        return Page([make(item) for item in self.items], self.cursor)
 
 
 def encode_cursor(*position: str | float) -> str:

@@ -164,10 +164,12 @@ class Client:
         """What your jobs measured, counted by target, operator, model, outcome and day."""
         return self.connection.value(DatasetStats, "/dataset/stats")
 
-    def schedules(self, workload: str | None = None, target: Wanted | None = None) -> list[VerifiedSchedule]:
-        """The best known schedule of each workload and target."""
-        wanted = {"workload": workload, "target": _text(target)}
-        return self.connection.values(VerifiedSchedule, "/schedules", **wanted)
+    def schedules(
+        self, workload: str | None = None, target: Wanted | None = None, beaten: bool = False
+    ) -> Iterator[VerifiedSchedule]:
+        """The best known schedule of each workload and target, by name; with `beaten` slower ones, too."""
+        wanted = {"workload": workload, "target": _text(target), "beaten": beaten or None}
+        return self.connection.pages(VerifiedSchedule, "/schedules", **wanted)
 
     def cost_models(
         self,

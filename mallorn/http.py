@@ -78,7 +78,7 @@ class Connection:
         while True:
             page = self.get(path, cursor=cursor, **params)
             yield from page["items"]
-            cursor = page["next_cursor"]
+            cursor = page.get("next_cursor")  # an older coordinator has lists that were not paged yet
             if cursor is None:
                 return
 

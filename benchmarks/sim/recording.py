@@ -12,7 +12,7 @@ from benchmarks.sim.curve_file import Cell, RecordedRound
 from cli.service.connect import connected_stack, wait_for_device
 from cli.tuned import wait_until_tuned
 from db.paging import Page
-from db.repositories.records import Record, Records
+from db.repositories.records import Records
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks, TaskSummary
 from db.session import Database
@@ -20,6 +20,7 @@ from db.tables import Round
 from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
+from mallorn.core.values.dataset import Record
 
 ROUND_SIZE: Final = 16
 RECIPE: Final = "tuned"

@@ -13,7 +13,7 @@ WORDS: Final = (
 
 def options_page() -> str:
     """Every option of a job, as the API lists them."""
-    from services.coordinator.options.service import list_options
+    from services.coordinator.options import list_options
 
     known = [option.model_dump() for option in list_options().items]
     rows = [_row(option) for option in known]

@@ -1,4 +1,4 @@
-"""Records of other tuners: stored once each, read by trainers whose models need no features of programs."""
+"""Records of other tuners: stored once each, and counted. No cost model of ours reads them yet."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from db.codec import pack_text, pack_times, unpack_text, unpack_times
+from db.codec import pack_text, pack_times
 from db.repositories.base import Repository
 from db.tables import ForeignRecord, ForeignTask
 from mallorn.core.outcomes import Outcome
@@ -56,18 +56,6 @@ class ForeignRecords(Repository):
         values = [_columns(record, tasks[record.task_key]) for record in records]
         return self.inserted(once, values)
 
-    def page(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, ForeignTrial]]:
-        """Records with their ids, in the order of these, from the one after `after` on."""
-        task = ForeignTask.format, ForeignTask.task, ForeignTask.target
-        query = (
-            select(ForeignRecord, *task)
-            .join(ForeignTask, ForeignTask.id == ForeignRecord.task_id)
-            .where(ForeignRecord.id > after)
-            .order_by(ForeignRecord.id)
-            .limit(limit)
-        )
-        return [(row.id, _trial(row, *of)) for row, *of in self.session.execute(query)]
-
     def _ensure_tasks(self, records: dict[str, ForeignTrial]) -> dict[str, int]:
         rows = [
             {"key": key, "format": record.format, "task": record.task, "target": record.target}
@@ -93,19 +81,6 @@ def _columns(record: ForeignTrial, task_id: int) -> dict[str, Any]:
         "run_us": pack_times(record.run_us) if record.run_us else None,
         "measured_at": record.measured_at,
     }
-
-
-def _trial(row: ForeignRecord, name: str, task: str, target: str) -> ForeignTrial:
-    return ForeignTrial(
-        format=name,
-        task=task,
-        target=target,
-        steps=unpack_text(row.steps),
-        outcome=Outcome(row.outcome),
-        failure=row.failure,
-        run_us=unpack_times(row.run_us or b""),
-        measured_at=row.measured_at,
-    )
 
 
 def _hash(*parts: object) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from db.codec import pack_decisions, pack_times
 from db.repositories.base import Repository
@@ -73,11 +73,6 @@ class Measurements(Repository):
         once = self.insert(Measurement).values(values)
         once = once.on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
         return sorted(self.session.scalars(once.returning(Measurement.id)))
-
-    def newest_id(self, workload_id: int, target_id: int) -> int:
-        """The newest row of a workload on a target; 0 when there is none."""
-        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-        return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0)).where(*same)) or 0
 
 
 def _columns(row: NewMeasurement) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Versions of cost models as users see them, and rollback."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, select, update
@@ -11,30 +10,8 @@ from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
 from db.tables import CostModel, TargetRow
 from mallorn.core.errors import NotFound
+from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.versions import VersionName
-
-
-@dataclass(frozen=True, slots=True)
-class ModelVersion:
-    """A version without its bytes."""
-
-    id: int
-    family: str
-    target: str  # canonical JSON
-    name: str
-    version: int
-    active: bool
-    parent_id: int | None
-    parent: VersionName | None
-    snapshot: str | None
-    seen_upto: int
-    rows: int
-    metrics: dict[str, Any]
-    created_at: float
-
-    @property
-    def full_name(self) -> VersionName:
-        return VersionName(self.family, self.name, self.version)
 
 
 class ModelVersions(Repository):
@@ -50,7 +27,7 @@ class ModelVersions(Repository):
         active: bool | None = None,
         cursor: str | None = None,
         limit: int = 50,
-    ) -> Page[ModelVersion]:
+    ) -> Page[CostModelVersion]:
         """Newest first; `target` is a key."""
         wanted: list[tuple[Any, Any]] = [
             (CostModel.family, family),
@@ -68,14 +45,14 @@ class ModelVersions(Repository):
         found = [_version(row) for row in self.session.execute(query)]
         return page(found, limit, lambda row: (row.id,))
 
-    def get(self, version_id: int) -> ModelVersion:
+    def get(self, version_id: int) -> CostModelVersion:
         """Raises NotFound."""
         row = self.session.execute(_versions().where(CostModel.id == version_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no cost model {version_id}", hint="mallorn costmodels list")
         return _version(row)
 
-    def activate(self, version_id: int) -> ModelVersion:
+    def activate(self, version_id: int) -> CostModelVersion:
         """Make this version active for new rounds and training. Raises NotFound.
 
         Rounds that have begun keep the version they froze; later versions are kept.
@@ -93,24 +70,16 @@ class ModelVersions(Repository):
 
 def _versions() -> Select[*tuple[Any, ...]]:
     parent = aliased(CostModel)
-    columns = (
-        *(
-            CostModel.id,
-            CostModel.family,
-            TargetRow.text,
-            CostModel.name,
-            CostModel.version,
-            CostModel.active,
-        ),
-        *(CostModel.parent_id, parent.family, parent.name, parent.version),
-        *(CostModel.snapshot, CostModel.seen_upto, CostModel.rows, CostModel.metrics, CostModel.created_at),
-    )
-    query = select(*columns).join(TargetRow, TargetRow.id == CostModel.target_id)
+    model = CostModel.family, CostModel.name, CostModel.version, CostModel.id, CostModel.active
+    learned = CostModel.snapshot, CostModel.seen_upto, CostModel.rows, CostModel.metrics, CostModel.created_at
+    before = CostModel.parent_id, parent.family.label("f"), parent.name.label("n"), parent.version.label("v")
+    query = select(*model, *learned, *before, TargetRow.text.label("target"))
+    query = query.join(TargetRow, TargetRow.id == CostModel.target_id)
     return query.join(parent, parent.id == CostModel.parent_id, isouter=True)
 
 
-def _version(row: Row[*tuple[Any, ...]]) -> ModelVersion:
-    values = list(row)
-    parent = values[7:10]
-    values[7:10] = [None if parent[0] is None else VersionName(*parent)]
-    return ModelVersion(*values)
+def _version(row: Row[*tuple[Any, ...]]) -> CostModelVersion:
+    told = row._mapping
+    parent = None if row.f is None else str(VersionName(row.f, row.n, row.v))
+    full_name = str(VersionName(row.family, row.name, row.version))
+    return CostModelVersion.model_validate({**told, "full_name": full_name, "parent": parent})

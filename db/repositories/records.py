@@ -1,6 +1,5 @@
 """Measurements as users see them: with the names of everything they point to."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, Select, select
@@ -10,33 +9,7 @@ from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
 from db.tables import Device, Job, Measurement, SketchRow, TargetRow, Workload
 from mallorn.core.outcomes import Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One measurement."""
-
-    id: int
-    job_id: str | None
-    round_id: int | None
-    slot: int
-    kind: str
-    workload: str  # Workload.key
-    workload_name: str
-    target: str  # canonical JSON
-    context_id: int | None
-    sketch: str  # Sketch.key
-    decisions: tuple[int, ...]
-    outcome: str
-    latency_us: float | None
-    run_us: tuple[float, ...]
-    error: str | None
-    device: str | None
-    build_ms: float | None
-    run_ms: float | None
-    predicted: float | None
-    origin: str
-    created_at: float
+from mallorn.core.values.dataset import Record
 
 
 class Records(Repository):
@@ -91,10 +64,10 @@ def _record(row: Row[*tuple[Any, ...]]) -> Record:
         target=target,
         context_id=found.context_id,
         sketch=sketch,
-        decisions=unpack_decisions(found.decisions),
-        outcome=found.outcome,
+        decisions=list(unpack_decisions(found.decisions)),
+        outcome=Outcome(found.outcome),
         latency_us=found.latency_us,
-        run_us=unpack_times(found.run_us or b""),
+        run_us=list(unpack_times(found.run_us or b"")),
         error=found.error,
         device=device,
         build_ms=found.build_ms,

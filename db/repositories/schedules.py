@@ -1,14 +1,19 @@
 """Schedules: verified bests, and how they are found again."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import case, func, select, true
+from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
+from sqlalchemy.orm import aliased, defer
 
-from db.codec import pack_text, pack_times, unpack_text
+from db.codec import pack_text, pack_times, unpack_text, unpack_times
+from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
-from db.tables import Job, Schedule, TargetRow, Task, Workload
+from db.tables import Job, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
+from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.core.values.schedule import WholeSchedule
+
+Named = tuple[Schedule, str, str, str]  # with the workload's key and name, and the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +33,9 @@ class NewSchedule:
     run_us: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSchedule:
-    """A schedule with the names of what it belongs to."""
-
-    schedule: Schedule
-    workload: str  # Workload.key
-    workload_name: str
-    target: str  # canonical JSON
+CONTEXT = func.coalesce(Schedule.context_id, 0)
+# By what a person looks for, then the fastest first, and of equal ones the newest.
+PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.latency_us, -Schedule.id
 
 
 class Schedules(Repository):
@@ -49,87 +49,82 @@ class Schedules(Repository):
         stored = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
         return self.session.scalars(stored).one()
 
-    def best(self, workload_id: int, target_id: int, context_id: int | None = None) -> Schedule | None:
-        """The fastest verified one for exactly this target, if there is any."""
-        same = [Schedule.workload_id == workload_id, Schedule.target_id == target_id]
-        if context_id is not None:
-            same.append(Schedule.context_id == context_id)
-        query = select(Schedule).where(*same).order_by(Schedule.latency_us, Schedule.id).limit(1)
-        return self.session.scalars(query).one_or_none()
-
-    def for_job(self, job_id: str) -> Sequence[tuple[Task, Schedule]]:
-        """For each task that has one, the schedule the job would use: its own before one of another job."""
-        foreign = case((Schedule.job_id == job_id, 0), else_=1)
-        order = foreign, Schedule.latency_us, Schedule.id
-        place = func.row_number().over(partition_by=Task.id, order_by=order).label("place")
-        same = (Schedule.workload_id == Task.workload_id) & (Schedule.target_id == Job.target_id)
-        ranked = (
-            select(Task.id.label("task_id"), Schedule.id.label("schedule_id"), place)
-            .join(Job, Job.id == Task.job_id)
-            .join(Schedule, same)
-            .where(Task.job_id == job_id)
-            .subquery()
-        )
-        query = (
-            select(Task, Schedule)
-            .join(ranked, ranked.c.task_id == Task.id)
-            .join(Schedule, ranked.c.schedule_id == Schedule.id)
-            .where(ranked.c.place == 1)
-            .order_by(Task.index)
-        )
-        return self.session.execute(query).all()
-
-    def best_each(
+    def page(
         self,
         owner: str | None,
         *,
         workload: str | None = None,
         target: str | None = None,
         beaten: bool = False,
-    ) -> Sequence[FoundSchedule]:
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[VerifiedSchedule]:
         """The fastest of each workload, target and context, by name; `workload` and `target` are keys.
 
         An owner sees what their own jobs promoted. With `beaten` slower ones are there too, fastest first.
         """
+        query = _named(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
+        query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
         keys = (Workload.key, workload), (TargetRow.key, target)
-        wanted = [column == value for column, value in keys if value is not None]
-        if owner is not None:
-            wanted.append(Schedule.job_id.in_(select(Job.id).where(owned(owner))))
-        compared = Schedule.workload_id, Schedule.target_id, Schedule.context_id
-        fastest = Schedule.latency_us, Schedule.id.desc()
-        place = func.row_number().over(partition_by=compared, order_by=fastest).label("place")
-        names = Workload.key.label("key"), Workload.name.label("name"), TargetRow.text.label("text")
-        ranked = (
-            select(Schedule.id, place, *names)
-            .join(Workload, Workload.id == Schedule.workload_id)
-            .join(TargetRow, TargetRow.id == Schedule.target_id)
-            .where(*wanted)
-            .subquery()
-        )
-        query = (
-            select(Schedule, ranked.c.key, ranked.c.name, ranked.c.text)
-            .join(ranked, ranked.c.id == Schedule.id)
-            .where(true() if beaten else ranked.c.place == 1)
-            .order_by(ranked.c.name, ranked.c.text, Schedule.context_id, ranked.c.place)
-        )
-        return [FoundSchedule(*row) for row in self.session.execute(query)]
+        query = query.where(*(column == value for column, value in keys if value is not None))
+        if not beaten:
+            query = query.where(_fastest(owner))
+        if cursor is not None:
+            position = decode_cursor(cursor, str, str, int, int, float, int)
+            query = query.where(tuple_(*PLACE) > tuple_(*position))
+        return page(self.session.execute(query).all(), limit, _place).of(_verified)
 
-    def get(self, schedule_id: int, owner: str | None) -> FoundSchedule:
+    def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
         """One schedule that a job of the owner promoted. Raises NotFound."""
-        query = (
-            select(Schedule, Workload.key, Workload.name, TargetRow.text)
-            .join(Workload, Workload.id == Schedule.workload_id)
-            .join(TargetRow, TargetRow.id == Schedule.target_id)
-            .where(Schedule.id == schedule_id)
-        )
-        if owner is not None:
-            query = query.join(Job, Job.id == Schedule.job_id).where(owned(owner))
-        row = self.session.execute(query).one_or_none()
+        row = self.session.execute(_named(owner).where(Schedule.id == schedule_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
-        return FoundSchedule(*row)
+        stored: Schedule = row[0]
+        told = _verified(row).model_dump() | {"run_us": unpack_times(stored.run_us)}
+        return WholeSchedule(trace=unpack_text(stored.trace), **told)
 
 
-def full_trace_of(schedule: Schedule) -> str:
-    """The whole trace's JSON, from which the program follows without its space."""
-    return unpack_text(schedule.trace)
+def _named(owner: str | None) -> Select[*Named]:
+    """Schedules that a job of the owner promoted, with the names of what they belong to."""
+    query = (
+        select(Schedule, Workload.key, Workload.name, TargetRow.text)
+        .join(Workload, Workload.id == Schedule.workload_id)
+        .join(TargetRow, TargetRow.id == Schedule.target_id)
+    )
+    return query if owner is None else query.where(_promoted_by(Schedule, owner))
+
+
+def _promoted_by(schedule: type[Schedule], owner: str) -> ColumnElement[bool]:
+    return schedule.job_id.in_(select(Job.id).where(owned(owner)))
+
+
+def _fastest(owner: str | None) -> ColumnElement[bool]:
+    """Whether no other of the same workload, target and context is faster, or as fast and newer."""
+    other = aliased(Schedule)
+    same = other.workload_id == Schedule.workload_id, other.target_id == Schedule.target_id
+    context = func.coalesce(other.context_id, 0) == CONTEXT
+    ahead = tuple_(other.latency_us, -other.id) < tuple_(Schedule.latency_us, -Schedule.id)
+    seen = () if owner is None else (_promoted_by(other, owner),)
+    return ~exists().where(*same, context, ahead, *seen)
+
+
+def _place(row: Row[*Named]) -> tuple[str | float, ...]:
+    found, _, name, target = row
+    return name, target, found.context_id or 0, found.workload_id, found.latency_us, -found.id
+
+
+def _verified(row: Row[*Named]) -> VerifiedSchedule:
+    found, workload, name, target = row
+    return VerifiedSchedule(
+        id=found.id,
+        job_id=found.job_id,
+        workload=workload,
+        workload_name=name,
+        target=target,
+        context_id=found.context_id,
+        latency_us=found.latency_us,
+        low_us=found.low_us,
+        high_us=found.high_us,
+        max_error=found.max_error,
+        created_at=found.created_at,
+    )

@@ -1,33 +1,18 @@
 """What workers did besides rounds: begun, ended, and read as spans of time."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from sqlalchemy import case, func, insert, or_, select, update
 
 from db.clock import now
+from db.repositories.activity import without_names
 from db.repositories.base import Repository, owned, until
 from db.tables import Job, StageRun, Worker
 from mallorn.core.states import StageKind
+from mallorn.core.values.fleet import StageOnWorker
 
 #: A worker says that it lives far more often than this.
 SILENT_SEC = 60.0
 #: Nothing that began earlier than this before a window is looked for in it.
 LONGEST_SEC = 6 * 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class StageStint:
-    """An import, a training or a finish; `finished_at` None: it goes on."""
-
-    id: int
-    job_id: str
-    job_name: str
-    mine: bool  # the owner's who asked
-    kind: str
-    worker: str
-    started_at: float
-    finished_at: float | None
 
 
 class StageRuns(Repository):
@@ -42,7 +27,7 @@ class StageRuns(Repository):
         """It ended now, however."""
         self.changed(update(StageRun).where(StageRun.id == run_id).values(finished_at=now()))
 
-    def stints(self, owner: str | None, since_sec: float, limit: int) -> Sequence[StageStint]:
+    def recent(self, owner: str | None, since_sec: float, limit: int) -> list[StageOnWorker]:
         """The newest `limit` that ran within the last `since_sec`, oldest first.
 
         What nobody ended did so when its worker was last seen, if that is silent now.
@@ -52,8 +37,14 @@ class StageRuns(Repository):
         ended = func.coalesce(StageRun.finished_at, lost_at)
         query = (
             select(
-                *(StageRun.id, Job.id, Job.name, owned(owner), StageRun.kind, StageRun.worker),
-                *(StageRun.started_at, ended),
+                *(
+                    StageRun.id,
+                    StageRun.kind,
+                    StageRun.worker,
+                    StageRun.started_at,
+                    ended.label("finished_at"),
+                ),
+                *(owned(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
             )
             .join(Job, Job.id == StageRun.job_id)
             .join(Worker, Worker.id == StageRun.worker, isouter=True)
@@ -62,4 +53,5 @@ class StageRuns(Repository):
             .order_by(StageRun.id.desc())
             .limit(limit)
         )
-        return [StageStint(*row) for row in reversed(self.session.execute(query).all())]
+        found = reversed(self.session.execute(query).all())
+        return [StageOnWorker.model_validate(without_names(row)) for row in found]

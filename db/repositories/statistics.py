@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Integer, Row, Subquery, func, select
@@ -14,50 +13,19 @@ from sqlalchemy.sql.functions import FunctionElement
 from db.repositories.base import Repository, owned
 from db.repositories.best import IMPORTED
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Model, TargetRow, Workload
+from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
 
 DAY_SEC = 86400
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """The number of measurements of one kind."""
-
-    name: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """The measurements of one day."""
-
-    day: date  # UTC
-    count: int
-    total: int  # up to the end of the day
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetStatistics:
-    """The dataset in numbers; largest counts first, days in order."""
-
-    measurements: int
-    imported: int  # of these, from other datasets
-    workloads: int  # with measurements
-    targets: Sequence[Count]
-    operators: Sequence[Count]
-    models: Sequence[Count]  # by the networks whose jobs measured; imported rows have none
-    outcomes: Sequence[Count]
-    days: Sequence[Growth]
-    foreign: Sequence[Count]  # records of other tuners, by format; they are no measurements
 
 
 class Statistics(Repository):
     """Counts the measurements of an owner's jobs, or all."""
 
-    def of(self, owner: str | None) -> DatasetStatistics:
+    def of(self, owner: str | None) -> DatasetStats:
         """Imported rows and other tuners' records belong to no owner: only None sees them."""
         cells = self._cells(owner)
         models = dict(self.session.execute(select(Model.id, func.min(Model.name)).group_by(Model.id)).all())
-        return DatasetStatistics(
+        return DatasetStats(
             measurements=sum(cell.rows for cell in cells),
             imported=sum(cell.rows for cell in cells if cell.kind in IMPORTED),
             workloads=len({cell.workload_id for cell in cells}),
@@ -82,7 +50,7 @@ class Statistics(Repository):
         )
         return self.session.execute(query).all()
 
-    def _foreign(self) -> list[Count]:
+    def _foreign(self) -> list[NamedCount]:
         query = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
             ForeignRecord, ForeignRecord.task_id == ForeignTask.id
         )
@@ -115,21 +83,23 @@ def _grouped(owner: str | None) -> Subquery:
     return query.group_by(*alike, Measurement.kind, day).subquery()
 
 
-def _counted(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[Count]:
+def _counted(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[NamedCount]:
     counter: Counter[str] = Counter()
     for name, count in pairs:
         counter[name] += count
     return [
-        Count(name, count) for name, count in sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+        NamedCount(name=name, count=count)
+        for name, count in sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     ]
 
 
-def _growth(cells: Sequence[Row[*tuple[Any, ...]]]) -> list[Growth]:
+def _growth(cells: Sequence[Row[*tuple[Any, ...]]]) -> list[DayCount]:
     counter: Counter[int] = Counter()
     for cell in cells:
         counter[cell.day] += cell.rows
     total, days = 0, []
     for day, count in sorted(counter.items()):
         total += count
-        days.append(Growth(datetime.fromtimestamp(day * DAY_SEC, UTC).date(), count, total))
+        date = datetime.fromtimestamp(day * DAY_SEC, UTC).date()
+        days.append(DayCount(day=date, count=count, total=total))
     return days

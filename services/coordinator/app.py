@@ -11,28 +11,28 @@ from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as process_settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
-from services.coordinator.costmodels.endpoints import router as cost_models
-from services.coordinator.dataset.endpoints import router as dataset
-from services.coordinator.devices.endpoints import router as devices
-from services.coordinator.events.endpoints import router as events
+from services.coordinator.costmodels import router as cost_models
+from services.coordinator.dataset import router as dataset
+from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS
+from services.coordinator.events import router as events
 from services.coordinator.fleet.endpoints import router as fleet
-from services.coordinator.health.endpoints import router as health
+from services.coordinator.health import router as health
 from services.coordinator.jobs.endpoints import router as jobs
-from services.coordinator.models.endpoints import router as models
-from services.coordinator.options.endpoints import router as options
-from services.coordinator.records.endpoints import router as records
-from services.coordinator.reports.endpoints import router as reports
-from services.coordinator.schedules.endpoints import router as schedules
+from services.coordinator.models import router as models
+from services.coordinator.options import router as options
+from services.coordinator.records import router as records
+from services.coordinator.reports import router as reports
+from services.coordinator.schedules import router as schedules
 from services.coordinator.web import failures
+from services.coordinator.web.answers import Responses
 from services.coordinator.web.auth import get_owner
 from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
 from services.coordinator.web.parts import Parts
 from services.coordinator.web.requests import Told
-from services.coordinator.workers.endpoints import router as workers
 from services.dashboard.pages import add_page
 
-FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+FAILURES: Final[Responses] = {
     status: {"model": ErrorBody, "description": words}
     for status, words in {
         401: "No known API key was presented.",
@@ -47,10 +47,20 @@ FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
+class Coordinator(FastAPI):
+    """Describes what comes in streams, too."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        document = super().openapi()
+        document["components"]["schemas"] |= EVENT_SCHEMAS
+        return document
+
+
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The coordinator as an ASGI app; without settings those of this process."""
     parts = Parts.from_settings(settings or process_settings())
-    app = FastAPI(
+    app = Coordinator(
         title="Mallorn",
         version=VERSION,
         summary=SUMMARY,
@@ -75,13 +85,13 @@ def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_owner)], responses=FAILURES)
     of_jobs = jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, dataset, cost_models, devices, workers, fleet
+    nouns = models, *of_jobs, options, dataset, cost_models, fleet
     for router in nouns:
         api.include_router(router)
     return api
 
 
-def _only(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def _only(*statuses: int) -> Responses:
     return {status: FAILURES[status] for status in statuses}
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from db.repositories.records import Record, Records
+from db.repositories.records import Records
 from db.session import Database
+from mallorn.core.values.dataset import Record
 from stack.datadir import DataDir
 from tests.fixtures.command_line import clean_environment, mallorn, typed
 from tests.fixtures.service import JOB_SEC, START_SEC, executions, log_key

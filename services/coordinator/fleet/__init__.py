@@ -1,1 +1,1 @@
-"""What the fleet did lately."""
+"""Devices and workers, and what they did lately."""

@@ -1,25 +1,38 @@
-"""The route of the fleet's activity."""
+"""Routes of devices and workers."""
 
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
+from mallorn.core.values.fleet import DeviceStatus, FleetActivity, WorkerStatus
 from services.coordinator.fleet import service
-from services.coordinator.fleet.schemas import ActivityOut
 from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.paging import ListOut
 from services.coordinator.web.parts import PartsDep
 
-router = APIRouter(prefix="/fleet", tags=["fleet"])
+router = APIRouter(tags=["fleet"])
 DAY_MINUTES: Final = 24 * 60
 
 
-@router.get("/activity")
+@router.get("/devices")
+def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
+    """List all devices that were ever seen, with when that was."""
+    return service.list_devices(parts)
+
+
+@router.get("/workers")
+def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
+    """List the worker slots seen within a day."""
+    return service.list_workers(parts)
+
+
+@router.get("/fleet/activity")
 def fleet_activity(
     parts: PartsDep,
     owner: OwnerDep,
     minutes: Annotated[
         float, Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="How far back.")
     ] = 60,
-) -> ActivityOut:
+) -> FleetActivity:
     """Show what ran lately, on which worker and device, and what waits."""
     return service.activity(parts, owner, minutes)

@@ -1,30 +1,90 @@
-"""Reads what the fleet did."""
+"""Finds devices and workers, and what ran on them."""
 
 from typing import Final
 
 from db.repositories.activity import Activity
+from db.repositories.devices import Devices
 from db.repositories.stage_runs import StageRuns
+from db.repositories.targets import Targets
+from db.repositories.workers import Workers
 from db.session import read_clock
-from services.coordinator.fleet.schemas import ActivityOut, StageOut, StintOut
+from db.tables import Device, Worker
+from mallorn.core.values.fleet import DeviceState, DeviceStatus, FleetActivity, WorkerState, WorkerStatus
+from services.coordinator.fleet.states import is_online, state_of_device, state_of_worker
+from services.coordinator.web.paging import ListOut
 from services.coordinator.web.parts import Parts
 
+# A worker's id names one process: those of a day ago will not come back.
+KEEP_SEC: Final = 24 * 3600.0
 MAX_ROUNDS: Final = 5000
 MAX_STAGES: Final = 5000
 
 
-def activity(parts: Parts, owner: str, minutes: float) -> ActivityOut:
+def list_devices(parts: Parts) -> ListOut[DeviceStatus]:
+    """By name; those that stopped last."""
+    with parts.database.session() as session:
+        now_sec, targets = read_clock(session), Targets(session)
+        found = [
+            _device(device, targets.get(device.target_id).text, now_sec) for device in Devices(session).list()
+        ]
+    return ListOut(items=sorted(found, key=lambda device: device.state is DeviceState.STOPPED))
+
+
+def list_workers(parts: Parts) -> ListOut[WorkerStatus]:
+    """By start; those that stopped last."""
+    with parts.database.session() as session:
+        now_sec = read_clock(session)
+        found = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
+    return ListOut(items=sorted(found, key=lambda worker: worker.state is WorkerState.STOPPED))
+
+
+def activity(parts: Parts, owner: str, minutes: float) -> FleetActivity:
     """What ran within the last minutes; that of other owners without its names."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
-        found = Activity(session).stints(owner, minutes * 60, MAX_ROUNDS)
-        stages = StageRuns(session).stints(owner, minutes * 60, MAX_STAGES)
+        rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)
+        stages = StageRuns(session).recent(owner, minutes * 60, MAX_STAGES)
         jobs = Activity(session).queued()
-    return ActivityOut(
+    return FleetActivity(
         now=now_sec,
         since=now_sec - minutes * 60,
-        stints=[StintOut.of(stint) for stint in found],
-        stages=[StageOut.of(stage) for stage in stages],
-        complete=len({stint.round_id for stint in found}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
+        stints=rounds,
+        stages=stages,
+        complete=len({each.round_id for each in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
         queued_rounds=jobs.pop("rounds"),
         jobs=jobs,
+    )
+
+
+def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
+    seen_sec = max(0.0, now_sec - device.last_seen)
+    return DeviceStatus(
+        id=device.id,
+        name=device.name,
+        target=target,
+        host_id=device.host_id,
+        host_class=device.host_class,
+        threads=device.threads,
+        tvm_version=device.tvm_version,
+        info=device.info,
+        busy=device.info.busy,
+        state=state_of_device(device, seen_sec),
+        last_seen=device.last_seen,
+        seen_sec=round(seen_sec, 3),
+        online=is_online(device, seen_sec),
+    )
+
+
+def _worker(worker: Worker, now_sec: float) -> WorkerStatus:
+    seen_sec = max(0.0, now_sec - worker.last_seen)
+    return WorkerStatus(
+        id=worker.id,
+        host_id=worker.host_id,
+        info=worker.info,
+        busy_with=worker.busy_with,
+        state=state_of_worker(worker, seen_sec),
+        started_at=worker.started_at,
+        last_seen=worker.last_seen,
+        uptime_sec=round(max(0.0, worker.last_seen - worker.started_at), 3),
+        seen_sec=round(seen_sec, 3),
     )

@@ -6,11 +6,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Response
 
 from mallorn.core.states import JobState
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs import removal, rounds, service, steering, submit
-from services.coordinator.jobs.round_schemas import RoundOut
+from services.coordinator.jobs.requests import JobIn, ResumeIn
 from services.coordinator.jobs.rounds import RoundOrder
-from services.coordinator.jobs.schemas import MAX_INT, JobIn, JobOut, ResumeIn, TaskOut
 from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.numbers import MAX_INT
 from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
 from services.coordinator.web.parts import PartsDep
 
@@ -33,10 +35,12 @@ OrderQuery = Annotated[
 REPEATED: Final = "The job that this Idempotency-Key made before."
 
 
-@router.post("", status_code=HTTPStatus.CREATED, responses={200: {"model": JobOut, "description": REPEATED}})
+@router.post(
+    "", status_code=HTTPStatus.CREATED, responses={200: {"model": JobStatus, "description": REPEATED}}
+)
 def submit_job(
     parts: PartsDep, owner: OwnerDep, request: JobIn, response: Response, idempotency_key: KeyHeader = None
-) -> JobOut:
+) -> JobStatus:
     """Submit a job for an uploaded model."""
     job, is_new = submit.submit(parts, owner, request, idempotency_key)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
@@ -52,19 +56,19 @@ def list_jobs(
     archived: Annotated[bool, Query(description="Those that were archived, instead of all others.")] = False,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
-) -> PageOut[JobOut]:
+) -> PageOut[JobStatus]:
     """List the owner's jobs, newest first."""
     return service.list_jobs(parts, owner, state, archived, cursor, limit)
 
 
 @router.get("/{job_id}")
-def get_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+def get_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     """Show one job, by its id or the beginning of it: state, progress and reports."""
     return service.get_job(parts, owner, job_id)
 
 
 @router.get("/{job_id}/tasks")
-def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskOut]:
+def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskStatus]:
     """List a job's tasks as MetaSchedule's table does; empty until the model is imported."""
     return service.list_tasks(parts, owner, job_id)
 
@@ -78,37 +82,37 @@ def list_rounds(
     order: OrderQuery = RoundOrder.NEWEST,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
-) -> PageOut[RoundOut]:
+) -> PageOut[RoundStatus]:
     """List a job's rounds: why each was planned, what was expected of it and what it brought."""
     return rounds.list_rounds(parts, owner, job_id, task, order, cursor, limit)
 
 
 @router.post("/{job_id}/cancel")
-def cancel_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+def cancel_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     """End a job now; its measurements stay."""
     return steering.cancel(parts, owner, job_id)
 
 
 @router.post("/{job_id}/pause")
-def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     """Plan no more rounds until the job is resumed."""
     return steering.pause(parts, owner, job_id)
 
 
 @router.post("/{job_id}/resume")
-def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobOut:
+def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobStatus:
     """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
     return steering.resume(parts, owner, job_id, request.trials if request else 0)
 
 
 @router.post("/{job_id}/archive")
-def archive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+def archive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     """Take a job that has ended out of the list; everything of it stays."""
     return removal.archive(parts, owner, job_id)
 
 
 @router.post("/{job_id}/unarchive")
-def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobOut:
+def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     """Put an archived job back into the list."""
     return removal.unarchive(parts, owner, job_id)
 

@@ -2,19 +2,19 @@
 
 from db.repositories.removals import Removals
 from mallorn.core.artifacts import exports_beside
+from mallorn.core.values.job import JobStatus
 from services.artifacts import remove
-from services.coordinator.jobs.schemas import JobOut
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.parts import Parts
 
 
-def archive(parts: Parts, owner: str, job_id: str) -> JobOut:
+def archive(parts: Parts, owner: str, job_id: str) -> JobStatus:
     """Take an ended job out of the list. Raises NotFound; Conflict while it goes on."""
     with parts.database.transaction() as session:
         return job_out(session, Removals(session).archive(job_id, owner))
 
 
-def unarchive(parts: Parts, owner: str, job_id: str) -> JobOut:
+def unarchive(parts: Parts, owner: str, job_id: str) -> JobStatus:
     """Put a job back into the list. Raises NotFound."""
     with parts.database.transaction() as session:
         return job_out(session, Removals(session).unarchive(job_id, owner))

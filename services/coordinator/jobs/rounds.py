@@ -1,7 +1,6 @@
 """The decision log of a job as the API shows it."""
 
 from enum import StrEnum
-from typing import Any
 
 from db.repositories.decisions import Decision, Decisions
 from db.repositories.jobs import Jobs
@@ -9,7 +8,8 @@ from db.repositories.tasks import Tasks
 from db.tables import Round
 from mallorn.core.errors import NotFound
 from mallorn.core.states import RoundState
-from services.coordinator.jobs.round_schemas import ForecastOut, RoundOut
+from mallorn.core.values.decision_log import RoundForecast, RoundNotes, RoundStatus
+from mallorn.core.values.stats import RoundStats
 from services.coordinator.web.paging import PageOut
 from services.coordinator.web.parts import Parts
 
@@ -27,7 +27,7 @@ def list_rounds(
     order: RoundOrder,
     cursor: str | None,
     limit: int,
-) -> PageOut[RoundOut]:
+) -> PageOut[RoundStatus]:
     """One page of a job's rounds, of all tasks or of one. Raises NotFound for an unknown job or task."""
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
@@ -37,14 +37,14 @@ def list_rounds(
         page = Decisions(session).list(
             job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit
         )
-    return PageOut(items=[round_out(decision) for decision in page.items], next_cursor=page.cursor)
+    return PageOut(items=[_round(decision) for decision in page.items], next_cursor=page.cursor)
 
 
-def round_out(decision: Decision) -> RoundOut:
+def _round(decision: Decision) -> RoundStatus:
     """One pull of the bandit."""
     row = decision.round
-    forecast = forecast_out(row.reason)
-    return RoundOut(
+    noted = RoundNotes.model_validate(row.reason)
+    return RoundStatus(
         id=row.id,
         index=row.index,
         task_index=decision.task_index,
@@ -53,14 +53,14 @@ def round_out(decision: Decision) -> RoundOut:
         size=row.size,
         trials=decision.trials,
         failures=decision.failures,
-        policy=row.reason.get("policy", ""),
-        score=row.reason.get("score"),
-        why=row.reason.get("why", ""),
-        forecast=forecast,
+        policy=noted.policy,
+        score=noted.score,
+        why=noted.why,
+        forecast=noted.forecast,
         before_us=decision.before_us,
         found_us=decision.found_us,
         gain_us=decision.gain_us,
-        in_interval=_in_interval(decision, forecast),
+        in_interval=_in_interval(decision, noted.forecast),
         searcher=row.searcher,
         cost_model=None if decision.cost_model is None else str(decision.cost_model),
         proposal=_proposal(decision),
@@ -69,19 +69,13 @@ def round_out(decision: Decision) -> RoundOut:
         attempt=row.attempt,
         worker=row.worker,
         seconds=_seconds(row),
-        reason=row.reason,
+        reason=noted,
         error=row.error,
-        stats=row.stats,
+        stats=None if row.stats is None else RoundStats.model_validate(row.stats),
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
     )
-
-
-def forecast_out(reason: dict[str, Any]) -> ForecastOut | None:
-    """The planner's forecast, where it noted one."""
-    noted = reason.get("forecast")
-    return None if noted is None else ForecastOut.model_validate(noted)
 
 
 def _proposal(decision: Decision) -> str | None:
@@ -91,7 +85,7 @@ def _proposal(decision: Decision) -> str | None:
     return f"{which}proposed by {decision.cost_model}"
 
 
-def _in_interval(decision: Decision, forecast: ForecastOut | None) -> bool | None:
+def _in_interval(decision: Decision, forecast: RoundForecast | None) -> bool | None:
     """A forecast is for the whole round: one that was cut short does not judge it."""
     found_us = decision.found_us
     if forecast is None or found_us is None or decision.round.state != RoundState.DONE:

@@ -3,7 +3,7 @@
 from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.states import Cause, JobState
-from services.coordinator.jobs.schemas import JobOut, TaskOut
+from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs.views import job_out, task_out
 from services.coordinator.web.disk import full_disk_words
 from services.coordinator.web.paging import ListOut, PageOut
@@ -12,14 +12,14 @@ from services.coordinator.web.parts import Parts
 
 def list_jobs(
     parts: Parts, owner: str, state: JobState | None, archived: bool, cursor: str | None, limit: int
-) -> PageOut[JobOut]:
+) -> PageOut[JobStatus]:
     with parts.database.session() as session:
         page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
         items = [job_out(session, job) for job in page.items]
     return PageOut(items=items, next_cursor=page.cursor)
 
 
-def get_job(parts: Parts, owner: str, job_id: str) -> JobOut:
+def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
@@ -27,7 +27,7 @@ def get_job(parts: Parts, owner: str, job_id: str) -> JobOut:
     return job
 
 
-def list_tasks(parts: Parts, owner: str, job_id: str) -> ListOut[TaskOut]:
+def list_tasks(parts: Parts, owner: str, job_id: str) -> ListOut[TaskStatus]:
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
         return ListOut(items=[task_out(task, state) for task in Tasks(session).summaries(job_id)])

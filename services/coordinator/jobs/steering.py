@@ -12,7 +12,7 @@ from mallorn.core import queues
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.values.event import CancelledEvent, PausedEvent, ResumedEvent
-from services.coordinator.jobs.schemas import JobOut
+from mallorn.core.values.job import JobStatus
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.parts import Parts
 
@@ -27,13 +27,13 @@ NEXT_TASK: Final = {
 Steered = type[PausedEvent] | type[ResumedEvent] | type[CancelledEvent]
 
 
-def pause(parts: Parts, owner: str, job_id: str) -> JobOut:
+def pause(parts: Parts, owner: str, job_id: str) -> JobStatus:
     """Plan no more rounds; those in flight end. Raises NotFound; Conflict in a state that cannot pause."""
     with parts.database.transaction() as session:
         return _announce(session, PausedEvent, Jobs(session).pause(job_id, owner))
 
 
-def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
+def cancel(parts: Parts, owner: str, job_id: str) -> JobStatus:
     """End a job and its open rounds. Raises NotFound; Conflict when it has ended already."""
     with parts.database.transaction() as session:
         job = Jobs(session).cancel(job_id, owner)
@@ -41,7 +41,7 @@ def cancel(parts: Parts, owner: str, job_id: str) -> JobOut:
         return _announce(session, CancelledEvent, job)
 
 
-def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobOut:
+def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobStatus:
     """Go on with a paused job, or with one that came to its finish and is given more trials.
 
     Without any, a finish that failed or left something out is done again. Raises NotFound, Conflict.
@@ -68,6 +68,6 @@ def _explain_refusal(job: Job, more_trials: int) -> None:
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
 
 
-def _announce(session: Session, event: Steered, job: Job) -> JobOut:
+def _announce(session: Session, event: Steered, job: Job) -> JobStatus:
     Events(session).append(job.id, event(state=JobState(job.state), trials=job.trials))
     return job_out(session, job)

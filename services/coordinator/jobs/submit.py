@@ -14,13 +14,14 @@ from mallorn.core.asked import check_options
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import LOCAL, Target, parse_target
 from mallorn.core.values.event import SubmittedEvent
-from services.coordinator.devices.service import local_target
-from services.coordinator.jobs.schemas import JobIn, JobOut
+from mallorn.core.values.job import JobStatus
+from services.coordinator.fleet.local import local_target
+from services.coordinator.jobs.requests import JobIn
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.parts import Parts
 
 
-def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobOut, bool]:
+def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobStatus, bool]:
     """The job and whether it is new.
 
     Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, Conflict when

@@ -9,16 +9,16 @@ from db.repositories.progress import Progress
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks, TaskSummary
 from db.tables import Job
-from mallorn.core.states import Cause, JobState
-from services.coordinator.jobs.schemas import JobOut, ProgressOut, TaskOut, VerdictOut, WarningOut
+from mallorn.core.options import KeptOptions
+from mallorn.core.states import Cause, JobState, TaskState
+from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from services.coordinator.jobs.verdicts import verdict_of
 
 
-def job_out(session: Session, job: Job) -> JobOut:
+def job_out(session: Session, job: Job) -> JobStatus:
     """A job with its target and progress."""
     progress = Jobs(session).progress(job.id)
-    verdict = verdict_of(session, job, progress)
-    return JobOut(
+    return JobStatus(
         id=job.id,
         owner=job.owner,
         name=job.name,
@@ -28,16 +28,16 @@ def job_out(session: Session, job: Job) -> JobOut:
         minutes=job.minutes,
         seed=job.seed,
         priority=job.priority,
-        options=job.options,
+        options=KeptOptions.model_validate(job.options),
         state=JobState(job.state),
         reason=job.reason,
         cause=Cause(job.cause),
         progress=progress_out(progress, Tasks(session).weights(job.id)),
-        suggest=job.suggest.stored() if job.suggest and job.state == JobState.FAILED else None,
-        warnings=[WarningOut.model_validate(warning.model_dump()) for warning in job.warnings],
-        graph=job.graph and job.graph.model_dump(mode="json"),
-        report=job.report and job.report.model_dump(mode="json"),
-        verdict=VerdictOut(level=verdict.level, summary=verdict.summary, next=verdict.next),
+        suggest=job.suggest if job.state == JobState.FAILED else None,
+        warnings=job.warnings,
+        graph=job.graph,
+        report=job.report,
+        verdict=verdict_of(session, job, progress),
         exported=job.export_uri is not None,
         archived=job.archived_at is not None,
         created_at=job.created_at,
@@ -46,14 +46,14 @@ def job_out(session: Session, job: Job) -> JobOut:
     )
 
 
-def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:
+def progress_out(progress: Progress, weights: Mapping[int, int]) -> JobProgress:
     """Trials, failures and the estimate of the whole model."""
     best_us = progress.best_us
     # What the first pass left out is too small to matter. A task whose first time is still awaited is not: a
     # sum without it would get worse when it comes.
     first_pass_over = progress.steered and not progress.awaited
     complete = bool(best_us) and (first_pass_over or len(best_us) == len(weights))
-    return ProgressOut(
+    return JobProgress(
         trials=progress.spent,
         in_flight=progress.in_flight,
         failures=progress.failures,
@@ -65,10 +65,10 @@ def progress_out(progress: Progress, weights: Mapping[int, int]) -> ProgressOut:
     )
 
 
-def task_out(task: TaskSummary, job_state: JobState) -> TaskOut:
+def task_out(task: TaskSummary, job_state: JobState) -> TaskStatus:
     """One row of MetaSchedule's table."""
     best_us = task.best_us
-    return TaskOut(
+    return TaskStatus(
         index=task.index,
         name=task.name,
         flops=task.flops,
@@ -86,9 +86,9 @@ def task_out(task: TaskSummary, job_state: JobState) -> TaskOut:
     )
 
 
-def _task_state(task: TaskSummary, job_state: JobState) -> str:
+def _task_state(task: TaskSummary, job_state: JobState) -> TaskState:
     if task.in_flight:
-        return "measuring"
+        return TaskState.MEASURING
     if job_state.final:
-        return "done"
-    return "retired" if task.retired else "waiting"
+        return TaskState.DONE
+    return TaskState.RETIRED if task.retired else TaskState.WAITING

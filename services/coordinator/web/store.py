@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import json
 import posixpath
 import tempfile
 import zipfile
@@ -16,6 +15,7 @@ from fsspec.core import url_to_fs
 
 from mallorn.core.artifacts import model_uri, scripts_uri
 from mallorn.core.errors import InvalidRequest, StorageFull, TooLarge
+from mallorn.core.values.schedule import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
 ZIP_IN_MEMORY_BYTES: Final = 8 << 20
@@ -32,13 +32,12 @@ class Store:
         """Begin to receive a model."""
         return Upload(self._url, limit_bytes)
 
-    def scripts(self, workload_key: str, trace: str) -> dict[str, str] | None:
+    def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
         """A schedule as people read it; None where its finish kept no such form."""
         fs, path = url_to_fs(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
-        found: dict[str, str] = json.loads(fs.cat_file(path))
-        return found
+        return ScheduleScripts.model_validate_json(fs.cat_file(path))
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
         """A directory as a zip archive, in pieces."""

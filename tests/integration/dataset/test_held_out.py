@@ -42,7 +42,7 @@ def test_a_base_lies_in_a_data_directory_that_has_no_measurements(export: Path, 
             ModelVersions(session).page().items
         )  # of made-up rows no base beats chance: it is not active
     database.dispose()
-    assert (stored.full_name, stored.target) == (base.name, TARGET.text)
+    assert (stored.full_name, stored.target) == (str(base.name), TARGET.text)
 
 
 @ON_SQLITE

@@ -13,7 +13,7 @@ from costmodels.lgbm import LightGBM
 from costmodels.metrics import Groups
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
-from db.repositories.model_versions import ModelVersion, ModelVersions
+from db.repositories.model_versions import ModelVersions
 from db.repositories.selection import Selection
 from db.repositories.targets import Targets
 from db.session import Database
@@ -21,6 +21,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import parse_target
+from mallorn.core.values.cost_model_version import CostModelVersion
 from research.lessons import pretraining
 from research.lessons.from_database import lessons_of
 from research.lessons.lesson import Lesson, Lessons
@@ -45,7 +46,7 @@ def fit(database: Database, *known: Lesson) -> list[Base]:
     return list(pretrain(database, taught(*known), "lightgbm"))
 
 
-def versions(database: Database) -> list[ModelVersion]:
+def versions(database: Database) -> list[CostModelVersion]:
     with database.session() as session:
         return ModelVersions(session).page().items[::-1]
 
@@ -63,8 +64,10 @@ def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database:
     first, second = versions(database)
     assert (second.version, second.parent_id, second.active, first.active) == (2, first.id, True, False)
     assert (second.snapshot, second.seen_upto, second.rows) == ("rows-1", 240, 240)
-    assert second.metrics["pairwise"] > 0.6
-    assert {"split": "by-task", "tasks": 4, "trained_on": 240}.items() <= second.metrics.items()
+    figures = second.metrics
+    assert figures.pairwise is not None
+    assert figures.pairwise > 0.6
+    assert (figures.split, figures.tasks, figures.trained_on) == ("by-task", 4, 240)
 
 
 def test_a_base_is_judged_on_every_split_that_its_rows_allow(database: Database) -> None:

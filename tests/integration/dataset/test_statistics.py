@@ -7,14 +7,15 @@ from sqlalchemy.orm import Session
 
 from db.dataset.importing import import_dataset
 from db.repositories.jobs import Jobs
-from db.repositories.statistics import DatasetStatistics, Statistics
+from db.repositories.statistics import Statistics
 from db.session import Database
 from db.tables import Measurement
+from mallorn.core.values.dataset import DatasetStats
 from tests.fixtures.coordinator import Coordinator
 from tests.integration.dataset.conftest import Filled
 
 
-def counted(database: Database, owner: str | None = None) -> DatasetStatistics:
+def counted(database: Database, owner: str | None = None) -> DatasetStats:
     with database.session() as session:
         return Statistics(session).of(owner)
 

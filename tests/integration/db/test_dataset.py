@@ -2,6 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+from sqlalchemy import func, select
+
 from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
@@ -9,12 +12,13 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.rounds import Rounds
-from db.repositories.schedules import NewSchedule, Schedules, full_trace_of
+from db.repositories.schedules import NewSchedule, Schedules
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.workers import Workers
 from db.repositories.workloads import Workloads, tir_of
+from db.tables import Measurement
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Choice, ChoiceKind
@@ -118,7 +122,7 @@ def promoted(rows, job_id, workload, latency_us, slot=0):
         attempt = Rounds(session).claim(round_id, "w", 60)
         Measurements(session).add_batch(round_id, attempt, [rows.ok(slot, latency_us)])
         Rounds(session).close(round_id, attempt, RoundState.DONE)
-        newest = Measurements(session).newest_id(rows.workloads[workload], rows.target_id)
+        newest = session.scalars(select(func.max(Measurement.id))).one()
         new = NewSchedule(
             rows.workloads[workload], rows.target_id, rows.context_id, newest, job_id, latency_us,
             latency_us - 1, latency_us + 1, 1e-6, "[full]", (latency_us,),
@@ -130,44 +134,58 @@ def promoted(rows, job_id, workload, latency_us, slot=0):
     return first
 
 
-def test_a_job_uses_its_own_schedules_before_those_of_others(rows):
-    other = rows.write(lambda session: rows.add_job(session, "bob", ("w0", "w1")))
-    theirs = promoted(rows, other, "w0", 5.0)
-    mine = promoted(rows, rows.job_id, "w0", 9.0)
-    only = promoted(rows, other, "w1", 7.0)
-    found = rows.read(lambda session: Schedules(session).for_job(rows.job_id))
-    assert [(task.index, schedule.id) for task, schedule in found] == [(0, mine), (1, only)]
-    assert full_trace_of(found[0][1]) == "[full]"
-    best = rows.read(lambda session: Schedules(session).best(rows.workloads["w0"], rows.target_id))
-    assert best.id == theirs
+def schedules(rows, owner="ada", **wanted):
+    return rows.read(lambda session: Schedules(session).page(owner, **wanted))
 
 
 def test_a_target_never_gets_another_targets_schedule(rows):
     promoted(rows, rows.job_id, "w0", 5.0)
     other = rows.write(
-        lambda session: Targets(session).ensure(parse_target('{"kind":"cuda","arch":"sm_90"}')).id
+        lambda session: Targets(session).ensure(parse_target('{"kind":"cuda","arch":"sm_90"}'))
     )
-    assert rows.read(lambda session: Schedules(session).best(rows.workloads["w0"], other)) is None
-    assert rows.read(lambda session: Trials(session).best(rows.workloads["w0"], other)) == []
+    assert schedules(rows, target=other.key).items == []
+    assert rows.read(lambda session: Trials(session).best(rows.workloads["w0"], other.id)) == []
 
 
 def test_the_best_schedules_are_found_by_owner_workload_and_target(rows):
     mine = promoted(rows, rows.job_id, "w0", 9.0)
 
-    def best(owner, **filters):
-        found = rows.read(lambda session: Schedules(session).best_each(owner, **filters))
-        return [item.schedule.id for item in found]
+    def best(owner, **wanted):
+        return [item.id for item in schedules(rows, owner, **wanted).items]
 
     assert best("ada") == best(None) == best("ada", workload="w0", target=rows.target_key) == [mine]
     assert best("bob") == best("ada", workload="w1") == best("ada", target="other") == []
+
+
+def test_what_another_owner_found_beats_nobodys_schedule_in_ones_own_list(rows):
+    other = rows.write(lambda session: rows.add_job(session, "bob", ("w0", "w1")))
+    theirs, mine = promoted(rows, other, "w0", 5.0), promoted(rows, rows.job_id, "w0", 9.0)
+    assert [item.id for item in schedules(rows, "ada").items] == [mine]
+    assert [item.id for item in schedules(rows, None).items] == [theirs]
+
+
+@pytest.mark.parametrize("beaten", [False, True])
+def test_pages_of_schedules_are_the_whole_list(rows, beaten):
+    for what in (("w1", 7.0), ("w0", 9.0), ("w0", 4.0), ("w1", 7.0), ("w0", 4.0)):
+        promoted(rows, rows.job_id, *what)
+    whole = schedules(rows, beaten=beaten)
+    assert (len(whole.items), whole.cursor) == (5 if beaten else 2, None)
+    order = [(item.workload, item.latency_us, -item.id) for item in whole.items]
+    assert order == sorted(order), "the fastest first, and of equal ones the newest"
+    found, cursor = [], None
+    while page := schedules(rows, beaten=beaten, limit=1, cursor=cursor):
+        found += page.items
+        if (cursor := page.cursor) is None:
+            break
+    assert found == whole.items
 
 
 def test_only_the_fastest_schedule_of_a_workload_is_among_the_best(rows):
     slower, fastest, other = (
         promoted(rows, rows.job_id, *what) for what in (("w0", 9.0), ("w0", 4.0), ("w1", 7.0))
     )
-    found = rows.read(lambda session: Schedules(session).best_each("ada"))
-    assert [(item.schedule.id, item.workload) for item in found] == [(fastest, "w0"), (other, "w1")]
+    found = schedules(rows).items
+    assert [(item.id, item.workload) for item in found] == [(fastest, "w0"), (other, "w1")]
     assert slower not in {item.schedule.id for item in found}
 
 

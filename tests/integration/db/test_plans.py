@@ -5,9 +5,9 @@ from sqlalchemy import event
 
 from db.repositories.frozen import FrozenRows
 from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds
+from db.repositories.schedules import Schedules
 from db.repositories.selection import Selection
 from db.repositories.shares import Shares
 from db.repositories.standings import Standings
@@ -53,9 +53,7 @@ READS = {
     "a page of the dataset": lambda rows: (
         lambda session: FrozenRows(session).page(Selection(op="matmul"), 0, 9)
     ),
-    "newest": lambda rows: (
-        lambda session: Measurements(session).newest_id(rows.workloads["w0"], rows.target_id)
-    ),
+    "schedules": lambda rows: lambda session: Schedules(session).page("ada", workload="w0"),
     "done slots": lambda rows: lambda session: Rounds(session).done_slots(1),
     "a job's records": lambda rows: lambda session: Records(session).page("ada", job_id=rows.job_id),
 }

@@ -93,7 +93,7 @@ def test_a_deletion_takes_the_words_and_the_logs(rows):
     stone = rows.read(lambda session: Jobs(session).get(rows.job_id, None))
     assert [getattr(stone, word) for word in WORDS] == ["", "", None, None, [], None]
     assert (count(rows, Event), count(rows, StageRun)) == (0, 0)
-    assert rows.read(lambda session: Activity(session).stints("ada", 3600, 10)) == []
+    assert rows.read(lambda session: Activity(session).rounds("ada", 3600, 10)) == []
 
 
 def test_what_a_deleted_job_measured_stays_its_owners(rows):

@@ -54,7 +54,7 @@ def test_every_version_is_listed_and_the_newest_is_active(coordinator: Coordinat
     assert [row["full_name"] for row in found] == [f"{FAMILY}/xgboost@2", f"{FAMILY}/xgboost@1"]
     newest = found[0]
     assert (newest["parent_id"], newest["parent"]) == (first, f"{FAMILY}/xgboost@1")
-    assert (newest["snapshot"], newest["metrics"], newest["rows"]) == ("rows-1", {"pairwise": 0.8}, 20)
+    assert (newest["snapshot"], newest["metrics"]["pairwise"], newest["rows"]) == ("rows-1", 0.8, 20)
     assert coordinator.http.get(f"/costmodels/{second}").json() == newest
     assert "blob" not in newest
 

@@ -8,7 +8,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from services.coordinator.events import service
+from services.coordinator import events as service
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 

@@ -3,12 +3,15 @@
 import io
 import zipfile
 
+from sqlalchemy import func, select
+
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules
 from db.repositories.tasks import Tasks
+from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.job import SuggestedOptions
@@ -102,7 +105,7 @@ def test_rounds_name_their_task_and_reason(coordinator: Coordinator, owned: Owne
     owned.write(lambda session: owned.add_round(session, "w1"))
     (row,) = coordinator.http.get(f"/jobs/{owned.job_id}/rounds").json()["items"]
     assert (row["task_index"], row["state"], row["size"]) == (1, "queued", 8)
-    assert row["reason"] == {}
+    assert (row["reason"]["policy"], row["reason"]["forecast"], row["stats"]) == ("", None, None)
 
 
 def test_a_failed_job_says_with_which_options_to_try_again(
@@ -147,7 +150,7 @@ def test_records_of_a_mistyped_job_are_not_an_empty_list(coordinator: Coordinato
 
 
 def test_a_strange_cursor_is_refused(coordinator: Coordinator) -> None:
-    for path in ("/jobs", "/records", "/models"):
+    for path in ("/jobs", "/records", "/models", "/schedules"):
         answer = coordinator.http.get(path, params={"cursor": "!"})
         assert (answer.status_code, answer.json()["error"]) == (422, "InvalidRequest")
 
@@ -159,7 +162,7 @@ def promote(owned: OwnedRows, slot: int, latency_us: float) -> None:
     with owned.database.transaction() as session:
         Measurements(session).add_batch(round_id, attempt, [owned.ok(slot, latency_us)])
         Rounds(session).close(round_id, attempt, RoundState.DONE)
-        newest = Measurements(session).newest_id(workload_id, owned.target_id)
+        newest = session.scalars(select(func.max(Measurement.id))).one()
         interval = latency_us - 1, latency_us + 1
         place = workload_id, owned.target_id, owned.context_id, newest, owned.job_id
         Schedules(session).promote(NewSchedule(*place, latency_us, *interval, 1e-6, "[]", times))

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from mallorn.client import Client
 from mallorn.core.artifacts import scripts_uri
+from mallorn.core.values.dataset import VerifiedSchedule
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.schedules import promote
 
@@ -29,6 +31,20 @@ def test_beaten_schedules_are_shown_when_asked_for_the_fastest_first(
     assert latencies(coordinator) == [10.0]
     assert latencies(coordinator, workload="w0", beaten=True) == [10.0, 20.0]
     assert latencies(coordinator, workload="w1", beaten=True) == []
+
+
+def test_the_list_comes_in_pages(coordinator: Coordinator, owned: OwnedRows) -> None:
+    for workload, latency_us in (("w1", 30.0), ("w0", 20.0), ("w0", 10.0)):
+        promote(owned, workload, latency_us)
+    with Client(coordinator.url) as client:
+        pages = client.connection.pages(VerifiedSchedule, "/schedules", beaten=True, limit=1)
+        assert [(each.workload, each.latency_us) for each in pages] == [
+            ("w0", 10.0),
+            ("w0", 20.0),
+            ("w1", 30.0),
+        ]
+        assert [each.latency_us for each in client.schedules(beaten=True)] == [10.0, 20.0, 30.0]
+        assert [each.workload for each in client.schedules()] == ["w0", "w1"]
 
 
 def test_a_schedule_is_shown_with_trace_and_scripts(coordinator: Coordinator, both: tuple[int, int]) -> None:

@@ -1,7 +1,6 @@
 """Every metric beside a case worked out by hand."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodels.metrics import (
-    calibration_error,
     compare_pairs,
     coverage,
     fastest_tenth,
@@ -163,21 +161,6 @@ def test_coverage_counts_labels_within_so_many_spreads() -> None:
     assert coverage(mean, std, truth, 1.0) == 0.5
     assert coverage(mean, std, truth, 2.0) == 0.75
     assert math.isnan(coverage(mean[:0], std[:0], truth[:0], 1.0))
-
-
-def test_calibration_error_is_the_mean_distance_from_what_intervals_should_hold() -> None:
-    mean, std = vector(0, 0), vector(1, 1)
-    sure, never = vector(0, 0), vector(9, 9)  # every interval holds all, or none
-    assert calibration_error(mean, std, sure) == pytest.approx(
-        np.mean([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
-    )
-    assert calibration_error(mean, std, never) == pytest.approx(0.5)
-    half = vector(0, 9)  # every interval holds half
-    assert calibration_error(mean, std, half) == pytest.approx((0.4 + 0.3 + 0.2 + 0.1) * 2 / 9)
-    quantiles = [NormalDist().inv_cdf((at + 0.5) / 1000) for at in range(1000)]
-    wide = np.ones(1000, dtype=np.float32)
-    assert calibration_error(0 * wide, wide, vector(*quantiles)) < 0.005
-    assert math.isnan(calibration_error(mean[:0], std[:0], sure[:0]))
 
 
 @settings(deadline=None)

@@ -90,5 +90,5 @@ def test_schedules_of_a_job_are_downloaded(
 
 
 def test_the_fleet_and_the_dataset_may_be_empty(client: Client) -> None:
-    assert (client.devices(), client.workers(), client.schedules(target=TARGET)) == ([], [], [])
+    assert (client.devices(), client.workers(), list(client.schedules(target=TARGET))) == ([], [], [])
     assert list(client.records(target=TARGET)) == []

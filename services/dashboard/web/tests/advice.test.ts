@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
+import type { Job } from "../src/api/types";
 import { adviceOf, commandIn, obstacle } from "../src/job/advice";
 import { commandsFor, reaching, serverAddress } from "../src/job/commands";
 import { peakShare, remarks } from "../src/job/remarks";
 import { level, mark } from "../src/jobs/standing";
-import { job } from "./samples";
+import { job, type Part } from "./samples";
 
 const WAITS = "no device serves this target\nmallorn device   (then it goes on by itself)";
-const timed = (tuned: number, onnxruntime: number): { [name: string]: unknown } => ({ latency_us: { tuned: { median: tuned }, onnxruntime: { median: onnxruntime } } });
+const timed = (tuned: number, onnxruntime: number): Part<Job["report"]> => ({ latency_us: { tuned: { median: tuned }, onnxruntime: { median: onnxruntime } } });
 
 describe("a reason", () => {
   it("is what happened, what helps and the command in it", () => {
@@ -67,7 +68,7 @@ describe("the remarks on a job", () => {
 
   it("are none where an older server says nothing of all this", () => {
     expect(remarks(job())).toEqual([]);
-    expect(remarks(job({ report: {} }))).toEqual([]);
+    expect(remarks(job({ report: { not_done: [] } }))).toEqual([]);
     expect([peakShare(job()), peakShare(job({ report: { limits: { peak_share: 0.4 } } }))]).toEqual([null, 0.4]);
   });
 });

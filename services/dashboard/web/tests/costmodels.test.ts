@@ -1,13 +1,18 @@
 import { describe, expect, it } from "vitest";
 import type { CostModel } from "../src/api/types";
 import { isBack, lines, measures, measureTitle, measureWords, otherSplits } from "../src/costmodels/lines";
+import type { Part } from "./samples";
 
-function model(version: number, changes: Partial<CostModel> = {}): CostModel {
+function metrics(known: Part<CostModel["metrics"]>): CostModel["metrics"] {
+  return { splits: {}, ...known } as CostModel["metrics"];
+}
+
+function model(version: number, changes: Part<CostModel> = {}): CostModel {
   const line = { family: "operator:matmul", target: "{}", name: "xgboost" };
   return {
     ...{ id: version, full_name: `operator:matmul/xgboost@${version}`, ...line, version, active: false, parent_id: null, parent: null },
-    ...{ snapshot: null, seen_upto: 0, rows: version * 10, metrics: {}, created_at: 0, ...changes },
-  };
+    ...{ snapshot: null, seen_upto: 0, rows: version * 10, created_at: 0, ...changes, metrics: metrics(changes.metrics ?? {}) },
+  } as CostModel;
 }
 
 describe("lines of cost models", () => {
@@ -27,7 +32,7 @@ describe("lines of cost models", () => {
 
 describe("measures", () => {
   it("are those that any version was judged by, common ones first", () => {
-    const versions = [model(1, { metrics: { trained_on: 8 } }), model(2, { metrics: { pairwise: 0.8, trained_on: 16, why: "text" } })];
+    const versions = [model(1, { metrics: { trained_on: 8 } }), model(2, { metrics: { pairwise: 0.8, trained_on: 16, base: "text", groups: null } })];
     expect(measures(versions)).toEqual(["trained_on", "pairwise"]);
   });
 
@@ -38,7 +43,7 @@ describe("measures", () => {
 
   it("are of one split, and the others are named beside it", () => {
     const splits = { "by-task": { pairwise: 0.81 }, "within-task": { pairwise: 0.62 } };
-    expect(otherSplits({ split: "by-task", splits })).toBe("within-task 62 %");
-    expect([otherSplits({ split: "within-task" }), otherSplits({})]).toEqual(["", ""]);
+    expect(otherSplits(metrics({ split: "by-task", splits }))).toBe("within-task 62 %");
+    expect([otherSplits(metrics({ split: "within-task" })), otherSplits(metrics({}))]).toEqual(["", ""]);
   });
 });

@@ -1,7 +1,10 @@
 /** Rows as the API sends them, with what a test is about changed. */
 import type { Job, MeasuredRecord, Round, Task } from "../src/api/types";
 
-export function job(changes: Partial<Job> = {}): Job {
+/** As much of something as a test is about. */
+export type Part<Whole> = Whole extends readonly (infer Item)[] ? Part<Item>[] : Whole extends object ? { [Key in keyof Whole]?: Part<Whole[Key]> } : Whole;
+
+export function job(changes: Part<Job> = {}): Job {
   const plain = {
     id: "j1",
     owner: "local",
@@ -23,6 +26,7 @@ export function job(changes: Partial<Job> = {}): Job {
     started_at: 1000,
     finished_at: null,
     suggest: null,
+    warnings: [],
   };
   return { ...plain, ...changes } as Job;
 }
@@ -73,7 +77,7 @@ export function round(index: number, changes: Partial<Round> = {}): Round {
     attempt: 1,
     worker: null,
     seconds: 1,
-    reason: {},
+    reason: { policy: "dynatune", score: null, why: "it promises most", forecast: null, without: [] },
     error: "",
     stats: null,
     created_at: 1000 + index,

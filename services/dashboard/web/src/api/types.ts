@@ -2,25 +2,23 @@
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
-/** What a part of the job did not manage, and how often. */
-export type Warning = { source: string; message: string; hint: string; count: number };
-/** The last two are of newer servers. */
-export type Job = Schemas["JobOut"] & { warnings?: Warning[]; archived?: boolean };
+export type Job = Schemas["JobStatus"];
+export type OptionName = keyof Job["options"];
 export type JobState = Schemas["JobState"];
-export type Task = Schemas["TaskOut"];
-export type Round = Schemas["RoundOut"];
-export type MeasuredRecord = Schemas["RecordOut"];
-export type Schedule = Schemas["ScheduleOut"];
-export type WholeSchedule = Schemas["WholeScheduleOut"];
-export type CostModel = Schemas["CostModelOut"];
-export type Activity = Schemas["ActivityOut"];
-export type Stint = Schemas["StintOut"];
-export type StageRun = Schemas["StageOut"];
+export type Task = Schemas["TaskStatus"];
+export type Round = Schemas["RoundStatus"];
+export type MeasuredRecord = Schemas["Record"];
+export type Schedule = Schemas["VerifiedSchedule"];
+export type WholeSchedule = Schemas["WholeSchedule"];
+export type CostModel = Schemas["CostModelVersion"];
+export type Activity = Schemas["FleetActivity"];
+export type Stint = Schemas["RoundOnWorker"];
+export type StageRun = Schemas["StageOnWorker"];
 export type JobOption = Schemas["OptionOut"];
-export type Statistics = Schemas["StatisticsOut"];
-export type Worker = Schemas["WorkerOut"];
-export type Device = Schemas["DeviceOut"];
-export type Model = Schemas["ModelOut"];
+export type Statistics = Schemas["DatasetStats"];
+export type Worker = Schemas["WorkerStatus"];
+export type Device = Schemas["DeviceStatus"];
+export type Model = Schemas["UploadedModel"];
 export type NewJob = Pick<Schemas["JobIn"], "model_id" | "target"> & Partial<Omit<Schemas["JobIn"], "options">> & { options?: { [name: string]: unknown } };
 export type ErrorBody = Schemas["ErrorBody"];
 export type Page<Item> = { items: Item[]; next_cursor: string | null };

@@ -1,5 +1,5 @@
 /** Several jobs over one another: their curves on one axis, their tasks in one list. */
-import type { Job, Task } from "../api/types";
+import type { Job, OptionName, Task } from "../api/types";
 import type { Point } from "../job/history";
 
 /** `reachedUs` is what the job itself came to, task by task: a task's own latency is the best of all jobs. */
@@ -48,8 +48,8 @@ export function fastest(row: TaskRow): number | null {
 }
 
 /** Options in which the jobs are not alike, by name. */
-export function differences(jobs: readonly Job[]): string[] {
-  const names = new Set(jobs.flatMap((job) => Object.keys(job.options)));
+export function differences(jobs: readonly Job[]): OptionName[] {
+  const names = new Set(jobs.flatMap((job) => Object.keys(job.options) as OptionName[]));
   return [...names].filter((name) => new Set(jobs.map((job) => JSON.stringify(job.options[name]))).size > 1).sort();
 }
 

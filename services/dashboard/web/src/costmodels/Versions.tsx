@@ -53,7 +53,7 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
       title: measureTitle(name),
       width: 13,
       numeric,
-      cell: (model: CostModel) => measureWords(name, model.metrics[name]),
+      cell: (model: CostModel) => measureWords(name, model.metrics[name as keyof CostModel["metrics"]]),
     })),
     { key: "when", title: "Trained", width: 22, numeric, cell: (model) => clock(model.created_at) },
   ];

@@ -29,8 +29,7 @@ export function newestRows(line: Line): number {
 
 /** How many in a hundred pairs of candidates the version in use puts in order; null: it was never judged. */
 export function accuracy(line: Line): number | null {
-  const pairwise = (line.active ?? line.versions[0])?.metrics["pairwise"];
-  return typeof pairwise === "number" ? pairwise : null;
+  return (line.active ?? line.versions[0])?.metrics.pairwise ?? null;
 }
 
 /** A half is chance. */
@@ -71,7 +70,7 @@ export function measureWords(name: string, value: unknown): string {
 
 /** The splits beside the one that all measures are of, each with its pairs in order. */
 export function otherSplits({ split, splits }: CostModel["metrics"]): string {
-  const others = Object.entries((splits ?? {}) as { readonly [name: string]: { readonly pairwise?: unknown } }).filter(([name]) => name !== split);
+  const others = Object.entries(splits).filter(([name]) => name !== split);
   return others.map(([name, figures]) => `${name} ${measureWords("pairwise", figures.pairwise)}`).join(" · ");
 }
 

@@ -1,8 +1,8 @@
 /** What is known: how much was measured, and the best verified schedule of every workload. */
 import { useMemo, type ReactNode } from "react";
-import { all, get } from "../api/client";
+import { all } from "../api/client";
 import { useResource } from "../api/resource";
-import type { List, Model, Schedule } from "../api/types";
+import type { Model, Schedule } from "../api/types";
 import { bytes, clock, count, latency, target, tiny } from "../format";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { Fact, Facts } from "../ui/parts";
@@ -17,7 +17,7 @@ const REFRESH_SEC = 10;
 
 export function DatasetPage(): ReactNode {
   useTitle("Dataset");
-  const schedules = useResource<List<Schedule>>("schedules", (signal) => get("schedules", {}, signal), REFRESH_SEC);
+  const schedules = useResource<Schedule[]>("schedules", (signal) => all("schedules", {}, signal), REFRESH_SEC);
   const models = useResource<Model[]>("models", (signal) => all("models", {}, signal), REFRESH_SEC);
   return (
     <>
@@ -26,7 +26,7 @@ export function DatasetPage(): ReactNode {
       <section aria-labelledby="schedules">
         <h2 id="schedules">Schedules</h2>
         <Shown of={schedules} what="schedules">
-          {({ items }) => (items.length === 0 ? <NoSchedules /> : <Schedules items={items} />)}
+          {(items) => (items.length === 0 ? <NoSchedules /> : <Schedules items={items} />)}
         </Shown>
       </section>
       <section aria-labelledby="models">

@@ -117,8 +117,6 @@ function Health({ words }: { words: string }): ReactNode {
   return <span className={`mark mark-${words}`}>{words}</span>;
 }
 
-const info = (device: Device, name: string): string => String(device.info[name] ?? "");
-
 const DEVICES: readonly Column<Device>[] = [
   {
     key: "name",
@@ -127,13 +125,13 @@ const DEVICES: readonly Column<Device>[] = [
     cell: (device) => (
       <>
         {device.name}
-        <small>{info(device, "cpu_model") || device.host_class}</small>
+        <small>{device.info.cpu_model || device.host_class}</small>
       </>
     ),
   },
   { key: "health", title: "State", width: 13, cell: (device) => <Health words={device.state} /> },
   { key: "target", title: "Target", width: 24, cell: (device) => <span title={device.target}>{target(device.target)}</span> },
-  { key: "address", title: "Address", width: 16, cell: (device) => info(device, "address") || "–" },
+  { key: "address", title: "Address", width: 16, cell: (device) => device.info.address || "–" },
   { key: "threads", title: "Threads", width: 8, numeric: true, cell: (device) => device.threads },
   { key: "tvm", title: "TVM", width: 12, cell: (device) => device.tvm_version },
   { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} agoSec={device.seen_sec} /> },

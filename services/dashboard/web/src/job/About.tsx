@@ -59,8 +59,9 @@ export function About({ job }: { job: Job }): ReactNode {
 
 /** What is not as it would be by itself. */
 function changed(job: Job, options: readonly JobOption[]): string {
+  const given: { readonly [name: string]: unknown } = job.options;
   return options
-    .filter(({ name, default: usual }) => name in job.options && formatValue(job.options[name]) !== formatValue(usual))
-    .map(({ name }) => `${name} ${formatValue(job.options[name])}`)
+    .filter(({ name, default: usual }) => name in given && formatValue(given[name]) !== formatValue(usual))
+    .map(({ name }) => `${name} ${formatValue(given[name])}`)
     .join(" · ");
 }

@@ -22,7 +22,7 @@ export function VerdictCard({ job }: { job: Job }): ReactNode {
 
 export function FailedCard({ job, onAgain }: { job: Job; onAgain: () => void }): ReactNode {
   const advice = adviceOf(job);
-  const shapes = formatValue(job.suggest?.["input_shapes"]);
+  const shapes = formatValue(job.suggest?.input_shapes);
   return (
     <section className="card card-poor" aria-labelledby="why">
       <h2 id="why">It failed</h2>

@@ -4,20 +4,18 @@ import type { Job } from "../api/types";
 import { plural } from "../format";
 
 type Counts = { [operator: string]: number };
-type Step = { pass: string; ops_before: number; ops_after: number; functions_before: number; functions_after: number };
+type Step = NonNullable<Job["graph"]>["steps"][number];
 
 export function Graph({ graph }: { graph: Job["graph"] }): ReactNode {
   if (graph === null) return null;
-  const before = (graph["operators_before"] ?? {}) as Counts;
-  const after = (graph["operators_after"] ?? {}) as Counts;
-  const steps = ((graph["steps"] ?? []) as Step[]).filter(
+  const steps = graph.steps.filter(
     (step) => step.ops_before !== step.ops_after || step.functions_before !== step.functions_after,
   );
   return (
     <section aria-labelledby="graph">
       <h2 id="graph">Graph</h2>
       <div className="columns">
-        <Operators title="Before the passes" counts={before} />
+        <Operators title="Before the passes" counts={graph.operators_before} />
         <div>
           <h3>Passes that changed it</h3>
           <ol>
@@ -28,7 +26,7 @@ export function Graph({ graph }: { graph: Job["graph"] }): ReactNode {
             ))}
           </ol>
         </div>
-        <Operators title="After the passes" counts={after} />
+        <Operators title="After the passes" counts={graph.operators_after} />
       </div>
     </section>
   );

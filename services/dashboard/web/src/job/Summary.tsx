@@ -1,6 +1,6 @@
 /** How a job stands, in a few large numbers. */
 import type { ReactNode } from "react";
-import type { Job } from "../api/types";
+import type { Job, OptionName } from "../api/types";
 import { clock, comparison, count, duration, latency, percent, target } from "../format";
 import { bestUs, engines, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
 import { Fact, Facts, Meter } from "../ui/parts";
@@ -51,4 +51,4 @@ export function Summary({ job }: { job: Job }): ReactNode {
   );
 }
 
-const option = (job: Job, name: string): string => String(job.options[name] ?? "–");
+const option = (job: Job, name: OptionName): string => String(job.options[name] ?? "–");

@@ -8,22 +8,19 @@ export function remarks(job: Job): Remark[] {
 }
 
 function warned(job: Job): Remark[] {
-  return (job.warnings ?? []).map(({ source, message, hint, count }) => ({ what: `${source}: ${message}${count > 1 ? ` (${count} times)` : ""}`, hint }));
+  return job.warnings.map(({ source, message, hint, count }) => ({ what: `${source}: ${message}${count > 1 ? ` (${count} times)` : ""}`, hint }));
 }
 
 function notDone(job: Job): Remark[] {
-  const steps = job.report?.["not_done"];
-  if (!Array.isArray(steps)) return [];
-  return (steps as { step?: string; why?: string; hint?: string }[]).map(({ step, why, hint }) => ({ what: `Not done: ${step ?? "a step"}, ${why ?? "for a reason that was not kept"}`, hint: hint ?? "" }));
+  return (job.report?.not_done ?? []).map(({ step, why, hint }) => ({ what: `Not done: ${step}, ${why}`, hint }));
 }
 
 function conditions(job: Job): Remark[] {
-  const { note } = (job.report?.["conditions"] ?? {}) as { note?: string };
+  const note = job.report?.conditions?.note;
   return note ? [{ what: note, hint: "" }] : [];
 }
 
 /** Share of what the machine computes that the tuned model reaches; null where that was not measured. */
 export function peakShare(job: Job): number | null {
-  const { peak_share: share } = (job.report?.["limits"] ?? {}) as { peak_share?: unknown };
-  return typeof share === "number" ? share : null;
+  return job.report?.limits?.peak_share ?? null;
 }

@@ -1,5 +1,5 @@
 /** What tells jobs of one name apart. */
-import type { Job } from "../api/types";
+import type { Job, OptionName } from "../api/types";
 import { formatValue } from "./options";
 
 /** By id: seed, trials and options in which a job is not as all others of its name. */
@@ -11,7 +11,7 @@ export function apart(jobs: readonly Job[]): ReadonlyMap<string, string> {
 
 function words(job: Job, alike: readonly Job[]): string {
   const differs = (of: (job: Job) => unknown): boolean => new Set(alike.map((other) => JSON.stringify(of(other) ?? null))).size > 1;
-  const options = [...new Set(alike.flatMap((other) => Object.keys(other.options)))].sort();
+  const options = [...new Set(alike.flatMap((other) => Object.keys(other.options) as OptionName[]))].sort();
   return [
     ...(differs(({ seed }) => seed) ? [`seed ${job.seed}`] : []),
     ...options.filter((name) => differs((other) => other.options[name])).map((name) => `${name} ${formatValue(job.options[name]) || "as usual"}`),

@@ -14,12 +14,8 @@ export type Engines = { untuned?: number; tuned?: number; onnxruntime?: number }
 
 /** Whole-model medians that the finish measured, in microseconds. */
 export function engines(job: Job): Engines {
-  const measured = job.report?.["latency_us"];
-  if (typeof measured !== "object" || measured === null) return {};
-  const medians = Object.entries(measured as { [engine: string]: { median?: unknown } | null })
-    .map(([engine, time]) => [engine, time?.median] as const)
-    .filter(([, median]) => typeof median === "number");
-  return Object.fromEntries(medians) as Engines;
+  const timed = Object.entries(job.report?.latency_us ?? {}).flatMap(([engine, time]) => (time === null ? [] : [[engine, time.median]]));
+  return Object.fromEntries(timed) as Engines;
 }
 
 /** The measured latency of the tuned model; before the finish the sum of its tasks' best. */

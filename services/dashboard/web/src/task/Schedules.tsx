@@ -1,8 +1,8 @@
 /** The verified schedules of a task: what each makes of the program, and how two of them differ. */
 import type { ReactNode } from "react";
-import { get } from "../api/client";
+import { all, get } from "../api/client";
 import { useResource } from "../api/resource";
-import type { Job, List, Schedule, Task, WholeSchedule } from "../api/types";
+import type { Job, Schedule, Task, WholeSchedule } from "../api/types";
 import { clock, latency, tiny } from "../format";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { Empty, Shown } from "../ui/states";
@@ -11,12 +11,12 @@ import { chosenPair, faster } from "./pair";
 
 export function Schedules({ job, task }: { job: Job; task: Task }): ReactNode {
   const query = { workload: task.workload, target: job.target, beaten: true };
-  const schedules = useResource<List<Schedule>>(`schedules/${task.workload}/${job.state}`, (signal) => get("schedules", query, signal), null);
+  const schedules = useResource<Schedule[]>(`schedules/${task.workload}/${job.state}`, (signal) => all("schedules", query, signal), null);
   return (
     <section aria-labelledby="schedule">
       <h2 id="schedule">Schedule</h2>
       <Shown of={schedules} what="the schedules">
-        {({ items }) =>
+        {(items) =>
           items.length === 0 ? (
             <Empty title="No schedule yet">The best candidate becomes one when a job finishes, once it was measured again and checked.</Empty>
           ) : (

@@ -1,9 +1,9 @@
-"""The route of the dataset's numbers."""
+"""The dataset in numbers."""
 
 from fastapi import APIRouter
 
-from services.coordinator.dataset import service
-from services.coordinator.dataset.schemas import StatisticsOut
+from db.repositories.statistics import Statistics
+from mallorn.core.values.dataset import DatasetStats
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.parts import PartsDep
 
@@ -11,6 +11,7 @@ router = APIRouter(prefix="/dataset", tags=["dataset"])
 
 
 @router.get("/stats")
-def dataset_stats(parts: PartsDep, owner: OwnerDep) -> StatisticsOut:
+def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
     """Count what the owner's jobs measured: by target, operator, model and outcome, and day by day."""
-    return service.dataset_stats(parts, owner)
+    with parts.database.session() as session:
+        return Statistics(session).of(owner)

@@ -1,12 +1,14 @@
-"""The route of measurements."""
+"""Measurements of the dataset."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from db.repositories.jobs import Jobs
+from db.repositories.records import Records
 from mallorn.core.outcomes import Outcome
-from services.coordinator.records import service
-from services.coordinator.records.schemas import RecordOut
+from mallorn.core.targets import parse_target
+from mallorn.core.values.dataset import Record
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
@@ -24,6 +26,19 @@ def list_records(
     outcome: Annotated[Outcome | None, Query(description="Only candidates that ended so.")] = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 100,
-) -> PageOut[RecordOut]:
+) -> PageOut[Record]:
     """List measurements of the owner's jobs, newest first."""
-    return service.list_records(parts, owner, job, workload, target, outcome, cursor, limit)
+    target_key = parse_target(target).key if target else None
+    with parts.database.session() as session:
+        if job is not None:  # an empty page would hide a mistyped id
+            Jobs(session).check_measured(job, owner)
+        page = Records(session).page(
+            owner,
+            job_id=job,
+            workload=workload,
+            target=target_key,
+            outcome=outcome,
+            cursor=cursor,
+            limit=limit,
+        )
+    return PageOut(items=page.items, next_cursor=page.cursor)

@@ -1,18 +1,18 @@
-"""Routes of trained cost models."""
+"""Trained cost models and their versions."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from services.coordinator.costmodels import service
-from services.coordinator.costmodels.schemas import CostModelOut
-from services.coordinator.jobs.schemas import MAX_INT
+from db.repositories.model_versions import ModelVersions
+from mallorn.core.targets import parse_target
+from mallorn.core.values.cost_model_version import CostModelVersion
+from services.coordinator.web.numbers import MAX_BIG_INT, MAX_INT
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
-# A column of 64 bits.
-IdPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="The version's id.")]
+IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The version's id.")]
 
 
 @router.get("")
@@ -27,18 +27,30 @@ def list_cost_models(
     ] = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
-) -> PageOut[CostModelOut]:
+) -> PageOut[CostModelVersion]:
     """List the versions of all cost models, newest first."""
-    return service.list_models(parts, family, target, name, version, active, cursor, limit)
+    with parts.database.session() as session:
+        page = ModelVersions(session).page(
+            family=family,
+            target=parse_target(target).key if target else None,
+            name=name,
+            version=version,
+            active=active,
+            cursor=cursor,
+            limit=limit,
+        )
+    return PageOut(items=page.items, next_cursor=page.cursor)
 
 
 @router.get("/{cost_model_id}")
-def get_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelOut:
+def get_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelVersion:
     """Show one version: what it learned from and how well it does."""
-    return service.get_model(parts, cost_model_id)
+    with parts.database.session() as session:
+        return ModelVersions(session).get(cost_model_id)
 
 
 @router.post("/{cost_model_id}/activate")
-def activate_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelOut:
+def activate_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelVersion:
     """Let new rounds use this version, and training go on from it; later versions are kept."""
-    return service.activate(parts, cost_model_id)
+    with parts.database.transaction() as session:
+        return ModelVersions(session).activate(cost_model_id)

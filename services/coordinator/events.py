@@ -1,23 +1,55 @@
-"""Follows a job's events in the database."""
+"""What happens to a job, as it happens: a stream of server-sent events."""
 
 import json
 import time
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Annotated, Any, Final
 
 import anyio
+from fastapi import APIRouter, Header, Query
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.tables import Event
 from mallorn.core.states import JobState
-from mallorn.core.values.event import read_event
-from services.coordinator.web.parts import Parts
+from mallorn.core.values.event import EVENT, read_event
+from services.coordinator.web.answers import REF, described
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.numbers import MAX_INT
+from services.coordinator.web.parts import Parts, PartsDep
 
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+MEDIA_TYPE: Final = "text/event-stream"
 POLL_SEC: Final = 0.5
 HEARTBEAT_SEC: Final = 15.0
 BATCH: Final = 100
+SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
+SCHEMAS: Final[dict[str, Any]] = SCHEMA.pop("$defs")  # of all that an event is made of, by name
+STREAM: Final = described(
+    MEDIA_TYPE,
+    "Events until the job's last; `id` counts up, `event` is the kind, `data` is JSON of this schema. "
+    "Kinds of later versions may come, too.",
+    SCHEMA,
+)
+
+
+@router.get("/{job_id}/events", response_class=StreamingResponse, responses=STREAM)
+async def job_events(
+    parts: PartsDep,
+    owner: OwnerDep,
+    job_id: str,
+    after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=MAX_INT, description="The same, as a browser that reconnects sends it.")
+    ] = None,
+) -> StreamingResponse:
+    """Follow what happens to a job as server-sent events."""
+    start = after if last_event_id is None else last_event_id
+    await run_in_threadpool(news, parts, owner, job_id, start)  # a missing job is a 404, not a stream
+    events = stream(parts, owner, job_id, start)
+    return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
 def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event], bool]:

@@ -1,4 +1,4 @@
-"""Finds devices, and what `local` means."""
+"""What `local` means: a target that a device of the coordinator's own host measures."""
 
 from sqlalchemy.orm import Session
 
@@ -9,18 +9,7 @@ from db.tables import Device
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target
-from services.coordinator.devices.schemas import DeviceOut, DeviceState, is_online
-from services.coordinator.web.paging import ListOut
-from services.coordinator.web.parts import Parts
-
-
-def list_devices(parts: Parts) -> ListOut[DeviceOut]:
-    with parts.database.session() as session:
-        now_sec = read_clock(session)
-        targets = Targets(session)
-        found = Devices(session).list()
-        shown = [DeviceOut.of(device, targets.get(device.target_id).text, now_sec) for device in found]
-    return ListOut(items=sorted(shown, key=lambda device: device.state is DeviceState.STOPPED))
+from services.coordinator.fleet.states import is_online
 
 
 def local_target(session: Session) -> Target:

@@ -1,1 +1,0 @@
-"""Trained cost models and their versions."""

@@ -1,1 +1,0 @@
-"""The dataset in numbers."""

@@ -1,1 +1,0 @@
-"""Whether this coordinator lives and can work."""

@@ -1,0 +1,62 @@
+"""What a job is asked for with."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from mallorn.core.options import JobOptions
+from services.coordinator.web.numbers import MAX_INT
+from services.coordinator.web.texts import check_storable
+
+USUAL_TRIALS: Final = 200
+
+
+class JobIn(BaseModel):
+    """Model + target + budget + options."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model_id: Annotated[str, Field(description="SHA-256 of an uploaded model.")]
+    target: Annotated[
+        str | dict[str, JsonValue],
+        Field(
+            description="`local`, canonical JSON (text or object), or a TVM tag such as `nvidia/nvidia-h100`."
+        ),
+    ]
+    trials: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=MAX_INT,
+            description="Candidates to try; 0: what is known already, or sane defaults. Without it "
+            f"{USUAL_TRIALS}, or as many as fit where `minutes` are given.",
+        ),
+    ] = None
+    minutes: Annotated[
+        float | None, Field(gt=0, allow_inf_nan=False, description="Wall time from submit to export.")
+    ] = None
+    seed: Annotated[int, Field(ge=0, le=MAX_INT)] = 0
+    name: Annotated[
+        str | None, Field(max_length=200, description="A name for people; default: the model's.")
+    ] = None
+    priority: Annotated[int, Field(ge=-1000, le=1000, description="Higher goes first.")] = 0
+    options: JobOptions = JobOptions()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_stored(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+    @property
+    def budget(self) -> int | None:
+        """In trials; None: no limit but the minutes."""
+        return USUAL_TRIALS if self.trials is None and self.minutes is None else self.trials
+
+
+class ResumeIn(BaseModel):
+    """With what a job goes on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trials: Annotated[int, Field(ge=0, le=MAX_INT, description="Added to the budget.")] = 0

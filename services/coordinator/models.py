@@ -1,0 +1,109 @@
+"""Uploaded models."""
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+
+from db.repositories.models import Models
+from db.tables import Model
+from mallorn.core.artifacts import model_uri
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.values.dataset import UploadedModel
+from services.artifacts import remove
+from services.coordinator.web.answers import BYTES
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.parts import Parts, PartsDep
+from services.coordinator.web.store import Upload
+
+router = APIRouter(prefix="/models", tags=["models"])
+WRITE_BYTES: Final = 1 << 20
+FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
+BODY: Final = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
+
+
+@router.put("", openapi_extra={"requestBody": BODY})
+async def put_model(
+    request: Request,
+    parts: PartsDep,
+    owner: OwnerDep,
+    name: Annotated[str, Query(max_length=200, description="A name for people.")] = "",
+) -> UploadedModel:
+    """Upload a model as the raw body of the request; the same bytes get the same id."""
+    if request.headers.get("content-type", "").startswith(FORMS):  # its bytes are not the model's
+        raise InvalidRequest(
+            "send the model's bytes as the whole body, not as a form", hint="curl -T model.onnx URL"
+        )
+    announced = request.headers.get("content-length", "")
+    upload = parts.store.upload(parts.settings.max_model_bytes)
+    upload.expect(int(announced) if announced.isdigit() else 0)
+    return await _receive(parts, owner, name, upload, request.stream())
+
+
+@router.get("")
+def list_models(
+    parts: PartsDep, owner: OwnerDep, cursor: CursorQuery = None, limit: LimitQuery = 50
+) -> PageOut[UploadedModel]:
+    """List the owner's models, newest first."""
+    with parts.database.session() as session:
+        page = Models(session).list(owner, cursor, limit)
+    return PageOut(items=[_told(model) for model in page.items], next_cursor=page.cursor)
+
+
+@router.get("/{model_id}")
+def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
+    """Show one model."""
+    with parts.database.session() as session:
+        return _told(Models(session).get(model_id, owner))
+
+
+@router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
+    """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
+    with parts.database.transaction() as session:
+        if Models(session).delete(model_id, owner):  # another owner of the same bytes keeps them
+            remove(model_uri(parts.settings.artifacts, model_id))
+
+
+async def _receive(
+    parts: Parts, owner: str, name: str, upload: Upload, chunks: AsyncIterator[bytes]
+) -> UploadedModel:
+    """Store a model as it streams in; nothing is kept of one that is empty, too large or torn."""
+    await run_in_threadpool(upload.__enter__)
+    try:
+        async for block in _blocks(chunks):
+            await run_in_threadpool(upload.write, block)
+        return await run_in_threadpool(_keep, parts, owner, name, upload)
+    finally:
+        await run_in_threadpool(upload.__exit__, None, None, None)
+
+
+async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Join the network's small pieces, so that a thread is asked once for many of them."""
+    block = bytearray()
+    async for chunk in chunks:
+        block += chunk
+        if len(block) >= WRITE_BYTES:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
+
+
+def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> UploadedModel:
+    model_id = upload.close()
+    with parts.database.transaction() as session:
+        # Nobody deletes the bytes between their arrival and the row that refers to them.
+        Models(session).hold(model_id)
+        model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
+        upload.keep()
+        return _told(model)
+
+
+def _told(model: Model) -> UploadedModel:
+    return UploadedModel(
+        id=model.id, name=model.name, size_bytes=model.size_bytes, created_at=model.created_at
+    )

@@ -1,1 +1,0 @@
-"""What a job may ask for."""

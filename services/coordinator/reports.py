@@ -1,0 +1,59 @@
+"""Reports: a job told in one HTML page."""
+
+import time
+from collections.abc import Iterator
+
+from fastapi import APIRouter, Response
+from fastapi.responses import HTMLResponse
+
+from db.paging import MAX_LIMIT
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.dataset import Record
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus
+from mallorn.report.page import page
+from mallorn.report.policy import SERVED
+from mallorn.report.story import FAILURES_READ, Story
+from services.coordinator.jobs.rounds import RoundOrder, list_rounds
+from services.coordinator.jobs.service import get_job, list_tasks
+from services.coordinator.records import list_records
+from services.coordinator.web.answers import TEXT, described
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import Parts, PartsDep
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+HTML = described("text/html", "A page that needs nothing else.", TEXT)
+
+
+# Not response_class=HTMLResponse: the description would then have failures in HTML, too.
+@router.get("/{job_id}/report", response_class=Response, responses=HTML)
+def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
+    """Show all there is to know of a job as one HTML page, the same that `mallorn report` writes."""
+    told = page(story_of(parts, owner, job_id), time.time())
+    return HTMLResponse(told, headers={"Content-Security-Policy": SERVED})
+
+
+def story_of(parts: Parts, owner: str, job_id: str) -> Story:
+    """A job by its id or the beginning of it, in the same values as over HTTP. Raises NotFound."""
+    job = get_job(parts, owner, job_id)
+    tasks = list_tasks(parts, owner, job.id).items
+    return Story.of(job, tasks, _rounds(parts, owner, job), _failed(parts, owner, job))
+
+
+def _rounds(parts: Parts, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
+    """All of them, oldest first."""
+    cursor, more = None, True
+    while more:
+        found = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
+        yield from found.items
+        cursor = found.next_cursor
+        more = cursor is not None
+
+
+def _failed(parts: Parts, owner: str, job: JobStatus) -> list[Record]:
+    """Of each outcome the newest."""
+    pages = (
+        list_records(parts, owner, job=job.id, outcome=Outcome(outcome), limit=FAILURES_READ)
+        for outcome in job.progress.failures
+    )
+    return [record for page in pages for record in page.items]

@@ -1,1 +1,0 @@
-"""Reports: a job told in one HTML page."""

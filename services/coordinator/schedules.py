@@ -1,0 +1,77 @@
+"""The best known schedules, and a job's exported logs."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import StreamingResponse
+
+from db.repositories.jobs import Jobs
+from db.repositories.schedules import Schedules
+from mallorn.core.errors import Conflict
+from mallorn.core.states import JobState
+from mallorn.core.targets import parse_target
+from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.core.values.schedule import WholeSchedule
+from services.coordinator.web.answers import BYTES, described
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.numbers import MAX_BIG_INT
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.parts import Parts, PartsDep
+
+router = APIRouter(tags=["schedules"])
+MEDIA_TYPE: Final = "application/zip"
+IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The schedule's id.")]
+ZIP: Final = described(
+    MEDIA_TYPE, "Files that stock TVM loads as `JSONDatabase(work_dir=...)`, with a manifest.", BYTES
+)
+
+
+@router.get("/schedules")
+def list_schedules(
+    parts: PartsDep,
+    owner: OwnerDep,
+    workload: Annotated[str | None, Query(description="Only schedules of this workload key.")] = None,
+    target: Annotated[str | None, Query(description="Only schedules for exactly this target.")] = None,
+    beaten: Annotated[bool, Query(description="Also those that a faster one has replaced.")] = False,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 100,
+) -> PageOut[VerifiedSchedule]:
+    """List the best known schedule of each workload on each target, by the workload's name."""
+    target_key = parse_target(target).key if target else None
+    with parts.database.session() as session:
+        page = Schedules(session).page(
+            owner, workload=workload, target=target_key, beaten=beaten, cursor=cursor, limit=limit
+        )
+    return PageOut(items=page.items, next_cursor=page.cursor)
+
+
+@router.get("/schedules/{schedule_id}")
+def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> WholeSchedule:
+    """Show one schedule: its trace, and the program before and after it."""
+    with parts.database.session() as session:
+        found = Schedules(session).get(schedule_id, owner)
+    scripts = parts.store.scripts(found.workload, found.trace)
+    return found.model_copy(update={"scripts": scripts})
+
+
+@router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)
+def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
+    """Download the logs that a job exported, as a zip archive."""
+    content = parts.store.zip_directory(_export_uri(parts, owner, job_id))
+    name = f'attachment; filename="mallorn-{job_id}.zip"'
+    return StreamingResponse(content, media_type=MEDIA_TYPE, headers={"Content-Disposition": name})
+
+
+def _export_uri(parts: Parts, owner: str, job_id: str) -> str:
+    """Where a job's exported logs lie. Raises Conflict while there are none."""
+    with parts.database.session() as session:
+        job = Jobs(session).get(job_id, owner)
+    if job.export_uri is None:
+        if JobState(job.state).final:
+            raise Conflict(
+                f"job {job_id} is {job.state} and left no schedules", hint=f"mallorn show {job_id}"
+            )
+        raise Conflict(
+            f"job {job_id} has no schedules yet, it is {job.state}", hint=f"mallorn watch {job_id}"
+        )
+    return job.export_uri

@@ -1,1 +1,0 @@
-"""The best known schedules, and a job's exported logs."""
