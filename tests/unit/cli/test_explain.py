@@ -89,7 +89,7 @@ def test_the_summary_shares_the_budget_and_judges_the_forecasts(explain: Explain
     assert w1 == ["1", "w1", "x2", "2", "4", "40%", "200.0", "us", "99%"]
     ending = shown[-5:]
     assert ending[0].startswith("budget:    10 of 64 trials in 5 rounds; total 2.228 ms, 202.0 us won")
-    assert ending[1] == "policy:    -; rounds: 2 by first-pass, 3 by dynatune"
+    assert ending[1] == "policy:    dynatune; rounds: 2 by first-pass, 3 by dynatune"
     assert ending[2].startswith("forecasts: 2 of 3 held what was found (67%")
     assert ending[3:] == [f"at rest:   task 1 w1: {rest}", f"job:       done: {why}"]
 

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from mallorn.core.errors import InvalidModel, MallornError
 from mallorn.core.extras import MissingPackage
+from mallorn.core.values.graph import TensorSpec
 from mallorn.exporting import as_onnx
 from workers.tvm.model import load_network
 
@@ -211,7 +212,7 @@ def test_a_wrong_input_shape_is_told_with_what_the_model_declares(tmp_path: Path
 def test_outputs_without_type_or_shape_are_inferred(output: onnx.ValueInfoProto, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(model(outputs=[output]).SerializeToString())
-    assert load_network(path).outputs == [{"name": "y", "dtype": "float32", "shape": [4, 8]}]
+    assert load_network(path).outputs == [TensorSpec(name="y", dtype="float32", shape=[4, 8])]
 
 
 def test_weights_in_another_file_are_put_inside(tmp_path: Path) -> None:
