@@ -170,8 +170,8 @@ def test_records_are_paged_newest_first_and_hidden_from_other_owners(rows):
     mine, theirs = rows.read(read)
     assert [record.slot for record in mine] == [4, 3, 2, 1, 0]
     assert theirs == []
-    assert (mine[0].workload, mine[0].sketch, mine[0].decisions) == ("w0", "sketch", (4, 2))
-    assert mine[0].run_us == (10.0,)
+    assert (mine[0].workload, mine[0].sketch, mine[0].decisions) == ("w0", "sketch", [4, 2])
+    assert mine[0].run_us == [10.0]
 
 
 def test_records_are_filtered_by_what_they_are_about(rows):
