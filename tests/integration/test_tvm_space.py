@@ -69,7 +69,7 @@ class Fragile(Compiler):
             decisions for _, decisions in json.loads(call.params)["candidates"]
         ]:
             self.kill()
-            raise ChildCrashed
+            raise ChildCrashed("compiler died of SIGSEGV")
         return super().ask(call)
 
 
