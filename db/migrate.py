@@ -20,7 +20,7 @@ _MIGRATE = "mallorn migrate"
 
 
 class OldTables(Conflict):
-    """The tables are not of this version."""
+    """The database is not at this version's tables."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:
