@@ -149,7 +149,7 @@ def assert_done_without_a_device(house: House, job: Job, measurer: str) -> None:
     assert str(job.verdict).startswith(f"measured by {measurer}, on no device")
     assert f'"device":"{measurer}"' in job.status.target
     assert report.trials == TRIALS
-    assert house.client.schedules(target=job.status.target) == [], "nothing unchecked is a schedule"
+    assert list(house.client.schedules(target=job.status.target)) == [], "nothing unchecked is a schedule"
 
 
 def test_a_simulated_job_runs_from_submit_to_done(house: House, simulated: Job, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ def test_equal_warnings_are_one_that_counts(rows):
             lambda session, message=message: Warnings(session).add(rows.job_id, Warn("m", message, "h"))
         )
     kept = rows.write(lambda session: Jobs(session).get(rows.job_id, None).warnings)
-    assert [(each["message"], each["count"]) for each in kept] == [("it raised", 2), ("it is slow", 1)]
+    assert [(each.message, each.count) for each in kept] == [("it raised", 2), ("it is slow", 1)]
     events = rows.write(lambda session: Events(session).after(rows.job_id, 0))
     assert [event.payload["message"] for event in events if event.kind == "warning"] == [
         "it raised",
