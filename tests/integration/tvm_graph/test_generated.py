@@ -23,4 +23,4 @@ def test_every_drawn_task_is_one_of_the_importer_s_that_the_job_asks_for(tmp_pat
     assert ops == ["batch_matmul", "conv2d", "conv2d", "depthwise_conv2d", "matmul", "softmax"]
     dense = next(dict(task.shape) for task in drawn if task.kind == "dense")
     [found] = [task.extents for task in meant if task.op == "matmul"]
-    assert found == [dense["rows"], dense["columns"], dense["inner"]]
+    assert found == (dense["rows"], dense["columns"], dense["inner"])

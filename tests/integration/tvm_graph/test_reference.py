@@ -61,7 +61,7 @@ def test_one_wrong_element_fails(mlp: Any, tmp_path: Path) -> None:
     library = built(task.tir, trace, mlp.target, tmp_path)
     verdict = check(task, library, tmp_path, spoil=0.05)
     assert not verdict.ok
-    assert verdict["max_error"] > verdict["tolerance"]
+    assert verdict.max_error > verdict.tolerance
 
 
 def test_another_program_s_answers_fail(mlp: Any, tmp_path: Path) -> None:
