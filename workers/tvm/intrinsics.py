@@ -1,10 +1,13 @@
 """Tensor intrinsics of one target only: importing TVM's whole collection parses for ten seconds."""
 
 import importlib
+import inspect
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Final
 
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
@@ -31,7 +34,8 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
     _claim_package()
     submodule = _submodule(target_kind, triple)
     if submodule is not None:
-        importlib.import_module(f"{_PACKAGE}.{submodule}")
+        with _stacks_without_sources():
+            importlib.import_module(f"{_PACKAGE}.{submodule}")
     for module in (*_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
         importlib.import_module(module)
 
@@ -53,3 +57,27 @@ def _claim_package() -> None:
     package.__package__ = _PACKAGE
     sys.modules[_PACKAGE] = package
     tvm.s_tir.tensor_intrin = package
+
+
+@contextmanager
+def _stacks_without_sources() -> Iterator[None]:
+    """While TVM parses: it looks at its callers' variables, function by function, never at their text.
+
+    inspect.stack() reads the source of every frame, which is most of the time that CUDA's intrinsics take.
+    """
+    real = inspect.stack
+    inspect.stack = _stack
+    try:
+        yield
+    finally:
+        inspect.stack = real
+
+
+def _stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 (as inspect.stack has it)
+    found: list[inspect.FrameInfo] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frame = frame.f_back
+    return found
