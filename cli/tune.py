@@ -72,8 +72,8 @@ def tune(
         with out_directory(directory), connected_stack(*place) as stack:
             again = _again(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, again, stack.ends)
-            if options.get("measurer") not in STAND_INS:
-                wait_for_device(stack)
+            if effort.target == LOCAL or options.get("measurer") not in STAND_INS:
+                wait_for_device(stack)  # which says what `local` is, too
             model_id = upload_with_bar(stack.api, str(file))
             job = stack.api.tune(model_id, *effort, model.stem, **options)
             _check_target(job, directory, force)
