@@ -13,8 +13,7 @@ from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
 from costmodels.training import timed
-from mallorn.core.errors import MissingPackage
-from mallorn.core.installing import install_line
+from mallorn.core.extras import need
 
 KIND: Final = "automl"
 SETTINGS: Final = 20  # tried in each fit
@@ -77,7 +76,7 @@ def _with(settings: Mapping[str, Any]) -> LightGBM:
 
 
 def _search(features: Matrix, labels: Vector, groups: NDArray[np.int64], seed: int) -> dict[str, Any]:
-    flaml = _flaml()
+    flaml = need("flaml", "the cost model automl", "automl")
     train, test = newest(groups, MOST_JUDGED, seed=seed)
     known = rebased(labels[train], groups[train])
 
@@ -108,15 +107,3 @@ def _space(flaml: Any) -> dict[str, Any]:
         "lambda_l2": flaml.tune.loguniform(1e-3, 10.0),
         "trees": flaml.tune.lograndint(20, 121),
     }
-
-
-def _flaml() -> Any:
-    """FLAML, imported on first use: it is an extra, and slow to import."""
-    try:
-        import flaml
-        import flaml.tune
-    except ImportError as error:
-        raise MissingPackage(
-            "the cost model automl needs FLAML, which is not installed", hint=install_line("automl")
-        ) from error
-    return flaml

@@ -14,9 +14,10 @@ from costmodels.checks import check_rows, check_width
 from costmodels.descent import Indices, Lessons, descend, scores_of
 from costmodels.scale import Calibration, Scale, calibrated
 from costmodels.tables import Table, Tables, tables_of
-from costmodels.torches import Layers, Tensors, need_torch, one_thread
+from costmodels.torches import Layers, Tensors, one_thread
 from costmodels.training import bounded_sample
 from costmodels.views import VIEWS
+from mallorn.core.extras import need
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +45,7 @@ class Neural(CostModel):
     RATE: ClassVar[float] = 4e-3
 
     def __init__(self) -> None:
-        need_torch(self.KIND)
+        need("torch", f"the cost model {self.KIND}", "neural")
         self._forget()
 
     def _forget(self) -> None:

@@ -7,25 +7,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mallorn.core.errors import MissingPackage
-from mallorn.core.installing import install_line
-
 if TYPE_CHECKING:
     from torch import Tensor
 
 FAR: Final = -1e9  # before a softmax: no weight
 Layers = dict[str, NDArray[np.floating]]
 Tensors = Mapping[str, "Tensor"]
-
-
-def need_torch(kind: str) -> None:
-    """Raises MissingPackage if torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage(
-            f"the cost model {kind} needs torch, which is not installed", hint=install_line("neural")
-        ) from error
 
 
 @contextmanager

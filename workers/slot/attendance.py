@@ -11,6 +11,7 @@ from db.repositories.workers import Workers
 from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
+from mallorn.core.libraries import runnable
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from workers.measure.fleet import Device, Fleet
@@ -36,7 +37,7 @@ class RollCall:
 
     def start(self, tunes: bool = True) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports."""
-        self._info = WorkerInfo(pid=os.getpid(), tunes=tunes)
+        self._info = WorkerInfo(pid=os.getpid(), tunes=tunes, cost_models=runnable())
         self._thread.start()
 
     def stop(self) -> None:

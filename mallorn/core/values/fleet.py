@@ -49,6 +49,9 @@ class WorkerInfo(Value):
 
     pid: int | None = None
     tunes: Annotated[bool, Field(description="False: it imports models alone.")] = True
+    cost_models: Annotated[
+        list[str] | None, Field(description="Those whose libraries it has; null: it did not say.")
+    ] = None
     stopped: bool = False
 
 

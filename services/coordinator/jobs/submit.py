@@ -15,6 +15,7 @@ from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import LOCAL, Target, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.job import JobStatus
+from services.coordinator.fleet.cost_models import check_cost_model
 from services.coordinator.fleet.local import local_target
 from services.coordinator.jobs.requests import JobIn
 from services.coordinator.jobs.views import job_out
@@ -25,8 +26,8 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     """The job and whether it is new.
 
     Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, Conflict when
-    the key belongs to another request or nothing is known yet of what `local` is, and NoDevice when whatever
-    said so is silent now.
+    the key belongs to another request or nothing is known yet of what `local` is, NoDevice when whatever
+    said so is silent now, and MissingPackage for a cost model that no worker can run.
     """
     check_options(request.options)
     with parts.database.transaction() as session:
@@ -35,6 +36,7 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
         new = _new_job(session, model, request, idempotency_key)
         job, is_new = Jobs(session).create(new)
         if is_new:
+            check_cost_model(session, request.options.cost_model)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:

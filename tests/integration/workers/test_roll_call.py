@@ -42,6 +42,7 @@ def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
     call.start(tunes=False)
     wait_for(lambda: devices(database), "the first report")
     assert workers(database)["w"]["tunes"] is False
+    assert {"draft", "xgboost"} <= set(workers(database)["w"]["cost_models"])
     assert "stopped" not in workers(database)["w"]
     call.stop()
     assert workers(database)["w"]["stopped"] is True
