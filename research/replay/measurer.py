@@ -10,7 +10,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from research.replay.holdings import holdings
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Result, Slot, StandIn, Tools
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandIn, Tools
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
 OLD_FAILURE: Final = "it failed when it was recorded"
@@ -38,7 +38,7 @@ class ReplayMeasurer(Measurer):
         slots: Sequence[Slot],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[Result, None, None]:
+    ) -> Generator[SlotTrial, None, None]:
         """Answer every slot, in order."""
         held = holdings(options.recording, target)
         known = held.trials(program.key)
@@ -47,7 +47,7 @@ class ReplayMeasurer(Measurer):
 
     def compare(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[Result]:
+    ) -> list[SlotTrial]:
         """Once, whatever is asked for: said three times, a time would look surer than it is."""
         return list(self.measure(program, target, slots, options))
 
@@ -63,11 +63,12 @@ class ReplayMeasurer(Measurer):
         raise InvalidRequest("a replay has no device to run anything on", hint=STEPS[need])
 
 
-def _result(slot: Slot, trial: Trial | None, endpoint: Endpoint) -> Result:
+def _result(slot: Slot, trial: Trial | None, endpoint: Endpoint) -> SlotTrial:
     if trial is None:
-        return Result(slot.slot, Outcome.NOT_RECORDED, error=NOT_RECORDED, endpoint=endpoint)
+        return SlotTrial(slot.slot, Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED), endpoint)
     words = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
-    return Result(slot.slot, trial.outcome, _times(trial), words, trial.build_ms, endpoint=endpoint)
+    said = Trial(slot.candidate, trial.outcome, run_us=_times(trial), error=words, build_ms=trial.build_ms)
+    return SlotTrial(slot.slot, said, endpoint)
 
 
 def _times(trial: Trial) -> tuple[float, ...]:

@@ -57,9 +57,9 @@ def test_a_bad_candidate_costs_its_own_slot(
         results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
         assert builders.free == 2
     bad = results.pop(BAD_SLOT)
-    assert (bad.outcome, bad.run_us) == (outcome, ())
-    assert text in bad.error
-    assert [result.outcome for result in results.values()] == [Outcome.OK] * (len(subject.slots) - 1)
+    assert (bad.trial.outcome, bad.trial.run_us) == (outcome, ())
+    assert text in bad.trial.error
+    assert [result.trial.outcome for result in results.values()] == [Outcome.OK] * (len(subject.slots) - 1)
     built = len(subject.slots) - (1 if hazard.startswith("build") else 0)
     assert len(fleet.executions()) == built
     assert (bad.endpoint is None) == hazard.startswith("build")
@@ -75,7 +75,9 @@ def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
         results = [next(stream)]
         fleet.lose_session()
         results += stream
-    assert [(result.outcome, result.error) for result in results] == [(Outcome.OK, "")] * len(subject.slots)
+    assert [(each.trial.outcome, each.trial.error) for each in results] == [(Outcome.OK, "")] * len(
+        subject.slots
+    )
     assert len(fleet.executions()) == len(subject.slots)
 
 
@@ -88,7 +90,7 @@ def test_a_device_that_dies_is_not_the_candidates_fault(
     with ChildPool(Hazards, 1, env=hazards, name="builder") as builders:
         measurer = TvmMeasurer(lone_tracker.settings, builders, runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
-        assert next(stream).outcome is Outcome.OK
+        assert next(stream).trial.outcome is Outcome.OK
         device.kill()
         with pytest.raises(Unavailable):
             list(stream)

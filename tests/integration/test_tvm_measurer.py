@@ -68,9 +68,9 @@ def test_every_candidate_is_built_and_timed_once(
     results = list(measurer.measure(subject.program, local_target, subject.slots, OPTIONS))
     assert sorted(result.slot for result in results) == [slot.slot for slot in subject.slots]
     for result in results:
-        assert result.outcome is Outcome.OK, result.error
-        assert len(result.run_us) == OPTIONS.evaluator.repeat
-        assert min(result.run_us) > 0
+        assert result.trial.outcome is Outcome.OK, result.trial.error
+        assert len(result.trial.run_us) == OPTIONS.evaluator.repeat
+        assert min(result.trial.run_us) > 0
         assert result.endpoint is not None
         assert result.endpoint.threads == local_target.num_cores
     expected = [f"{subject.program.key[:16]}/{slot.candidate.key}" for slot in subject.slots]

@@ -64,7 +64,7 @@ def upload(claimed: Stage, directory: Path) -> str:
 
 
 def _record(winner: Winner) -> Tuned:
-    return Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.run_us])
+    return Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.trial.run_us])
 
 
 def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
@@ -91,13 +91,14 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
 
 
 def _workload(winner: Winner) -> TunedWorkload:
+    low_us, high_us = winner.interval_us
     return TunedWorkload(
         task=winner.contest.task.name,
         workload=winner.contest.program.key,
         weight=winner.contest.task.weight,
         latency_us=winner.latency_us,
-        low_us=winner.low_us,
-        high_us=winner.high_us,
+        low_us=low_us,
+        high_us=high_us,
         max_error=winner.max_error,
     )
 

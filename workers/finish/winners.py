@@ -13,7 +13,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker, Verdict
 from workers.finish.contenders import Contest
-from workers.measure.base import Measurer, Result, Slot
+from workers.measure.base import Measurer, Slot, SlotTrial
 from workers.racing.bursts import interval
 from workers.round.commits import ERROR_CHARS
 from workers.round.rows import Place, store_sketches
@@ -31,17 +31,22 @@ class Winner:
 
     contest: Contest
     slot: int
+    trial: Trial  # with the times of all passes
     trace: str
-    latency_us: float
-    low_us: float
-    high_us: float
-    run_us: tuple[float, ...]
     max_error: float | None  # None: nobody checked it
     rivals: tuple["Winner", ...] = ()
 
     @property
     def is_checked(self) -> bool:
         return self.max_error is not None
+
+    @property
+    def latency_us(self) -> float:
+        return median(self.trial.run_us)
+
+    @property
+    def interval_us(self) -> tuple[float, float]:
+        return interval(self.trial.run_us)
 
 
 def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
@@ -69,19 +74,25 @@ class _Entry:
     """A candidate with all that became of it, pass by pass."""
 
     slot: Slot
-    results: tuple[Result, ...]
+    results: tuple[SlotTrial, ...]
 
     @property
-    def failure(self) -> Result | None:
+    def failure(self) -> Trial | None:
         """The pass that went wrong: what fails now and then is not stable enough to win."""
-        return next((result for result in self.results if result.outcome.failed), None)
+        return next((each.trial for each in self.results if each.trial.outcome.failed), None)
 
-    @property
-    def run_us(self) -> tuple[float, ...]:
-        return tuple(time for result in self.results for time in result.run_us)
+    def trial(self, verdict: Verdict | None) -> Trial:
+        """All passes as one; a candidate that failed in one of them, or its check, has no time."""
+        first = self.results[0].trial
+        passed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
+        if self.failure is not None:
+            return replace(passed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
+        if verdict is not None and not verdict.ok:
+            return replace(passed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
+        return replace(passed, run_us=tuple(us for each in self.results for us in each.trial.run_us))
 
     def latency(self) -> float:
-        return median(self.run_us)
+        return median(us for each in self.results for us in each.trial.run_us)
 
     def rank(self) -> tuple[int, float]:
         """Who was measured in more passes was closer to the fastest in each, whatever the machine's mood."""
@@ -89,10 +100,7 @@ class _Entry:
 
 
 def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
-    low, high = interval(entry.run_us)
-    return Winner(
-        contest, entry.slot.slot, verdict.trace, entry.latency(), low, high, entry.run_us, verdict.max_error
-    )
+    return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
 
 
 def _rivals(
@@ -122,6 +130,7 @@ def _store(
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
+    low_us, high_us = winner.interval_us
     Schedules(session).promote(
         NewSchedule(
             workload_id=contest.workload.id,
@@ -130,11 +139,11 @@ def _store(
             measurement_id=of_slot[winner.slot],
             job_id=job.id,
             latency_us=winner.latency_us,
-            low_us=winner.low_us,
-            high_us=winner.high_us,
+            low_us=low_us,
+            high_us=high_us,
             max_error=winner.max_error,
             trace=winner.trace,
-            run_us=winner.run_us,
+            run_us=winner.trial.run_us,
         )
     )
 
@@ -146,26 +155,6 @@ def _row(
     sketches: dict[str, int],
     verdict: Verdict | None,
 ) -> NewMeasurement:
-    outcome, error = _end(entry, verdict)
-    first = entry.results[0]
-    place = Place.of(session, claimed.job.target_id, claimed.options, first.endpoint)
-    candidate = entry.slot.candidate
-    trial = Trial(
-        candidate,
-        outcome,
-        origin="finish",
-        build_ms=first.build_ms,
-        run_us=() if outcome.failed else entry.run_us,
-        error=error,
-    )
-    return NewMeasurement(
-        entry.slot.slot, trial, sketches[candidate.sketch], place.context_id, place.device_id
-    )
-
-
-def _end(entry: _Entry, verdict: Verdict | None) -> tuple[Outcome, str]:
-    if entry.failure is not None:
-        return entry.failure.outcome, entry.failure.error[-ERROR_CHARS:]
-    if verdict is not None and not verdict.ok:
-        return verdict.outcome, verdict.words[-ERROR_CHARS:]
-    return Outcome.OK, ""
+    place = Place.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
+    sketch_id = sketches[entry.slot.candidate.sketch]
+    return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, place.context_id, place.device_id)

@@ -4,13 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 from typing import Self
 
 from mallorn.core.options import JobOptions
-from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
 from workers.children.pool import ChildPool
 from workers.device.endpoint import Endpoint
 from workers.faces.compiler import Library
@@ -39,21 +38,12 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a slot. `run_us` is empty unless the outcome is ok."""
+class SlotTrial:
+    """What became of a slot."""
 
     slot: int
-    outcome: Outcome
-    run_us: tuple[float, ...] = ()
-    error: str = ""
-    build_ms: float | None = None
-    run_ms: float | None = None
+    trial: Trial
     endpoint: Endpoint | None = None  # None: never reached a device
-
-    @property
-    def latency_us(self) -> float | None:
-        """The time of the candidate, as the dataset keeps it."""
-        return median(self.run_us) if self.run_us else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +75,18 @@ class Measurer(ABC):
     """Builds and times candidates. Any room may have one: `mallorn/core/names.py` says where each lies.
 
     Contract
-    - `measure` yields exactly one Result a slot, as soon as it is known, in any order.
-    - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a Result.
+    - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order.
+    - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a trial.
     - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
     - Closing the generator early stops the work and leaves no process of this round running a candidate.
     - `best_us` is the fastest of the task in this measuring context, as far as the round knows it: who is far
       behind need not be timed to the last digit.
-    - `compare` is how a finish measures the best again. Each slot has a Result or more, and all of a slot's
+    - `compare` is how a finish measures the best again. Each slot has a trial or more, and all of a slot's
       count. Who falls far behind or fails has fewer than the others.
     - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
 
     What follows is for measurers without a device, as `replay` and `simulated`. They answer `stand_in`, give
-    each Result that endpoint, and refuse in `require` what they have nothing for. Their names are in
+    each SlotTrial that endpoint, and refuse in `require` what they have nothing for. Their names are in
     `mallorn/core/stand_ins.py`, so that planning waits for no device.
     """
 
@@ -113,13 +103,13 @@ class Measurer(ABC):
         slots: Sequence[Slot],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[Result, None, None]:
+    ) -> Generator[SlotTrial, None, None]:
         """Measure every slot once."""
 
     @abstractmethod
     def compare(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[Result]:
+    ) -> list[SlotTrial]:
         """Measure every slot up to `passes` times, in turn, so that all meet the machine in the same mood."""
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandIn | None:

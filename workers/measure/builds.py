@@ -8,12 +8,13 @@ from pathlib import Path
 from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
 from workers.children.call import Call
 from workers.children.errors import ChildTimeout
 from workers.children.pool import ChildPool, Finished
 from workers.faces.compiler import Compiler, Library
 from workers.faces.values import Tensor
-from workers.measure.base import Program, Result, Slot
+from workers.measure.base import Program, Slot, SlotTrial
 from workers.measure.texts import shorten
 
 
@@ -57,7 +58,7 @@ class Builds:
             slot = self._waiting.popleft()
             self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot)
 
-    def poll(self, timeout_sec: float) -> list[Built | Result]:
+    def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
         """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
         self.feed()
         finished = self._builders.poll(timeout_sec)
@@ -89,11 +90,11 @@ class Builds:
     def _artifact(self, slot: Slot) -> Path:
         return self._folder / f"{slot.slot}.so"
 
-    def _judge(self, finished: Finished[Library]) -> Built | Result:
+    def _judge(self, finished: Finished[Library]) -> Built | SlotTrial:
         slot, end = self._slots[int(str(finished.tag))], finished.end
         if isinstance(end, Library):
             return Built(slot, self._artifact(slot), end.args, end.build_ms)
         if isinstance(end, HostFault | StorageFull):
             raise end  # of our own host: no candidate is to blame
         outcome = Outcome.BUILD_TIMEOUT if isinstance(end, ChildTimeout) else Outcome.BUILD_ERROR
-        return Result(slot.slot, outcome, error=shorten(end.message))
+        return SlotTrial(slot.slot, Trial(slot.candidate, outcome, error=shorten(end.message)))

@@ -13,9 +13,10 @@ from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
 from workers.children.shutdown import STOP
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Result, Slot, StandIn, Tools
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandIn, Tools
 from workers.measure.patience import work
 from workers.search.space import ChoiceKind
 
@@ -56,7 +57,7 @@ class SimulatedMeasurer(Measurer):
         slots: Sequence[Slot],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[Result, None, None]:
+    ) -> Generator[SlotTrial, None, None]:
         """Answer every slot, in order."""
         endpoint = _endpoint(target)
         for slot in slots:
@@ -65,7 +66,7 @@ class SimulatedMeasurer(Measurer):
 
     def compare(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[Result]:
+    ) -> list[SlotTrial]:
         """The same in every pass: nothing disturbs this device."""
         return [result for _ in range(passes) for result in self.measure(program, target, slots, options)]
 
@@ -108,13 +109,17 @@ def _number(name: str) -> float:
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
 
 
-def _result(program: Program, target: Target, slot: Slot, options: JobOptions, endpoint: Endpoint) -> Result:
+def _result(
+    program: Program, target: Target, slot: Slot, options: JobOptions, endpoint: Endpoint
+) -> SlotTrial:
     pretends = options.simulated
     name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
-    ran = Result(slot.slot, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3, endpoint=endpoint)
+    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
     if _number(name) < pretends.failure_rate:
-        return replace(ran, outcome=Outcome.RUN_ERROR, error=FAILURE)
-    return replace(ran, run_us=(latency_us(program, target, slot, pretends.seed),))
+        trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
+    else:
+        trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
+    return SlotTrial(slot.slot, trial, endpoint)
 
 
 def _endpoint(target: Target) -> Endpoint:

@@ -12,7 +12,7 @@ from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Result, Slot
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial
 
 OPTIONS = JobOptions(
     build_timeout_sec=120, run_timeout_sec=60, evaluator=EvaluatorOptions(number=1, repeat=2, min_repeat_ms=1)
@@ -50,31 +50,34 @@ class MeasurerTestCase:
         raise NotImplementedError
 
     @staticmethod
-    def measured(measurer: Measurer, at: Workplace) -> list[Result]:
+    def measured(measurer: Measurer, at: Workplace) -> list[SlotTrial]:
         return list(measurer.measure(at.program, at.target, at.slots, at.options))
 
     @staticmethod
-    def compared(measurer: Measurer, at: Workplace) -> list[Result]:
+    def compared(measurer: Measurer, at: Workplace) -> list[SlotTrial]:
         return measurer.compare(at.program, at.target, at.slots, at.options, PASSES)
 
     @staticmethod
-    def assert_whole(results: Sequence[Result]) -> None:
+    def assert_whole(results: Sequence[SlotTrial]) -> None:
         """Run times and a device belong to success, and a text to failure."""
         for result in results:
-            assert (result.outcome is Outcome.OK) == bool(result.run_us) == (not result.error)
-            assert all(value > 0 for value in result.run_us)
-            if result.outcome is Outcome.OK:
+            trial = result.trial
+            assert (trial.outcome is Outcome.OK) == bool(trial.run_us) == (not trial.error)
+            assert all(value > 0 for value in trial.run_us)
+            if trial.outcome is Outcome.OK:
                 assert result.endpoint is not None
                 assert result.endpoint.threads > 0
 
     def test_every_slot_gets_exactly_one_result(self, measurer: Measurer, workplace: Workplace) -> None:
         results = self.measured(measurer, workplace)
         assert sorted(result.slot for result in results) == sorted(slot.slot for slot in workplace.slots)
+        candidates = {slot.slot: slot.candidate for slot in workplace.slots}
+        assert all(result.trial.candidate == candidates[result.slot] for result in results)
         self.assert_whole(results)
 
     def test_a_bad_candidate_costs_its_own_slot(self, measurer: Measurer, workplace: Workplace) -> None:
         results = self.measured(measurer, workplace)
-        assert {result.slot for result in results if result.outcome.failed} == {workplace.bad}
+        assert {result.slot for result in results if result.trial.outcome.failed} == {workplace.bad}
 
     def test_closing_early_leaves_it_usable(self, measurer: Measurer, workplace: Workplace) -> None:
         at = workplace
@@ -82,7 +85,7 @@ class MeasurerTestCase:
         next(stream)
         stream.close()
         again = list(measurer.measure(at.program, at.target, at.slots[:1], at.options))
-        assert [result.outcome for result in again] == [Outcome.OK]
+        assert [result.trial.outcome for result in again] == [Outcome.OK]
 
     def test_nothing_to_measure_is_no_result(self, measurer: Measurer, workplace: Workplace) -> None:
         at = workplace
@@ -96,7 +99,7 @@ class MeasurerTestCase:
         told = Counter(result.slot for result in results)
         assert told.keys() == {slot.slot for slot in workplace.slots}
         assert max(told.values()) <= PASSES
-        assert {result.slot for result in results if result.outcome.failed} == {workplace.bad}
+        assert {result.slot for result in results if result.trial.outcome.failed} == {workplace.bad}
         self.assert_whole(results)
 
     def test_what_stands_in_for_a_device_is_where_all_was_measured(

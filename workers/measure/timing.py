@@ -5,11 +5,12 @@ from typing import Final
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
 from workers.children.errors import ChildError, ChildTimeout
 from workers.children.pending import Pending
 from workers.device.endpoint import Endpoint
 from workers.faces.runner import DEVICE_WAIT_SEC, Run, Runner
-from workers.measure.base import Program, Result
+from workers.measure.base import Program, SlotTrial
 from workers.measure.builds import Built
 from workers.measure.texts import shorten
 
@@ -55,7 +56,7 @@ class Timing:
             self.wait()
             self.poll()
 
-    def measure(self, built: Built) -> Result:
+    def measure(self, built: Built) -> SlotTrial:
         """Time a candidate and wait for the end of it."""
         self.begin(built)
         while (result := self.poll()) is None:
@@ -67,7 +68,7 @@ class Timing:
         self._built = built
         self._take(hold=True)
 
-    def poll(self) -> Result | None:
+    def poll(self) -> SlotTrial | None:
         """The end of the candidate on the device, once it is there."""
         try:
             return self._advanced()
@@ -92,7 +93,7 @@ class Timing:
     def _take(self, hold: bool) -> None:
         self._taking = self._runner.identity.begin(self._tracker, self._target.text, DEVICE_WAIT_SEC, hold)
 
-    def _advanced(self) -> Result | None:
+    def _advanced(self) -> SlotTrial | None:
         if self._taking is not None and self._taking.poll():
             self._endpoint, self._taking = self._taking.result(), None
             if self._built is not None:
@@ -114,7 +115,7 @@ class Timing:
             best_us=self._best_us,
         )
 
-    def _failed(self, error: ChildError) -> Result:
+    def _failed(self, error: ChildError) -> SlotTrial:
         """A runner that failed while it timed a candidate failed because of it."""
         built = self._built
         if built is None or self._running is None:
@@ -123,14 +124,14 @@ class Timing:
         outcome = Outcome.RUN_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.RUN_ERROR
         return self._finish(built, Run(outcome, error=error.message))
 
-    def _finish(self, built: Built, run: Run) -> Result:
+    def _finish(self, built: Built, run: Run) -> SlotTrial:
         self._built = self._running = None
-        return Result(
-            slot=built.slot.slot,
-            outcome=run.outcome,
-            run_us=run.run_us,
-            error=shorten(run.error),
+        trial = Trial(
+            built.slot.candidate,
+            run.outcome,
             build_ms=built.build_ms,
+            run_us=run.run_us,
             run_ms=run.run_ms,
-            endpoint=self._endpoint,
+            error=shorten(run.error),
         )
+        return SlotTrial(built.slot.slot, trial, self._endpoint)

@@ -15,7 +15,7 @@ from workers.children.pool import ChildPool
 from workers.faces.compiler import Library
 from workers.faces.runner import Runner
 from workers.host.alone import Host
-from workers.measure.base import Measurer, Program, Result, Slot, Tools
+from workers.measure.base import Measurer, Program, Slot, SlotTrial, Tools
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Device, Fleet
 from workers.measure.patience import run_timeout_sec
@@ -48,7 +48,7 @@ class TvmMeasurer(Measurer):
         slots: Sequence[Slot],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[Result, None, None]:
+    ) -> Generator[SlotTrial, None, None]:
         """Measure every slot once, as soon as it is built."""
         beside = share_cores(self._devices(target), target)
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
@@ -63,7 +63,7 @@ class TvmMeasurer(Measurer):
 
     def compare(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[Result]:
+    ) -> list[SlotTrial]:
         """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
         fails has fewer results."""
         self._devices(target)  # else nothing is built
@@ -107,22 +107,22 @@ def share_cores(devices: Sequence[Device], target: Target) -> bool:
     return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
-def alternate(builds: Builds, timing: Timing, host: Host) -> Iterator[Result]:
+def alternate(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
     """Builders and device share cores: hold the device first, then stop the builders while it measures."""
     timing.take()
     with host.shared() as turn:
         while builds.unfinished:
             turn.make_way(builds.pause, builds.go_on)
             ends = builds.poll(BUILD_POLL_SEC)
-            yield from (end for end in ends if isinstance(end, Result))
+            yield from (end for end in ends if isinstance(end, SlotTrial))
             if ready := [end for end in ends if isinstance(end, Built)]:
                 yield from _timed(ready, builds, timing)
 
 
-def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[Result]:
+def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[SlotTrial]:
     """Time candidates while the builders stand still."""
     builds.pause()
-    results: list[Result] = []
+    results: list[SlotTrial] = []
     try:
         for built in ready:
             results.append(timing.measure(built))
@@ -131,14 +131,14 @@ def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[R
         yield from results  # also what was timed before its device was lost
 
 
-def in_turn(builds: Builds, timing: Timing, passes: int, host: Host) -> list[Result]:
+def in_turn(builds: Builds, timing: Timing, passes: int, host: Host) -> list[SlotTrial]:
     """Everything is built before the first timing, so that all candidates meet the same machine."""
-    ends: list[Built | Result] = []
+    ends: list[Built | SlotTrial] = []
     with host.shared() as turn:
         while builds.unfinished:
             turn.make_way(builds.pause, builds.go_on)
             ends += builds.poll(BUILD_POLL_SEC)
-    results = [end for end in ends if isinstance(end, Result)]
+    results = [end for end in ends if isinstance(end, SlotTrial)]
     rivals = [end for end in ends if isinstance(end, Built)]
     for _ in range(passes):
         latest = [_beside_others(rival, timing, host) for rival in rivals]
@@ -147,19 +147,20 @@ def in_turn(builds: Builds, timing: Timing, passes: int, host: Host) -> list[Res
     return results
 
 
-def _beside_others(rival: Built, timing: Timing, host: Host) -> Result:
+def _beside_others(rival: Built, timing: Timing, host: Host) -> SlotTrial:
     timing.take()
     with host.shared():
         return timing.measure(rival)
 
 
-def _close(result: Result, latest: Sequence[Result]) -> bool:
+def _close(result: SlotTrial, latest: Sequence[SlotTrial]) -> bool:
     """Whether a rival may still win: it is not far behind the fastest of the pass, and has not failed."""
-    fastest_us = min((other.latency_us for other in latest if other.latency_us), default=0.0)
-    return result.latency_us is not None and result.latency_us <= fastest_us * FAR_BEHIND
+    fastest_us = min((us for each in latest if (us := each.trial.latency_us)), default=0.0)
+    latency_us = result.trial.latency_us
+    return latency_us is not None and latency_us <= fastest_us * FAR_BEHIND
 
 
-def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[Result]:
+def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
     """The device is elsewhere: build ahead, also while waiting for it."""
     ready: deque[Built] = deque()
     with host.shared() as turn:
@@ -170,13 +171,13 @@ def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[Result]:
         yield from _advance(builds, timing, ready)
 
 
-def _advance(builds: Builds, timing: Timing, ready: deque[Built]) -> Iterator[Result]:
+def _advance(builds: Builds, timing: Timing, ready: deque[Built]) -> Iterator[SlotTrial]:
     if ready and timing.idle:
         timing.begin(ready.popleft())
     if not builds.unfinished and not timing.idle:
         timing.wait()
     for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
-        if isinstance(end, Result):
+        if isinstance(end, SlotTrial):
             yield end
         else:
             ready.append(end)

@@ -1,6 +1,7 @@
 """Commits the results of a round in small batches, behind the fence of its attempt."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -10,8 +11,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
 from mallorn.core.values.event import MeasuredEvent
-from mallorn.core.values.trial import Trial
-from workers.measure.base import Result, Slot
+from workers.measure.base import Slot, SlotTrial
 from workers.round.context import RoundContext
 from workers.round.rows import Place, store_sketches
 from workers.search.base import Proposal
@@ -37,9 +37,9 @@ class Commits:
         self._attempt = attempt
         self._slots = {slot.slot: slot for slot in slots}
         self._proposals = proposals
-        self._pending: list[Result] = []
+        self._pending: list[SlotTrial] = []
 
-    def add(self, result: Result) -> None:
+    def add(self, result: SlotTrial) -> None:
         """Remember a result; commit when enough are pending."""
         self._pending.append(result)
         if len(self._pending) >= BATCH:
@@ -57,31 +57,25 @@ class Commits:
             Events(session).append(self._context.row.job_id, self._news(results))
             Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
 
-    def _row(self, session: Session, result: Result, sketches: dict[str, int]) -> NewMeasurement:
-        candidate = self._slots[result.slot].candidate
+    def _row(self, session: Session, result: SlotTrial, sketches: dict[str, int]) -> NewMeasurement:
         proposal = self._proposals[result.slot]
         place = Place.of(session, self._context.row.target_id, self._context.options, result.endpoint)
-        trial = Trial(
-            candidate,
-            result.outcome,
+        trial = replace(
+            result.trial,
             origin=proposal.origin,
-            build_ms=result.build_ms,
-            run_us=result.run_us,
-            run_ms=result.run_ms,
-            error=result.error[-ERROR_CHARS:],
+            error=result.trial.error[-ERROR_CHARS:],
             predicted=proposal.predicted,
         )
-        return NewMeasurement(
-            result.slot, trial, sketches[candidate.sketch], place.context_id, place.device_id
-        )
+        sketch_id = sketches[trial.candidate.sketch]
+        return NewMeasurement(result.slot, trial, sketch_id, place.context_id, place.device_id)
 
-    def _news(self, results: Sequence[Result]) -> MeasuredEvent:
-        times = [latency_us for result in results if (latency_us := result.latency_us) is not None]
+    def _news(self, results: Sequence[SlotTrial]) -> MeasuredEvent:
+        times = [us for result in results if (us := result.trial.latency_us) is not None]
         return MeasuredEvent(
             round=self._context.row.index,
             task=self._context.task_index,
             name=self._context.task_name,
             trials=len(results),
-            failed=sum(result.outcome.failed for result in results),
+            failed=sum(result.trial.outcome.failed for result in results),
             best_us=min(times, default=None),
         )

@@ -35,7 +35,7 @@ from mallorn.core.values.event import (
 from workers.children.errors import ChildError
 from workers.children.shutdown import Stopping
 from workers.host.alone import Host
-from workers.measure.base import Result
+from workers.measure.base import SlotTrial
 from workers.round.bases import proposer
 from workers.round.commits import ERROR_CHARS, Commits
 from workers.round.context import RoundContext
@@ -138,7 +138,7 @@ def _words(runtime: Runtime, round_id: int) -> str:
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
-def _commit(results: Iterable[Result], commits: Commits, lease: Lease) -> None:
+def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> None:
     """Commit results as they come; however the stream ends, what was measured under our lease is kept."""
     try:
         for result in results:

@@ -10,12 +10,13 @@ import pytest
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
 from workers.children.call import Call
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.pool import ChildPool, Finished
 from workers.faces.compiler import Library
 from workers.faces.values import Arguments, Tensor
-from workers.measure.base import Program, Result, Slot
+from workers.measure.base import Program, Slot, SlotTrial
 from workers.measure.builds import Builds, Built
 from workers.search.space import Candidate, Sketch
 
@@ -122,7 +123,7 @@ def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> No
     builds = builds_of(pool)
     builds.feed()
     pool.end(0, error)
-    assert builds.poll(0) == [Result(0, outcome, error=error.message)]
+    assert builds.poll(0) == [SlotTrial(0, Trial(Candidate("s", (0, 2)), outcome, error=error.message))]
 
 
 def test_a_full_disk_is_not_the_candidates_fault() -> None:

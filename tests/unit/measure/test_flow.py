@@ -10,14 +10,15 @@ import pytest
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.trial import Trial
 from workers.host.alone import Host
-from workers.measure.base import Result, Slot
+from workers.measure.base import Slot, SlotTrial
 from workers.measure.builds import Builds, Built
 from workers.measure.timing import Timing
 from workers.measure.tvm import alternate, in_turn, overlap
 from workers.search.space import Candidate, Sketch
 
-FAILED = Result(9, Outcome.BUILD_ERROR, error="refused")
+FAILED = SlotTrial(9, Trial(Candidate("sketch", (9,)), Outcome.BUILD_ERROR, error="refused"))
 
 
 def built(slot: int) -> Built:
@@ -25,10 +26,14 @@ def built(slot: int) -> Built:
     return Built(place, Path(f"{slot}.so"), [], 1.0)
 
 
+def ran(slot: Slot, latency_us: float) -> SlotTrial:
+    return SlotTrial(slot.slot, Trial(slot.candidate, Outcome.OK, run_us=(latency_us,)))
+
+
 class Scripted:
     """Builders that end candidates in a given order, and a device that needs two looks for each."""
 
-    def __init__(self, *batches: list[Built | Result]) -> None:
+    def __init__(self, *batches: list[Built | SlotTrial]) -> None:
         self.events: list[str] = []
         self.latency_us: dict[int, float | None] = {}
         self.lost_at: int | None = None
@@ -44,7 +49,7 @@ class Scripted:
     def idle(self) -> bool:
         return self._timed is None
 
-    def poll(self, timeout_sec: float) -> list[Built | Result]:
+    def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
         return self._batches.popleft() if self._batches else []
 
     def pause(self) -> None:
@@ -61,14 +66,14 @@ class Scripted:
         self.events.append(f"begin {candidate.slot.slot}")
         self._timed, self._looks = candidate, 0
 
-    def measure(self, candidate: Built) -> Result:
+    def measure(self, candidate: Built) -> SlotTrial:
         self.events.append(f"measure {candidate.slot.slot}")
         if candidate.slot.slot == self.lost_at:
             raise Unavailable
         latency_us = self.latency_us.get(candidate.slot.slot, 1.0)
         if latency_us is None:
-            return Result(candidate.slot.slot, Outcome.RUN_ERROR)
-        return Result(candidate.slot.slot, Outcome.OK, (latency_us,))
+            return SlotTrial(candidate.slot.slot, Trial(candidate.slot.candidate, Outcome.RUN_ERROR))
+        return ran(candidate.slot, latency_us)
 
 
 class ScriptedDevice:
@@ -85,16 +90,16 @@ class ScriptedDevice:
     def wait(self) -> None:
         return
 
-    def poll(self) -> Result | None:
+    def poll(self) -> SlotTrial | None:
         script = self._script
         script._looks += 1
         if script._timed is None or script._looks < 2:
             return None
-        slot, script._timed = script._timed.slot.slot, None
-        return Result(slot, Outcome.OK, (1.0,))
+        slot, script._timed = script._timed.slot, None
+        return ran(slot, 1.0)
 
 
-def sides(*batches: list[Built | Result]) -> tuple[Scripted, Builds, Timing]:
+def sides(*batches: list[Built | SlotTrial]) -> tuple[Scripted, Builds, Timing]:
     script = Scripted(*batches)
     return script, cast("Builds", script), cast("Timing", ScriptedDevice(script))
 
@@ -155,7 +160,7 @@ def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
 def test_a_contest_that_nobody_survives_ends() -> None:
     script, builds, timing = sides([built(0)])
     script.latency_us = {0: None}
-    assert [result.outcome for result in in_turn(builds, timing, 3, Host())] == [Outcome.RUN_ERROR]
+    assert [result.trial.outcome for result in in_turn(builds, timing, 3, Host())] == [Outcome.RUN_ERROR]
 
 
 class Crowded:

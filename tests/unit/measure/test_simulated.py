@@ -12,7 +12,7 @@ from mallorn.core.targets import parse_target
 from workers.children.shutdown import STOP, Stopping
 from workers.faces.values import Arguments
 from workers.measure import simulated
-from workers.measure.base import Program, Result, Slot
+from workers.measure.base import Program, Slot, SlotTrial
 from workers.measure.simulated import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
 from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
@@ -30,7 +30,7 @@ def slots(count: int, seed: int = 0) -> list[Slot]:
     return [Slot(at, each, SPACE.by_key[each.sketch]) for at, each in enumerate(drawn)]
 
 
-def answers(wanted: list[Slot], **pretends: float) -> list[Result]:
+def answers(wanted: list[Slot], **pretends: float) -> list[SlotTrial]:
     options = JobOptions(simulated=SimulatedOptions.model_validate(pretends))
     return list(SimulatedMeasurer().measure(PROGRAM, TARGET, wanted, options))
 
@@ -45,7 +45,7 @@ class TestSimulatedMeasurer(MeasurerTestCase):
     @pytest.fixture
     def workplace(self) -> Workplace:
         options = JobOptions(simulated=SimulatedOptions(failure_rate=0.5))
-        failed = [result.outcome.failed for result in answers(slots(40), failure_rate=0.5)]
+        failed = [result.trial.outcome.failed for result in answers(slots(40), failure_rate=0.5)]
         good = [slot for slot, bad in zip(slots(40), failed, strict=True) if not bad][:3]
         return Workplace(PROGRAM, TARGET, [*good, slots(40)[failed.index(True)]], options)
 
@@ -53,14 +53,14 @@ class TestSimulatedMeasurer(MeasurerTestCase):
 def test_a_candidate_takes_the_same_in_every_process() -> None:
     program = (
         "from tests.unit.measure.test_simulated import *;"
-        "print([result.latency_us for result in answers(slots(5))])"
+        "print([result.trial.latency_us for result in answers(slots(5))])"
     )
     other = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert other.stdout.strip() == str([result.latency_us for result in answers(slots(5))])
+    assert other.stdout.strip() == str([result.trial.latency_us for result in answers(slots(5))])
 
 
 def test_times_lie_between_the_floor_and_what_the_formula_allows_and_differ() -> None:
-    times = [result.latency_us or 0.0 for result in answers(slots(200))]
+    times = [result.trial.latency_us or 0.0 for result in answers(slots(200))]
     assert len(set(times)) > 190
     assert FLOOR_US <= min(times) < max(times) <= 2 * FLOOR_US * SPREAD
 
@@ -86,9 +86,9 @@ def test_what_a_candidate_takes_does_not_hang_on_the_workload_that_its_sketch_wa
 def test_about_as_many_fail_as_asked_for_and_always_the_same() -> None:
     first, again = (answers(slots(1000), failure_rate=0.1) for _ in range(2))
     assert first == again
-    failed = [result for result in first if result.outcome is Outcome.RUN_ERROR]
+    failed = [result for result in first if result.trial.outcome is Outcome.RUN_ERROR]
     assert 60 < len(failed) < 140
-    assert answers(slots(10), failure_rate=1)[0].outcome is Outcome.RUN_ERROR
+    assert answers(slots(10), failure_rate=1)[0].trial.outcome is Outcome.RUN_ERROR
 
 
 def test_a_candidate_keeps_its_device_as_long_as_stated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_candidate_keeps_its_device_as_long_as_stated(monkeypatch: pytest.Monk
     monkeypatch.setattr(simulated.time, "sleep", lambda sec: clock.__setitem__(0, clock[0] + sec))
     results = answers(slots(3), device_sec=1.5)
     assert clock[0] == pytest.approx(4.5)
-    assert [result.run_ms for result in results] == [1500.0] * 3
+    assert [result.trial.run_ms for result in results] == [1500.0] * 3
 
 
 def test_a_worker_that_shall_stop_waits_for_no_made_up_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_thousand_slots_are_measured_without_tvm_and_without_a_process() -> No
         "import sys; from tests.unit.measure.test_simulated import *;"
         "measurers = [SimulatedMeasurer.from_tools(None) for _ in range(1000)];"
         "streams = [m.measure(PROGRAM, TARGET, slots(2), JobOptions()) for m in measurers];"
-        "assert all(next(stream).run_us for stream in streams);"
+        "assert all(next(stream).trial.run_us for stream in streams);"
         "sys.exit('tvm' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

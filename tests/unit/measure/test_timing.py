@@ -43,8 +43,8 @@ def library(folder: Path, what: str) -> Built:
 
 def test_a_timed_candidate_has_its_device_and_its_costs(runner: Runner, tmp_path: Path) -> None:
     result = timing_of(runner).measure(library(tmp_path, "good"))
-    assert (result.slot, result.outcome) == (3, Outcome.OK)
-    assert (result.build_ms, result.run_ms) == (7.0, 1.0)
+    assert (result.slot, result.trial.outcome) == (3, Outcome.OK)
+    assert (result.trial.build_ms, result.trial.run_ms) == (7.0, 1.0)
     assert result.endpoint is not None
     assert (result.endpoint.name, result.endpoint.info) == ("odd", DeviceInfo(cores=2))
 
@@ -61,9 +61,9 @@ def test_a_runner_that_fails_on_a_candidate_is_a_result(
 ) -> None:
     held = timing_of(runner)
     bad = held.measure(library(tmp_path, what))
-    assert bad.outcome is outcome
-    assert text in bad.error
-    assert held.measure(library(tmp_path, "good")).outcome is Outcome.OK
+    assert bad.trial.outcome is outcome
+    assert text in bad.trial.error
+    assert held.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 
 
 def test_a_candidate_that_never_ends_is_a_result_and_the_next_is_timed(
@@ -72,10 +72,10 @@ def test_a_candidate_that_never_ends_is_a_result_and_the_next_is_timed(
     held = timing_of(runner, timeout_sec=0.2)
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
     bad = held.measure(library(tmp_path, "hang"))
-    assert bad.outcome is Outcome.RUN_TIMEOUT
-    assert "longer than" in bad.error
+    assert bad.trial.outcome is Outcome.RUN_TIMEOUT
+    assert "longer than" in bad.trial.error
     monkeypatch.setattr(module, "GRACE_SEC", PATIENCE)
-    assert held.measure(library(tmp_path, "good")).outcome is Outcome.OK
+    assert held.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 
 
 def test_the_time_that_a_runner_takes_to_start_is_not_the_candidates(
@@ -85,7 +85,7 @@ def test_the_time_that_a_runner_takes_to_start_is_not_the_candidates(
         clock = SimpleNamespace(monotonic=lambda: 100.0 if fresh.ready else 0.0)
         monkeypatch.setattr("workers.children.pending.time", clock)
         monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 5.0)
-        assert timing_of(fresh, "slow").measure(library(tmp_path, "good")).outcome is Outcome.OK
+        assert timing_of(fresh, "slow").measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 
 
 def test_a_lost_device_is_nobodys_result(runner: Runner, tmp_path: Path) -> None:

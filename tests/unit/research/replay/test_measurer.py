@@ -66,8 +66,9 @@ def test_what_was_recorded_comes_back_under_the_slot_that_asks(recorded: JobOpti
     trials = {trial.candidate: trial for trial in TASK.trials}
     wanted = slots(Outcome.OK, Outcome.BUILD_ERROR)
     fast, broken = ReplayMeasurer().measure(PROGRAM, TARGET, wanted, recorded)
-    assert fast.latency_us == trials[wanted[0].candidate].latency_us
-    assert (broken.slot, broken.outcome, broken.error) == (1, trials[wanted[1].candidate].outcome, "no")
+    assert fast.trial.latency_us == trials[wanted[0].candidate].latency_us
+    assert (broken.slot, broken.trial.error) == (1, "no")
+    assert broken.trial.outcome is trials[wanted[1].candidate].outcome
     assert fast.endpoint is not None
     assert (fast.endpoint.host_class, fast.endpoint.threads) == ("a-host", 2)
 
@@ -80,8 +81,8 @@ def test_a_candidate_that_the_recording_lacks_is_an_outcome_of_its_own(recorded:
         list(ReplayMeasurer().measure(replace(PROGRAM, key="another"), TARGET, [known], recorded)),
         ReplayMeasurer().compare(PROGRAM, TARGET, [unknown], recorded, 3),
     ):
-        assert [result.outcome for result in results] == [Outcome.NOT_RECORDED]
-        assert results[0].error == "the recording has no such candidate of this task"
+        assert [result.trial.outcome for result in results] == [Outcome.NOT_RECORDED]
+        assert results[0].trial.error == "the recording has no such candidate of this task"
 
 
 def test_the_context_of_most_tasks_is_heard(tmp_path: Path) -> None:
