@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.adam import AdamW
 from costmodels.bagging import importance
 from costmodels.base import Vector
 from costmodels.batches import push_of
-from costmodels.layers import Adam
 from costmodels.tables import Table
 from costmodels.torches import Layers, Tensors
 
@@ -44,7 +44,7 @@ def descend(
 ) -> Layers:
     """The layers that were best on the rows left out, or the last ones if no rows were left out."""
     layers = {name: layer.copy() for name, layer in start.items()}
-    step = _Step(network, layers, lessons, Adam(list(layers.values()), rate, len(batches)))
+    step = _Step(network, layers, lessons, AdamW(list(layers.values()), rate, len(batches)))
     check = lessons.at(unseen[:MOST_CHECKED])
     best, least, waited = start, np.inf, 0
     for at, batch in enumerate(batches, start=1):
@@ -62,7 +62,7 @@ def descend(
 class _Step:
     """Updates layers in place: torch and numpy share the arrays."""
 
-    def __init__(self, network: Network, layers: Layers, lessons: Lessons, adam: Adam) -> None:
+    def __init__(self, network: Network, layers: Layers, lessons: Lessons, adam: AdamW) -> None:
         import torch
 
         self._network, self._lessons, self._adam = network, lessons, adam
@@ -76,7 +76,7 @@ class _Step:
         weight = importance(labels).astype(np.float32)
         push = push_of(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
         slopes = torch.autograd.grad(scores, list(self._tensors.values()), torch.from_numpy(push))
-        self._adam.move([slope.numpy() for slope in slopes])
+        self._adam.step([slope.numpy() for slope in slopes])
 
 
 def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> NDArray[np.float64]:

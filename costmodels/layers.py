@@ -1,17 +1,13 @@
-"""Several small networks at once: dense layers, their gradients and Adam, in numpy."""
+"""Several small networks at once: dense layers and their gradients, in numpy."""
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Tensor = NDArray[np.floating]  # the networks are the first axis
 Layers = Sequence[Tensor]  # weights and offsets, alternating
-
-FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.99, 1e-8
-WEIGHT_DECAY: Final = 0.5
 
 
 def initial(rng: np.random.Generator, networks: int, widths: Sequence[int]) -> list[Tensor]:
@@ -42,21 +38,3 @@ def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Te
         answer[:0] = [below.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)]
         back = (back @ layers[at].transpose(0, 2, 1)) * (below > 0)
     return answer
-
-
-class Adam:
-    """Updates layers in place against their gradients, with steps that decay to zero."""
-
-    def __init__(self, layers: Layers, rate: float, steps: int) -> None:
-        self._layers, self._rate, self._steps, self._step = layers, rate, steps, 0
-        self._mean = [np.zeros_like(layer) for layer in layers]
-        self._square = [np.zeros_like(layer) for layer in layers]
-
-    def move(self, slopes: Sequence[Tensor]) -> None:
-        self._step += 1
-        rate = self._rate * 0.5 * (1 + np.cos(np.pi * self._step / self._steps))
-        rate *= np.sqrt(1 - SECOND_DECAY**self._step) / (1 - FIRST_DECAY**self._step)
-        for layer, slope, mean, square in zip(self._layers, slopes, self._mean, self._square, strict=True):
-            mean += (1 - FIRST_DECAY) * (slope - mean)
-            square += (1 - SECOND_DECAY) * (slope**2 - square)
-            layer -= np.float32(rate) * (mean / (np.sqrt(square) + TINY) + WEIGHT_DECAY * layer)

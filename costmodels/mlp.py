@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from costmodels.adam import AdamW
 from costmodels.bagging import UNKNOWN, draws, ignorant, importance, pooled, unexplained
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
 from costmodels.inputs import Inputs, inputs_of
-from costmodels.layers import Adam, Tensor, forward, gradients, initial
+from costmodels.layers import Tensor, forward, gradients, initial
 from costmodels.scale import UNSCALED, Scale, fit_scale
 
 KIND: Final = "mlp"
@@ -92,10 +93,10 @@ def _learn(
 ) -> list[Tensor]:
     layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
     layers[-1] += labels.mean()
-    adam = Adam(layers, RATE, STEPS)
+    adam = AdamW(layers, RATE, STEPS)
     weight = importance(labels).astype(np.float32)
     for batch in one_group_batches(groups, drawn, STEPS, BATCH, rng):
         values = forward(layers, rows[batch])
         scores, truth = values[-1][:, :, 0], labels[batch]
-        adam.move(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
+        adam.step(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
     return layers

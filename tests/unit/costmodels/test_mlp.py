@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from costmodels.adam import AdamW
 from costmodels.base import CostModel
-from costmodels.layers import Adam, forward, gradients, initial
+from costmodels.layers import forward, gradients, initial
 from costmodels.mlp import MLP
 from costmodels.ranking import rank_push
 from costmodels.scale import UNSCALED, fit_scale
@@ -59,9 +60,9 @@ def test_gradients_are_what_small_steps_say() -> None:
 
 def test_steps_lead_to_the_least_loss() -> None:
     layers = [np.array([[[5.0]]]), np.zeros((1, 1, 1))]
-    adam = Adam(layers, 0.5, 200)
+    adam = AdamW(layers, 0.5, 200)
     for _ in range(200):
-        adam.move([200 * (layers[0] - 1), np.zeros((1, 1, 1))])
+        adam.step([200 * (layers[0] - 1), np.zeros((1, 1, 1))])
     assert layers[0].item() == pytest.approx(1.0, abs=0.2)  # weight decay pulls a little
 
 

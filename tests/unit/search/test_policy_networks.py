@@ -5,7 +5,7 @@ import pytest
 
 from workers.search.policy.actor import DOWN, KEEP, UP, Actor, Experience
 from workers.search.policy.moves import moves_of
-from workers.search.policy.network import Network
+from workers.search.policy.network import DenseNetwork
 from workers.search.policy.product import product
 from workers.search.policy.replay import measured_steps
 from workers.search.policy.scout import Sight
@@ -31,7 +31,7 @@ def test_a_network_fits_a_function_that_is_not_linear(rng: np.random.Generator) 
     rows = rng.normal(size=(256, 4))
     rows[:, 3] = 7.0  # a constant column
     wanted = np.abs(rows[:, :1]) - rows[:, 1:2] * rows[:, 2:3]
-    network = Network(rows, (32, 32), 1, 1e-2, rng)
+    network = DenseNetwork(rows, (32, 32), 1, 1e-2, rng)
     for _ in range(400):
         network.learn(rows, lambda out: (out - wanted) / len(rows))
     assert np.mean((network(rows) - wanted) ** 2) < 0.05 * wanted.var()
@@ -39,7 +39,7 @@ def test_a_network_fits_a_function_that_is_not_linear(rng: np.random.Generator) 
 
 def test_the_slope_goes_through_every_layer_as_finite_differences_say(rng: np.random.Generator) -> None:
     rows = rng.normal(size=(5, 3))
-    network = Network(rows, (6,), 2, 0.0, rng)
+    network = DenseNetwork(rows, (6,), 2, 0.0, rng)
     seen = []
     network._adam.step = lambda gradients: seen.append(gradients)  # type: ignore[method-assign, assignment]
     network.learn(rows, lambda out: np.ones_like(out))

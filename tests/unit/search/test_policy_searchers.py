@@ -16,8 +16,8 @@ from workers.search.algorithms.random import RandomSearch
 from workers.search.algorithms.reinforce import Reinforce
 from workers.search.base import Searcher, Trial
 from workers.search.decisions import DecisionSpace
+from workers.search.policy.history_sample import MOST, sample_of
 from workers.search.policy.learner import Learner
-from workers.search.policy.lessons import MOST, lessons_of
 from workers.search.simulate import best_us, simulate, trained
 from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace
@@ -160,12 +160,12 @@ def test_at_equal_trials_it_beats_random_search(kind: type[Learner], model: type
     assert excess[0] < 0.5 * excess[1]
 
 
-def test_lessons_are_bounded_and_keep_the_best_and_the_newest() -> None:
+def test_a_sample_is_bounded_and_keeps_the_best_and_the_newest() -> None:
     space = SyntheticSpace(256, 256, 256)
     drawn = dict.fromkeys(space.sample(np.random.default_rng(0), 1000))
     history = [space.measure(candidate) for candidate in drawn]
-    lessons = lessons_of(history)
-    assert len(lessons.candidates) == MOST
-    assert list(lessons.label) == sorted(lessons.label, reverse=True)
-    assert lessons.label[0] == 0
-    assert {trial.candidate for trial in history[-60:]} <= set(lessons.candidates)
+    sample = sample_of(history)
+    assert len(sample.candidates) == MOST
+    assert list(sample.label) == sorted(sample.label, reverse=True)
+    assert sample.label[0] == 0
+    assert {trial.candidate for trial in history[-60:]} <= set(sample.candidates)

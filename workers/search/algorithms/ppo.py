@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from workers.search.policy.actor import Actor
+from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.learner import Learner
-from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
 from workers.search.policy.scout import Scout
 from workers.search.policy.trail import Trail
@@ -33,7 +33,7 @@ class Ppo(Learner):
     clip: float = 0.2
     entropy: float = 0.01
 
-    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
         actors = {
             sight.sketch.key: Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
             for sight in scout.memory()

@@ -7,8 +7,8 @@ import numpy as np
 
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.origins import WALK
+from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.learner import Learner
-from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
 from workers.search.policy.replay import measured_steps
 from workers.search.policy.scout import Scout, Sight
@@ -31,8 +31,8 @@ class QLearning(Learner):
     updates: int = 24
     rate: float = 5e-3
 
-    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
-        values = self._values(scout, lessons, rng)
+    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+        values = self._values(scout, sample, rng)
         rounds = max(1, (self.considered - len(scout)) // (self.walkers * self.walk))
         for epsilon in np.geomspace(*self.epsilon, num=rounds):
             walkers = scout.starts(self.walkers, self.greed, rng)
@@ -42,15 +42,15 @@ class QLearning(Learner):
                 updates = round(self.updates * len(walker) / self.walkers)
                 values[walker.sketch.key].learn(updates, self.discount, rng)
 
-    def _values(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> dict[str, Values]:
+    def _values(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> dict[str, Values]:
         """The values of each sketch seen, with measured steps in the replay."""
         values: dict[str, Values] = {}
-        places = places_by_sketch([candidate.sketch for candidate in lessons.candidates])
+        places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
         for sight in scout.memory():
             moves, lines = moves_of(sight.sketch), places.get(sight.sketch.key, [])
-            rows = decision_rows(sight.sketch, lessons.candidates, lines)
-            features = scout.space.features([lessons.candidates[at] for at in lines])
-            steps = measured_steps(moves, rows, features, lessons.label[lines])
+            rows = decision_rows(sight.sketch, sample.candidates, lines)
+            features = scout.space.features([sample.candidates[at] for at in lines])
+            steps = measured_steps(moves, rows, features, sample.label[lines])
             values[sight.sketch.key] = Values(moves, sight.features, steps, self.rate, rng)
         return values
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.knobs import knobs_of
 from workers.search.policy.learner import Learner
-from workers.search.policy.lessons import Lessons
 from workers.search.policy.scout import Promise, Scout
-from workers.search.policy.tables import Draw, Tables, counted, softmax
+from workers.search.policy.tables import Draw, KnobTables, counted, softmax
 from workers.search.space import Sketch
 from workers.search.tiles import Rows
 
@@ -19,7 +19,7 @@ SMALLEST_SPREAD = 1e-6
 WORST = -1.0  # lower limit of an advantage, in spreads: failures lie so low that they would drown the rest
 
 
-class Policy:
+class DecisionPolicy:
     """Independent distributions over the sketch and each of its decisions."""
 
     def __init__(self, sketches: Sequence[Sketch], liked: dict[str, Rows], rate: float) -> None:
@@ -60,7 +60,7 @@ class Reinforce(Learner):
     rate: float = 0.3
     entropy: float = 0.02
 
-    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
         policies = [self._policy(scout, rng) for _ in range(self.policies)]
         count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
         for _ in range(self.updates):
@@ -68,14 +68,14 @@ class Reinforce(Learner):
             for policy, drawn, promises in zip(policies, draws, _priced(scout, draws), strict=True):
                 policy.learn(drawn, promises, self.entropy)
 
-    def _policy(self, scout: Scout, rng: np.random.Generator) -> Policy:
+    def _policy(self, scout: Scout, rng: np.random.Generator) -> DecisionPolicy:
         liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
-        return Policy(scout.space.sketches, liked, self.rate)
+        return DecisionPolicy(scout.space.sketches, liked, self.rate)
 
 
-def _tables(sketch: Sketch, liked: Rows, rate: float) -> Tables:
+def _tables(sketch: Sketch, liked: Rows, rate: float) -> KnobTables:
     knobs = knobs_of(sketch)
-    return Tables(knobs, counted(knobs, liked, np.ones(len(liked))), rate)
+    return KnobTables(knobs, counted(knobs, liked, np.ones(len(liked))), rate)
 
 
 def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]]:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.policy.adam import Array
-from workers.search.policy.network import Network
+from workers.search.policy.network import DenseNetwork
+from workers.search.policy.product import Array
 from workers.search.space import Matrix
 
 DOWN, KEEP, UP = 0, 1, 2
@@ -40,8 +40,8 @@ class Actor:
     """The policy: probabilities of down, stay and up for each knob. The critic: the value of a state."""
 
     def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
-        self._policy = Network(known, HIDDEN, 3 * knobs, rate, rng)
-        self._critic = Network(known, HIDDEN, 1, rate, rng)
+        self._policy = DenseNetwork(known, HIDDEN, 3 * knobs, rate, rng)
+        self._critic = DenseNetwork(known, HIDDEN, 1, rate, rng)
         moving = min(0.5, MOVED / max(1, knobs))
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 

@@ -9,9 +9,9 @@ import numpy as np
 from costmodels.base import CostModel
 from workers.search.base import Proposal, Trial
 from workers.search.origins import DEFAULT, MEASURED, RANDOM
-from workers.search.policy.lessons import Lessons, lessons_of
+from workers.search.policy.history_sample import HistorySample, sample_of
+from workers.search.policy.kernel_regression import KernelRegression
 from workers.search.policy.scout import Scout
-from workers.search.policy.stand_in import StandIn
 from workers.search.pooled import PooledSearcher
 from workers.search.space import Candidate, Space
 
@@ -28,7 +28,7 @@ class Learner(PooledSearcher):
     optimism: float = 0.5
 
     @abstractmethod
-    def explore(self, scout: Scout, lessons: Lessons, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
         """Look at about `considered` candidates, increasingly good ones."""
 
     def propose(
@@ -40,7 +40,7 @@ class Learner(PooledSearcher):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         if model is None and count:
-            model = stand_in(space, lessons_of(history))
+            model = stand_in(space, sample_of(history))
         return super().propose(space, history, model, count, rng)
 
     def pool(
@@ -53,20 +53,20 @@ class Learner(PooledSearcher):
     ) -> dict[Candidate, str]:
         if model is None:
             return dict.fromkeys(space.sample(rng, count), RANDOM)
-        lessons = lessons_of(history)
+        sample = sample_of(history)
         scout = Scout(space, model, optimism=self.optimism)
-        scout.look_at(lessons.candidates, MEASURED)
+        scout.look_at(sample.candidates, MEASURED)
         scout.look_at(space.defaults(), DEFAULT)
         scout.look_at(space.sample(rng, self.considered // 8), RANDOM)
-        self.explore(scout, lessons, rng)
+        self.explore(scout, sample, rng)
         return scout.pool()
 
 
-def stand_in(space: Space, lessons: Lessons) -> CostModel | None:
-    """A model of the lessons alone; None without lessons."""
-    if not lessons.candidates:
+def stand_in(space: Space, sample: HistorySample) -> CostModel | None:
+    """A model of the sample alone; None without sample."""
+    if not sample.candidates:
         return None
-    model = StandIn()
-    groups = np.zeros(len(lessons.candidates), dtype=np.int64)
-    model.fit(space.features(lessons.candidates), lessons.label, groups, seed=0)
+    model = KernelRegression()
+    groups = np.zeros(len(sample.candidates), dtype=np.int64)
+    model.fit(space.features(sample.candidates), sample.label, groups, seed=0)
     return model

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.policy.adam import Adam, Array
-from workers.search.policy.product import product
+from costmodels.adam import Adam
+from workers.search.policy.product import Array, product
 
 Rows = NDArray[np.floating]
 Slope = Callable[[Array], Array]  # the gradient of the loss by the outputs
@@ -15,7 +15,7 @@ Slope = Callable[[Array], Array]  # the gradient of the loss by the outputs
 KEPT = 1e-6  # columns that vary less are rounding noise
 
 
-class Network:
+class DenseNetwork:
     """Rows in, `outputs` numbers a row out.
 
     Columns are scaled by the rows it is made with; constant ones are ignored.

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.policy.adam import Array
+Array = NDArray[np.float64]
 
 SERIAL = 1 << 18  # multiplications up to which OpenBLAS stays on the calling thread
 

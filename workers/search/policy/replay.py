@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.policy.adam import Array
 from workers.search.policy.moves import Directions, Mask, Moves
+from workers.search.policy.product import Array
 from workers.search.space import Matrix
 from workers.search.tiles import Rows
 
 
-class Steps(NamedTuple):
+class Transitions(NamedTuple):
     """State, direction, reward, next state and the directions open there."""
 
     state: Matrix
@@ -21,14 +21,14 @@ class Steps(NamedTuple):
     after: Matrix
     legal: Mask
 
-    def drawn(self, rng: np.random.Generator, count: int) -> "Steps":
+    def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
         at = rng.integers(len(self.way), size=count)
-        return Steps(self.state[at], self.way[at], self.reward[at], self.after[at], self.legal[at])
+        return Transitions(self.state[at], self.way[at], self.reward[at], self.after[at], self.legal[at])
 
 
-def joined(steps: Sequence[Steps]) -> Steps:
+def joined(steps: Sequence[Transitions]) -> Transitions:
     """Several batches of steps as one."""
-    return Steps(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+    return Transitions(*(np.concatenate(column) for column in zip(*steps, strict=True)))
 
 
 def reward(gain: NDArray[np.floating]) -> Array:
@@ -36,7 +36,7 @@ def reward(gain: NDArray[np.floating]) -> Array:
     return np.asarray(np.tanh(gain), dtype=np.float64)
 
 
-def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Steps:
+def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
     """The steps between measured rows, rewarded by the measurements."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
@@ -44,7 +44,7 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
     taken = np.flatnonzero((end >= 0) & (end != start))
     start, end, way = start[taken], end[taken], way[taken]
     gain = reward(speed[end] - speed[start])
-    return Steps(features[start], way, gain, features[end], moves.legal(rows[end]))
+    return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
 
 
 def _places(rows: Rows, wanted: Rows) -> Directions:

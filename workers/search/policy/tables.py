@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.policy.adam import Adam
+from costmodels.adam import Adam
 from workers.search.policy.knobs import Knobs, Logits, Mask, Places, pick
 from workers.search.tiles import Rows
 
@@ -21,7 +21,7 @@ class Draw:
     legal: Mask  # rows x knobs x options
 
 
-class Tables:
+class KnobTables:
     """One row of logits per knob; rows are drawn knob by knob among the legal options."""
 
     def __init__(self, knobs: Knobs, logits: Logits, rate: float) -> None:

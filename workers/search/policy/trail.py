@@ -3,8 +3,8 @@
 import numpy as np
 
 from workers.search.policy.actor import Actions, Actor, Experience
-from workers.search.policy.adam import Array
 from workers.search.policy.moves import STAY, Moves, moves_of
+from workers.search.policy.product import Array
 from workers.search.policy.replay import reward
 from workers.search.policy.scout import Sight
 from workers.search.tiles import Rows

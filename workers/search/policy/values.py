@@ -4,10 +4,10 @@ from copy import deepcopy
 
 import numpy as np
 
-from workers.search.policy.adam import Array
 from workers.search.policy.moves import STAY, Directions, Moves
-from workers.search.policy.network import Network
-from workers.search.policy.replay import Steps, joined, reward
+from workers.search.policy.network import DenseNetwork
+from workers.search.policy.product import Array
+from workers.search.policy.replay import Transitions, joined, reward
 from workers.search.policy.scout import Sight
 from workers.search.space import Matrix
 
@@ -19,10 +19,10 @@ class Values:
     """The value of a direction: its reward plus the discounted value of the best next one."""
 
     def __init__(
-        self, moves: Moves, known: Matrix, measured: Steps, rate: float, rng: np.random.Generator
+        self, moves: Moves, known: Matrix, measured: Transitions, rate: float, rng: np.random.Generator
     ) -> None:
         self._moves = moves
-        self._network = Network(known, HIDDEN, len(moves), rate, rng)
+        self._network = DenseNetwork(known, HIDDEN, len(moves), rate, rng)
         self._replay = [measured]
 
     def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Directions:
@@ -37,7 +37,7 @@ class Values:
     def remember(self, here: Sight, way: Directions, there: Sight) -> None:
         """Add a step to the replay, rewarded by its gain."""
         gain = reward(there.promise - here.promise)
-        steps = Steps(here.features, way, gain, there.features, self._moves.legal(there.rows))
+        steps = Transitions(here.features, way, gain, there.features, self._moves.legal(there.rows))
         self._replay.append(steps)
 
     def learn(self, updates: int, discount: float, rng: np.random.Generator) -> None:
@@ -49,7 +49,7 @@ class Values:
             onward = np.where(steps.legal, before(steps.after), 0.0).max(axis=1, initial=0.0)
             self._fit(steps, steps.reward + discount * onward)
 
-    def _fit(self, steps: Steps, worth: Array) -> None:
+    def _fit(self, steps: Transitions, worth: Array) -> None:
         line = np.arange(len(worth))
 
         def slope(outputs: Array) -> Array:

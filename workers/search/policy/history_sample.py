@@ -13,14 +13,14 @@ from workers.search.space import Candidate
 MOST = 192  # a third newest, a third best, a third random
 
 
-class Lessons(NamedTuple):
+class HistorySample(NamedTuple):
     """Measured candidates, best first, with log(best latency / latency)."""
 
     candidates: list[Candidate]
     label: Vector
 
 
-def lessons_of(history: Sequence[Trial], most: int = MOST) -> Lessons:
+def sample_of(history: Sequence[Trial], most: int = MOST) -> HistorySample:
     """At most `most` informative measurements, failures included."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
@@ -28,4 +28,4 @@ def lessons_of(history: Sequence[Trial], most: int = MOST) -> Lessons:
     telling = np.flatnonzero(informative(outcomes))
     kept = telling[bounded_sample(label[telling], most, seed=len(history))]
     ranked = kept[np.argsort(-label[kept], kind="stable")]
-    return Lessons([history[at].candidate for at in ranked], label[ranked])
+    return HistorySample([history[at].candidate for at in ranked], label[ranked])

@@ -2,64 +2,64 @@
 
 import numpy as np
 
-from workers.search.policy.forest import NOWHERE, Forest, Nodes
 from workers.search.policy.knobs import Places, knobs_of
 from workers.search.policy.scout import Sight
+from workers.search.policy.search_trees import NOWHERE, Nodes, SearchTrees
 from workers.search.policy.tables import counted, softmax
 from workers.search.space import Sketch
 from workers.search.tiles import Rows
 
 
-class Grove:
+class SketchTrees:
     """One tree per seed; each level is a knob of the sketch."""
 
     def __init__(self, sketch: Sketch, trees: int) -> None:
         self.sketch = sketch
         self.knobs = knobs_of(sketch)
-        self.forest = Forest(trees, self.knobs.most)
+        self.nodes = SearchTrees(trees, self.knobs.most)
         self.take_up(np.empty((0, sketch.width), dtype=np.int32))
 
     def take_up(self, rows: Rows) -> None:
         """Complete rollouts with option frequencies of these rows from now on."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
-    def plant(self, sight: Sight, trees: Nodes) -> None:
+    def plant(self, sight: Sight, tree: Nodes) -> None:
         """Add the whole paths of known candidates, each to its tree."""
-        path, places = [self.forest.roots[trees]], self.knobs.places(sight.rows)
+        path, places = [self.nodes.roots[tree]], self.knobs.places(sight.rows)
         for at in range(len(self.knobs)):
-            path.append(self.forest.step(path[-1], places[:, at])[0])
-        self.forest.credit(np.stack(path, axis=1), np.exp(sight.promise))
+            path.append(self.nodes.step(path[-1], places[:, at])[0])
+        self.nodes.credit(np.stack(path, axis=1), np.exp(sight.promise))
 
 
 class Rollouts:
     """Many descents at once, one per line, each in a given tree."""
 
-    def __init__(self, grove: Grove, trees: Nodes, rng: np.random.Generator) -> None:
-        self.grove = grove
+    def __init__(self, trees: SketchTrees, tree: Nodes, rng: np.random.Generator) -> None:
+        self.trees = trees
         self._rng = rng
-        self._path = [grove.forest.roots[trees]]
+        self._path = [trees.nodes.roots[tree]]
 
     def complete(self, curiosity: float, noise: float) -> Rows:
         """Descend by bound, add one node, and complete at random."""
-        grove, node = self.grove, self._path[0]
-        rows = grove.knobs.blank(len(node))
-        for at in range(len(grove.knobs)):
+        trees, node = self.trees, self._path[0]
+        rows = trees.knobs.blank(len(node))
+        for at in range(len(trees.knobs)):
             options = self._options(at, rows, node, curiosity, noise)
-            grove.knobs.set(at, rows, options)
-            child, made = grove.forest.step(node, options)
+            trees.knobs.set(at, rows, options)
+            child, made = trees.nodes.step(node, options)
             self._path.append(child)
             node = np.where(made, NOWHERE, child)
         return rows
 
     def credit(self, sight: Sight) -> None:
         """Add each result, as a share of the best speed, to the nodes on its path."""
-        self.grove.forest.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
+        self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
 
     def _options(self, at: int, rows: Rows, node: Nodes, curiosity: float, noise: float) -> Places:
         """Options by bound plus noise inside the tree, at random outside."""
-        grove, inside = self.grove, (node != NOWHERE)[:, None]
-        legal = grove.knobs.legal(at, rows)
-        bound = grove.forest.bound(node, softmax(grove.habit[at], legal), curiosity)
+        trees, inside = self.trees, (node != NOWHERE)[:, None]
+        legal = trees.knobs.legal(at, rows)
+        bound = trees.nodes.bound(node, softmax(trees.habit[at], legal), curiosity)
         drawn = self._rng.gumbel(size=legal.shape)
-        wanted = np.where(inside, bound + noise * drawn, grove.habit[at] + drawn)
+        wanted = np.where(inside, bound + noise * drawn, trees.habit[at] + drawn)
         return np.asarray(np.where(legal, wanted, -np.inf).argmax(axis=1))

@@ -11,7 +11,7 @@ Numbers = NDArray[np.float64]
 NOWHERE = -1
 
 
-class Forest:
+class SearchTrees:
     """Nodes with one child per option, their visits and their results."""
 
     def __init__(self, trees: int, options: int) -> None:

@@ -16,7 +16,7 @@ KEPT = 1e-6  # a column that varies less than this tells rows apart no better th
 Array = NDArray[np.float64]
 
 
-class StandIn(CostModel):
+class KernelRegression(CostModel):
     """Kernel regression over features; length and noise are chosen by leave-one-out error."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class StandIn(CostModel):
         return blob.getvalue()
 
     @classmethod
-    def load(cls, blob: bytes) -> "StandIn":
+    def load(cls, blob: bytes) -> "KernelRegression":
         model = cls()
         with np.load(BytesIO(blob), allow_pickle=False) as stored:
             model._state = dict(stored)
