@@ -52,7 +52,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "random": "costmodels.random:RandomModel",
     },
     "features": {
-        "decisions": "workers.features.decisions:Decisions",
+        "decisions": "workers.features.decisions:AlignedDecisions",
         "primitives": "workers.features.primitives:Primitives",
         "loops": "workers.features.loops:Loops",
     },

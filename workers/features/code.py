@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.views import CODE
-from workers.features.assembly import Function, Instruction, functions_of
+from workers.features.assembly import Instruction, functions_of
 from workers.features.instruction_sets import Does, InstructionSet, instruction_set
 from workers.search.space import Matrix
 
@@ -41,12 +41,14 @@ def describe_code(target_kind: str, text: str) -> Matrix:
     instructions = [each for function in functions for each in function.instructions]
     does = [isa.does(each) for each in instructions]
     widths = [isa.width_bytes(each) for each in instructions]
-    moved = _weights(instructions) @ _traffic(isa, instructions, does, widths)
+    vectors = [width for kind, width in zip(does, widths, strict=True) if kind in ARITHMETIC]
+    registers = {number for each in instructions for number in isa.register.findall(each.operands)}
+    moved = _traffic(isa, instructions, does, widths)
     counts = [
         *(len(instructions), len(functions), sum(len(function.loops) for function in functions)),
-        *(_deepest(functions), len(_registers(isa, instructions)), len(text)),
+        *(max((each.depth for each in instructions), default=0), len(registers), len(text)),
         *(does.count(kind) for kind in KINDS),
-        *(_of_width(does, widths, width) for width in WIDTHS_BYTES),
+        *(vectors.count(width) for width in WIDTHS_BYTES),
         *moved.reshape(-1).tolist(),
     ]
     logs = np.log2(1 + np.array(counts, dtype=np.float64))
@@ -55,16 +57,10 @@ def describe_code(target_kind: str, text: str) -> Matrix:
     return row.reshape(1, CODE.width)
 
 
-def _weights(instructions: Sequence[Instruction]) -> Numbers:
-    depths = np.array([min(each.depth, DEEPEST) for each in instructions], dtype=np.float64)
-    innermost = np.array([each.innermost for each in instructions], dtype=np.float64)
-    return np.stack([np.ones(len(instructions)), innermost, RUNS_OF_A_LOOP**depths])
-
-
 def _traffic(
     isa: InstructionSet, instructions: Sequence[Instruction], does: Sequence[Does], widths: Sequence[int]
 ) -> Numbers:
-    """For each instruction, the columns of TRAFFIC that it counts for."""
+    """The sums of TRAFFIC over all instructions, a row for each of WEIGHTS."""
     table = np.zeros((len(instructions), len(TRAFFIC)))
     for at, each in enumerate(instructions):
         loads, stores = isa.accesses(each)
@@ -77,16 +73,6 @@ def _traffic(
             (loads or stores) and isa.on_stack(each),
             does[at] is Does.BRANCH,
         )
-    return table
-
-
-def _deepest(functions: Sequence[Function]) -> int:
-    return max((each.depth for function in functions for each in function.instructions), default=0)
-
-
-def _registers(isa: InstructionSet, instructions: Sequence[Instruction]) -> set[str]:
-    return {number for each in instructions for number in isa.register.findall(each.operands)}
-
-
-def _of_width(does: Sequence[Does], widths: Sequence[int], width: int) -> int:
-    return sum(kind in ARITHMETIC and own == width for kind, own in zip(does, widths, strict=True))
+    depths = np.array([min(each.depth, DEEPEST) for each in instructions], dtype=np.float64)
+    innermost = np.array([each.innermost for each in instructions], dtype=np.float64)
+    return np.stack([np.ones(len(instructions)), innermost, RUNS_OF_A_LOOP**depths]) @ table

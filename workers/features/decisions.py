@@ -9,7 +9,7 @@ from workers.search.space import Matrix, Sketch
 from workers.search.tiles import Rows
 
 
-class Decisions(Extractor):
+class AlignedDecisions(Extractor):
     """Descriptors, the sketch's structure, tiles, listed choices and derived columns."""
 
     view = DECISIONS

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from costmodels.views import LOOPS
 from workers.features.base import Extractor
 from workers.features.following import Follower
-from workers.features.nest import Axis, Loop, Nest
+from workers.features.nest import AxisKind, Nest
 from workers.features.trace import steps_of
 from workers.features.tree import Line, lines_of
 from workers.search.space import ChoiceKind, Matrix, Sketch
@@ -74,8 +74,8 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
 def _fill(column: Numbers, line: Line, rows: Rows) -> None:
     """Fill the columns that depend on one line alone."""
     if line.loop is not None:
-        extent = _extent(line.loop, rows)
-        column[:, REDUCTION if line.loop.kind is Axis.REDUCTION else SPATIAL] = 1
+        extent = np.prod([np.maximum(factor.of(rows), 1) for factor in line.loop.factors], axis=0)
+        column[:, REDUCTION if line.loop.kind is AxisKind.REDUCTION else SPATIAL] = 1
         column[:, EXTENT] = np.log2(extent)
         column[:, LANES] = np.log2(np.gcd(extent.astype(np.int64), MOST_LANES))
         column[:, [LEVEL, AXIS]] = line.loop.level, line.loop.axis
@@ -85,10 +85,6 @@ def _fill(column: Numbers, line: Line, rows: Rows) -> None:
         column[:, [TILED, INLINED, STAGE]] = bool(block.structure), block.inlined, block.stage
     else:
         column[:, ROOT] = 1
-
-
-def _extent(loop: Loop, rows: Rows) -> Numbers:
-    return np.asarray(np.prod([np.maximum(factor.of(rows), 1) for factor in loop.factors], axis=0))
 
 
 def _summed(lines: Sequence[Line], extents: Numbers) -> Numbers:
@@ -104,7 +100,7 @@ def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
     for at, line in enumerate(lines):
-        if line.loop is not None and line.loop.kind is Axis.SPATIAL and (line.alone or line.parent == 0):
+        if line.loop is not None and line.loop.kind is AxisKind.SPATIAL and (line.alone or line.parent == 0):
             flags[:, at] = flags[:, line.parent] & (reach[:, at] <= limit)
     flags[:, 0] = False
     return flags
@@ -117,7 +113,7 @@ def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
         held, total, at = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
         while line.block is not None and at.alone and (loop := lines[at.parent].loop) is not None:
             total = total + extents[:, at.parent]
-            held &= (total <= limit) & (loop.kind is Axis.SPATIAL) | (extents[:, at.parent] == 0)
+            held &= (total <= limit) & (loop.kind is AxisKind.SPATIAL) | (extents[:, at.parent] == 0)
             flags[:, at.parent] |= held
             at = lines[at.parent]
     return flags

@@ -8,7 +8,7 @@ from workers.features.trace import Number
 ONE, NONE = Number(1.0), Number(0.0)
 
 
-class Axis(IntEnum):
+class AxisKind(IntEnum):
     """The kind of axis that a loop runs over."""
 
     SPATIAL = 0
@@ -22,11 +22,11 @@ class Loop:
     factors: tuple[Number, ...]
     axis: int = 0  # the axis of its block that it is a part of, counted from the innermost
     level: int = 0  # the part of that axis, counted from the outermost
-    kind: Axis = Axis.SPATIAL
+    kind: AxisKind = AxisKind.SPATIAL
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class TracedBlock:
     """A computation and the loops around it, outermost first."""
 
     path: list[Loop] = field(default_factory=list)
@@ -40,17 +40,17 @@ class Block:
 class Nest:
     """The blocks in program order, and the program's limits for parallel, vectorised and unrolled loops."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[TracedBlock] = field(default_factory=list)
     parallel: Number = ONE
     vector: Number = ONE
     unroll: Number = NONE
 
-    def beside(self, block: Block, way: int) -> Block:
+    def beside(self, block: TracedBlock, way: int) -> TracedBlock:
         """The nearest block after (1) or before (-1) a block that is not inlined; itself if there is none."""
         others = self.blocks[self.blocks.index(block) :: way]
         return next((other for other in others[1:] if not other.inlined), block)
 
-    def host(self, loop: Loop) -> Block | None:
+    def host(self, loop: Loop) -> TracedBlock | None:
         """The first block in this loop."""
         return next((block for block in self.blocks if loop in block.path), None)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from costmodels.views import PRIMITIVES
 from workers.features.base import Extractor
-from workers.features.trace import Number, Step, steps_of
+from workers.features.trace import Number, TraceStep, steps_of
 from workers.search.space import Matrix, Sketch
 from workers.search.tiles import Rows
 
@@ -85,7 +85,7 @@ class _Names:
     loops: dict[str, tuple[int, int]] = field(default_factory=dict)
     axes: int = 0
 
-    def learn(self, step: Step) -> None:
+    def learn(self, step: TraceStep) -> None:
         whole = next((self.loops[name] for name in step.names if name in self.loops), None)
         for level, name in enumerate(step.outputs):
             if name.startswith("b"):
@@ -96,18 +96,19 @@ class _Names:
                 self.axes += 1
                 self.loops[name] = self.axes, 0
 
-    def numbers(self, step: Step) -> list[Number]:
+    def numbers(self, step: TraceStep) -> list[Number]:
         """The loops of a step, its own numbers, and its location if it has one."""
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
         places = [value for value in step.attrs if type(value) is int]
         return [*map(Number, loops), *step.numbers, *map(Number, places)]
 
 
-def _write(table: Matrix, line: int, step: Step, names: _Names) -> list[tuple[int, Number]]:
+def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tuple[int, Number]]:
     """Fill a line's constants; return the numbers that decisions fill in, with their places."""
     row = table[line]
     row[0] = 1
-    row[_kind(step)] = 1
+    annotated = step.kind == "Annotate"
+    row[KINDS.get(str(step.attrs[0]), KINDS["Annotate"]) if annotated else KINDS.get(step.kind, OTHER)] = 1
     row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
     numbers = names.numbers(step)
     row[DECIDED] = any(number.column is not None for number in numbers)
@@ -118,12 +119,6 @@ def _write(table: Matrix, line: int, step: Step, names: _Names) -> list[tuple[in
         else:
             places.append((line * COLUMNS + at, number))
     return places
-
-
-def _kind(step: Step) -> int:
-    if step.kind == "Annotate":
-        return KINDS.get(str(step.attrs[0]), KINDS["Annotate"])
-    return KINDS.get(step.kind, OTHER)
 
 
 def _scaled(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Matrix:

@@ -33,7 +33,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """An instruction that is not sampling; inputs are names of blocks and loops, texts, or numbers."""
 
     kind: str
@@ -51,34 +51,34 @@ class Step:
 
 
 @lru_cache(maxsize=1024)
-def steps_of(sketch: Sketch) -> tuple[Step, ...]:
+def steps_of(sketch: Sketch) -> tuple[TraceStep, ...]:
     """The steps of a sketch in order, without its sampling instructions."""
     traced = sketch.trace.startswith("[")  # synthetic spaces have names instead of traces, or nothing
     instructions = json.loads(sketch.trace) if traced else list(_made_up(sketch))
     sampled: dict[str, Number] = {}
     choices = iter(sketch.choices)
     column = 0
-    steps: list[Step] = []
+    steps: list[TraceStep] = []
     for kind, inputs, attrs, outputs in instructions:
         if kind.startswith(_SAMPLES):
             choice = next(choices)
             sampled |= {name: Number(0.0, column + at, choice.labels) for at, name in enumerate(outputs)}
             column += choice.width
         else:
-            given = tuple(_input(value, sampled) for value in _flat(inputs))
-            steps.append(Step(kind, given, tuple(attrs), tuple(outputs)))
+            given = tuple(_given(inputs, sampled))
+            steps.append(TraceStep(kind, given, tuple(attrs), tuple(outputs)))
     return tuple(steps)
 
 
-def _flat(inputs: list[Any]) -> Iterator[Any]:
+def _given(inputs: list[Any], sampled: dict[str, Number]) -> Iterator[str | Number]:
+    """The inputs in one list; a missing factor is inferred."""
     for value in inputs:
-        yield from value if isinstance(value, list) else [value]
-
-
-def _input(value: Any, sampled: dict[str, Number]) -> str | Number:
-    if isinstance(value, str):
-        return sampled.get(value, value)
-    return Number(1.0 if value is None else float(value))  # a missing factor is inferred
+        if isinstance(value, list):
+            yield from _given(value, sampled)
+        elif isinstance(value, str):
+            yield sampled.get(value, value)
+        else:
+            yield Number(1.0 if value is None else float(value))
 
 
 def _made_up(sketch: Sketch) -> Iterator[list[Any]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from workers.features.nest import Block, Loop, Nest
+from workers.features.nest import Loop, Nest, TracedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +13,14 @@ class Line:
     parent: int  # the line of its parent; -1 at the root
     alone: bool = True
     loop: Loop | None = None
-    block: Block | None = None
+    block: TracedBlock | None = None
     ordinal: int = 0
 
 
 @dataclass(slots=True)
 class _Node:
     loop: Loop | None = None
-    block: Block | None = None
+    block: TracedBlock | None = None
     ordinal: int = 0
     children: list["_Node"] = field(default_factory=list)
 
