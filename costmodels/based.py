@@ -19,7 +19,6 @@ class Based(CostModel):
 
     def __init__(self, base: CostModel) -> None:
         self._base = base
-        self._forget()
 
     @classmethod
     def on(cls, base: CostModel) -> Self:
@@ -31,17 +30,12 @@ class Based(CostModel):
 
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
-        """Whether a model of this kind can be its base; one that stands on a base itself cannot."""
+        """True if a model of this kind can be its base; one that stands on a base itself cannot."""
         return not issubclass(kind, Based)
 
     @property
     def base(self) -> CostModel:
-        """The base of this model."""
         return self._base
-
-    @abstractmethod
-    def _forget(self) -> None:
-        """Forget all local rows."""
 
     @abstractmethod
     def _local(self) -> tuple[Numbers, Arrays]:

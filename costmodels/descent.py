@@ -27,25 +27,24 @@ Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
 """From layers, tables (rows x lines x columns) and the head of each row to scores."""
 
 
-class Lessons(NamedTuple):
-    """Training rows of any task, and the head that answers for each."""
+class TrainingRows(NamedTuple):
+    """Rows of any task to learn from, and the head that answers for each."""
 
     tables: Table
     labels: Vector
     heads: Indices
 
-    def at(self, rows: Indices) -> "Lessons":
-        """The lessons at these indices."""
-        return Lessons(self.tables[rows], self.labels[rows], self.heads[rows])
+    def at(self, rows: Indices) -> "TrainingRows":
+        return TrainingRows(self.tables[rows], self.labels[rows], self.heads[rows])
 
 
 def descend(
-    network: Network, start: Layers, lessons: Lessons, batches: Indices, unseen: Indices, rate: float
+    network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
     """The layers that were best on the rows left out, or the last ones if no rows were left out."""
     layers = {name: layer.copy() for name, layer in start.items()}
-    step = _Step(network, layers, lessons, AdamW(list(layers.values()), rate, len(batches)))
-    check = lessons.at(unseen[:MOST_CHECKED])
+    step = _GradientStep(network, layers, rows, AdamW(list(layers.values()), rate, len(batches)))
+    check = rows.at(unseen[:MOST_CHECKED])
     best, least, waited = start, np.inf, 0
     for at, batch in enumerate(batches, start=1):
         step(batch)
@@ -59,19 +58,19 @@ def descend(
     return best if np.isfinite(least) else layers
 
 
-class _Step:
+class _GradientStep:
     """Updates layers in place: torch and numpy share the arrays."""
 
-    def __init__(self, network: Network, layers: Layers, lessons: Lessons, adam: AdamW) -> None:
+    def __init__(self, network: Network, layers: Layers, rows: TrainingRows, adam: AdamW) -> None:
         import torch
 
-        self._network, self._lessons, self._adam = network, lessons, adam
+        self._network, self._rows, self._adam = network, rows, adam
         self._tensors = {name: torch.from_numpy(layer).requires_grad_() for name, layer in layers.items()}
 
     def __call__(self, batch: Indices) -> None:
         import torch
 
-        tables, labels, heads = self._lessons.at(batch)
+        tables, labels, heads = self._rows.at(batch)
         scores = self._network(self._tensors, torch.from_numpy(tables), torch.from_numpy(heads))
         weight = importance(labels).astype(np.float32)
         push = push_of(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
@@ -93,9 +92,9 @@ def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -
     return answer
 
 
-def _unexplained(network: Network, layers: Layers, lessons: Lessons) -> float:
+def _unexplained(network: Network, layers: Layers, rows: TrainingRows) -> float:
     """The share of the labels' variance that the scores leave unexplained after linear scaling."""
-    scores = scores_of(network, layers, lessons.tables, lessons.heads)
-    labels = lessons.labels.astype(np.float64)
-    (own, shared), (_, known) = np.cov(scores, labels, aweights=importance(lessons.labels), ddof=0)
+    scores = scores_of(network, layers, rows.tables, rows.heads)
+    labels = rows.labels.astype(np.float64)
+    (own, shared), (_, known) = np.cov(scores, labels, aweights=importance(rows.labels), ddof=0)
     return float(1 - max(shared, 0) ** 2 / (own * known)) if own * known else 1.0

@@ -16,7 +16,7 @@ FIRST_SPREAD: Final = 1.0  # log units, until measurements say how far the guess
 FEWEST_ROWS: Final = 8
 
 
-class Device(NamedTuple):
+class Cpu(NamedTuple):
     """A CPU core and the number of cores; the defaults suit recent servers."""
 
     cores: float = 8
@@ -41,8 +41,8 @@ class Draft(CostModel):
     reduction on a CPU. Fitting only estimates the error of the formula.
     """
 
-    def __init__(self, device: Device | None = None) -> None:
-        self._device = device or Device()
+    def __init__(self, device: Cpu | None = None) -> None:
+        self._device = device or Cpu()
         self._spread = FIRST_SPREAD
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
@@ -69,12 +69,12 @@ class Draft(CostModel):
     @classmethod
     def load(cls, blob: bytes) -> "Draft":
         numbers, _ = unpack(KIND, blob)
-        model = cls(Device(**numbers["device"]))
+        model = cls(Cpu(**numbers["device"]))
         model._spread = numbers["spread"]
         return model
 
 
-def _slowdown(tiles: Tiling, device: Device) -> Column:
+def _slowdown(tiles: Tiling, device: Cpu) -> Column:
     """Estimated time over the least time for that many operations."""
     bytes_a_flop = device.l2_bytes_per_cycle / device.flops_per_cycle
     memory = device.memory_bytes_per_cycle / device.flops_per_cycle
@@ -111,7 +111,7 @@ def _block(tiles: Tiling, levels: int) -> _Block:
     return _Block(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
 
 
-def _core(tiles: Tiling, inner: _Block, device: Device) -> Column:
+def _core(tiles: Tiling, inner: _Block, device: Cpu) -> Column:
     """The cost of the innermost body on one core, relative to the least possible."""
     vectors = np.ceil(inner.along / device.lanes)
     accumulators = inner.across * vectors
@@ -127,7 +127,7 @@ def _core(tiles: Tiling, inner: _Block, device: Device) -> Column:
     return np.asarray(idle_lanes * busy * (1 + looping / body) * too_long)
 
 
-def _parallel(tiles: Tiling, device: Device) -> Column:
+def _parallel(tiles: Tiling, device: Cpu) -> Column:
     """The cost of cores that idle at the end, and of handing out small pieces."""
     pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
     operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))

@@ -21,7 +21,7 @@ MOST_JUDGED: Final = 1500  # rows in the comparison; the winner learns from all
 CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
 
 
-class Verdict(NamedTuple):
+class JudgedModel(NamedTuple):
     """The chosen model, the share of the newest pairs that it ordered, and the factor for its spreads."""
 
     name: str
@@ -38,31 +38,31 @@ class Ensemble(CostModel):
     """
 
     def __init__(self) -> None:
-        self._verdict = _prior()
+        self._best = _prior()
 
     @property
     def chosen(self) -> str:
         """The name of the model that answers."""
-        return self._verdict.name
+        return self._best.name
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._verdict = _prior()
+        self._best = _prior()
         if len(labels) < FEWEST_ROWS:
             return
         split = newest(groups, MOST_JUDGED, seed=seed)
-        verdicts = [_judge(name, features, labels, groups, split, seed) for name in (PRIOR, *LEARNERS)]
-        best = verdicts[0]
-        for verdict in verdicts[1:]:
-            best = verdict if verdict.accuracy > best.accuracy + CLEARLY else best
+        judged = [_judge(name, features, labels, groups, split, seed) for name in (PRIOR, *LEARNERS)]
+        best = judged[0]
+        for other in judged[1:]:
+            best = other if other.accuracy > best.accuracy + CLEARLY else best
         best.model.fit(features, labels, groups, seed=seed)
-        self._verdict = best
+        self._best = best
 
     def predict(self, features: Matrix) -> Prediction:
-        return scaled(self._verdict.model.predict(features), self._verdict.factor)
+        return scaled(self._best.model.predict(features), self._best.factor)
 
     def save(self) -> bytes:
-        name, accuracy, factor, model = self._verdict
+        name, accuracy, factor, model = self._best
         numbers = {"name": name, "accuracy": accuracy, "factor": factor}
         return pack(KIND, numbers, {"model": as_array(model.save())})
 
@@ -71,21 +71,21 @@ class Ensemble(CostModel):
         numbers, arrays = unpack(KIND, blob)
         ensemble = cls()
         inner: CostModel = resolve("cost_model", numbers["name"]).load(arrays["model"].tobytes())
-        ensemble._verdict = Verdict(numbers["name"], numbers["accuracy"], numbers["factor"], inner)
+        ensemble._best = JudgedModel(numbers["name"], numbers["accuracy"], numbers["factor"], inner)
         return ensemble
 
 
-def _prior() -> Verdict:
-    return Verdict(PRIOR, 0.5, 1.0, resolve("cost_model", PRIOR)())
+def _prior() -> JudgedModel:
+    return JudgedModel(PRIOR, 0.5, 1.0, resolve("cost_model", PRIOR)())
 
 
 def _judge(
     name: str, features: Matrix, labels: Vector, groups: NDArray[np.int64], split: Split, seed: int
-) -> Verdict:
+) -> JudgedModel:
     train, test = split
     model: CostModel = resolve("cost_model", name)()
     model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
     prediction, truth = model.predict(features[test]), labels[test]
     accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
     chance = 0.5 if np.isnan(accuracy) else accuracy
-    return Verdict(name, chance, spread_factor(prediction, truth), model)
+    return JudgedModel(name, chance, spread_factor(prediction, truth), model)

@@ -66,17 +66,15 @@ class LightGBM(CostModel):
         data = self._dataset(rows, truth, np.unique(groups, return_counts=True)[1])
         rng = np.random.default_rng(seed)
         drawn, weight = draws(rng, len(truth), MEMBERS), importance(truth)
-        self._boosters = [self._member(data, counts * weight, rng) for counts in drawn]
+        for counts in drawn:
+            data.set_weight(counts * weight)
+            parameters = {**self._parameters, "seed": int(rng.integers(2**31))}
+            self._boosters.append(lightgbm.train(parameters, data, num_boost_round=self._trees))
         self._calibrate(self._raw(rows), truth, weight * (drawn == 0))
 
     def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
         del sizes  # labels are relative to their group's best already
         return lightgbm.Dataset(rows, labels, params=SHARED, free_raw_data=False)
-
-    def _member(self, data: lightgbm.Dataset, weights: Weights, rng: np.random.Generator) -> lightgbm.Booster:
-        data.set_weight(weights)
-        parameters = {**self._parameters, "seed": int(rng.integers(2**31))}
-        return lightgbm.train(parameters, data, num_boost_round=self._trees)
 
     def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
         self._noise = unexplained(raw, labels, left_out)
@@ -105,7 +103,8 @@ class LightGBM(CostModel):
         model._noise = numbers["noise"]
         model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
         try:
-            model._boosters = [_booster(arrays[f"{at}"]) for at in range(numbers["members"])]
+            texts = [arrays[f"{at}"].tobytes().decode() for at in range(numbers["members"])]
+            model._boosters = [lightgbm.Booster(model_str=text) for text in texts]
         except lightgbm.basic.LightGBMError as error:
             raise unreadable(cls.KIND, str(error)) from error
         return model
@@ -133,7 +132,3 @@ class LightGBMRank(LightGBM):
         unseen = (left_out > 0).astype(np.float64)
         self._scale = fit_scale(raw.ravel(), truth.ravel(), unseen.ravel())
         super()._calibrate(self._scale(raw), labels, left_out)
-
-
-def _booster(text: NDArray[np.uint8]) -> lightgbm.Booster:
-    return lightgbm.Booster(model_str=text.tobytes().decode())

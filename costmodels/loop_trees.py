@@ -1,4 +1,4 @@
-"""Reads who is whose parent from tables of loops; what is no tree there is mended, never followed."""
+"""Parents and depths in tables of loops. A parent that does not come before its child counts as none."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ PARENT = 1  # the column
 
 
 def parents_of(table: "Tensor") -> "Tensor":
-    """The line of each line's parent; the number of lines where there is none, or none that comes before."""
+    """The line of each line's parent; the number of lines where there is none."""
     import torch
 
     lines = table.shape[1]

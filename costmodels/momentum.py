@@ -53,17 +53,15 @@ class MoA(Based):
             )
         super().__init__(network)
         self._network: Neural = network
+        self._adapted: Neural | None = None
 
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
         return issubclass(kind, Neural)
 
-    def _forget(self) -> None:
-        self._adapted: Neural | None = None
-
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._forget()
+        self._adapted = None
         if not len(labels):
             return
         if self._network.learned:

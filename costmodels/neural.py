@@ -11,8 +11,8 @@ from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows, check_width
-from costmodels.descent import Indices, Lessons, descend, scores_of
-from costmodels.scale import Calibration, Scale, calibrated
+from costmodels.descent import Indices, TrainingRows, descend, scores_of
+from costmodels.scale import Scale, ScoreCalibration, calibrated
 from costmodels.tables import Table, Tables, tables_of
 from costmodels.torches import Layers, Tensors, one_thread
 from costmodels.training import bounded_sample
@@ -51,7 +51,7 @@ class Neural(CostModel):
     def _forget(self) -> None:
         self._tables: Tables | None = None
         self._members: list[Layers] = []
-        self._calibrations: list[Calibration] = []
+        self._calibrations: list[ScoreCalibration] = []
         self._head = 0
 
     @classmethod
@@ -110,15 +110,17 @@ class Neural(CostModel):
         """Networks trained from these on a bounded sample of the rows, and the scale of their scores."""
         chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
         features, labels, groups, heads = data[0][chosen], data[1][chosen], data[2][chosen], data[3][chosen]
-        lessons, steps = Lessons(self._seen(features), labels, heads), min(most, FEWEST_STEPS + len(chosen))
+        known = TrainingRows(self._seen(features), labels, heads)
         drawn = folds(rng, len(chosen), MEMBERS, PARTS)
+        steps = min(most, FEWEST_STEPS + len(chosen))
         batches = one_group_batches(groups, drawn, steps, BATCH, rng)
+        unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in drawn]
         with one_thread():
             self._members = [
-                descend(self.scores, layers, lessons, batches[:, at], _unseen(drawn[at], rng), self.RATE)
+                descend(self.scores, layers, known, batches[:, at], unseen[at], self.RATE)
                 for at, layers in enumerate(start)
             ]
-            raw = self._raw(lessons.tables, heads)
+            raw = self._raw(known.tables, heads)
         self._calibrations = [
             calibrated(raw[:, rows], labels[rows], drawn[:, rows] == 0)
             for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
@@ -156,18 +158,13 @@ class Neural(CostModel):
         model = cls()
         model._head = numbers["head"]
         model._calibrations = [
-            Calibration(Scale(arrays[f"scores{at}"], arrays[f"labels{at}"], head["tilt"]), head["noise"])
+            ScoreCalibration(Scale(arrays[f"scores{at}"], arrays[f"labels{at}"], head["tilt"]), head["noise"])
             for at, head in enumerate(numbers["heads"])
         ]
         if model._calibrations:
             model._tables = Tables(*(arrays[name] for name in Tables._fields))
-            model._members = [_member(arrays, f"{at}.") for at in range(MEMBERS)]
+            model._members = [
+                {name.removeprefix(own): layer for name, layer in arrays.items() if name.startswith(own)}
+                for own in (f"{at}." for at in range(MEMBERS))
+            ]
         return model
-
-
-def _member(arrays: Any, prefix: str) -> Layers:
-    return {name.removeprefix(prefix): layer for name, layer in arrays.items() if name.startswith(prefix)}
-
-
-def _unseen(counts: Indices, rng: np.random.Generator) -> Indices:
-    return rng.permutation(np.flatnonzero(counts == 0))

@@ -27,14 +27,12 @@ class Residual(Based):
 
     def __init__(self, base: CostModel | None = None) -> None:
         super().__init__(base or Draft())
-
-    def _forget(self) -> None:
         self._boosters: list[xgboost.Booster] = []
         self._trust, self._noise = 1.0, UNKNOWN
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._forget()
+        self._boosters, self._trust, self._noise = [], 1.0, UNKNOWN
         if not len(labels):
             return
         rng, weight, rows = np.random.default_rng(seed), importance(labels), finite(features)

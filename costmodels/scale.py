@@ -47,17 +47,17 @@ def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
     return Scale(np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT)
 
 
-class Calibration(NamedTuple):
+class ScoreCalibration(NamedTuple):
     """The curve from the members' scores to labels, and the error that their spread does not explain."""
 
     scale: Scale
     noise: float
 
 
-def calibrated(raw: Column, labels: Vector, unseen: NDArray[np.bool_]) -> Calibration:
+def calibrated(raw: Column, labels: Vector, unseen: NDArray[np.bool_]) -> ScoreCalibration:
     """Fit on the rows (columns here) that each member (a line) did not see."""
     if not len(labels):
-        return Calibration(UNSCALED, UNKNOWN)
+        return ScoreCalibration(UNSCALED, UNKNOWN)
     left_out = unseen.astype(np.float64)
     scale = fit_scale(raw.ravel(), np.broadcast_to(labels, raw.shape).ravel(), left_out.ravel())
-    return Calibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))
+    return ScoreCalibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))

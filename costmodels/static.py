@@ -18,7 +18,7 @@ LEAST_NOISE: Final = 1e-6
 Column = NDArray[np.float64]
 
 
-class Line(NamedTuple):
+class RidgeFit(NamedTuple):
     """Coefficients, their posterior covariance in units of the noise, and the noise."""
 
     coefficients: Column
@@ -39,7 +39,7 @@ class Static(CostModel):
 
     def _forget(self) -> None:
         self._inputs: Inputs | None = None
-        self._line = Line(np.empty(0), np.empty((0, 0)), UNKNOWN)
+        self._ridge = RidgeFit(np.empty(0), np.empty((0, 0)), UNKNOWN)
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -48,7 +48,7 @@ class Static(CostModel):
         if not len(labels):
             return
         self._inputs = inputs_of(features)
-        self._line = _fit(self._rows(features), labels.astype(np.float64), importance(labels))
+        self._ridge = _fit(self._rows(features), labels.astype(np.float64), importance(labels))
 
     def _rows(self, features: Matrix) -> NDArray[np.float64]:
         assert self._inputs is not None  # noqa: S101
@@ -60,27 +60,27 @@ class Static(CostModel):
             return ignorant(len(features))
         check_width(features, self.view)
         rows = self._rows(features)
-        mean = np.einsum("nc,c->n", rows, self._line.coefficients)
-        leaning = np.einsum("nc,cd,nd->n", rows, self._line.unsure, rows, optimize=True)
-        std = self._line.noise * np.sqrt(1 + np.maximum(leaning, 0))
+        mean = np.einsum("nc,c->n", rows, self._ridge.coefficients)
+        leaning = np.einsum("nc,cd,nd->n", rows, self._ridge.unsure, rows, optimize=True)
+        std = self._ridge.noise * np.sqrt(1 + np.maximum(leaning, 0))
         return Prediction(mean.astype(np.float32), std.astype(np.float32))
 
     def save(self) -> bytes:
         inputs = self._inputs._asdict() if self._inputs else {}
-        arrays = {"coefficients": self._line.coefficients, "unsure": self._line.unsure}
-        return pack(KIND, {"noise": self._line.noise}, {**inputs, **arrays})
+        arrays = {"coefficients": self._ridge.coefficients, "unsure": self._ridge.unsure}
+        return pack(KIND, {"noise": self._ridge.noise}, {**inputs, **arrays})
 
     @classmethod
     def load(cls, blob: bytes) -> "Static":
         numbers, arrays = unpack(KIND, blob)
         model = cls()
-        model._line = Line(arrays["coefficients"], arrays["unsure"], numbers["noise"])
+        model._ridge = RidgeFit(arrays["coefficients"], arrays["unsure"], numbers["noise"])
         if "columns" in arrays:
             model._inputs = Inputs(*(arrays[name] for name in Inputs._fields))
         return model
 
 
-def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> Line:
+def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> RidgeFit:
     """The ridge with the least weighted leave-one-out error."""
     root = np.sqrt(weights / weights.mean())
     middle = float(np.average(labels, weights=weights))
@@ -91,7 +91,7 @@ def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> Line:
     coefficients = right.T @ (size * inverse * (left.T @ truth))
     coefficients[0] += middle
     noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(labels) > 1 else UNKNOWN
-    return Line(coefficients, (right.T * inverse) @ right, noise)
+    return RidgeFit(coefficients, (right.T * inverse) @ right, noise)
 
 
 def left_out_error(left: NDArray[np.float64], size: Column, truth: Column, strength: float) -> float:

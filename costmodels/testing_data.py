@@ -39,10 +39,7 @@ def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
     table[:, :, 2] = present * (np.arange(shape[0]) + 1)
     table[:, :used, OFFSET : OFFSET + ACROSS] = values.reshape(-1, used, ACROSS)
     if view == LOOPS.name:
-        table[:, :, 1] = np.where(present, _parents(shape[0]), 0)
+        # A tree in preorder; every third line starts a new nest.
+        parents = [0 if line % 3 == 1 else line - 1 for line in range(shape[0])]
+        table[:, :, 1] = np.where(present, parents, 0)
     return table.reshape(len(values), -1)
-
-
-def _parents(lines: int) -> Vector:
-    """Parents of a tree in preorder; every third line starts a new nest."""
-    return np.array([0 if line % 3 == 1 else line - 1 for line in range(lines)], dtype=np.float32)

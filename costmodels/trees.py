@@ -39,10 +39,14 @@ def as_trees(grown: Sequence[Any]) -> Trees:
     trees = [estimator.tree_ for estimator in grown]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])]).astype(np.int32)
     sides = [_children(tree, root) for tree, root in zip(trees, roots, strict=True)]
+    threshold = np.concatenate([tree.threshold for tree in trees])
+    near = threshold.astype(np.float32)
+    # The largest float32 not above each threshold: float32 features compare with it in the same way.
+    rounded = np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)
     return Trees(
         roots=roots,
         feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
-        threshold=_rounded_down(np.concatenate([tree.threshold for tree in trees])),
+        threshold=rounded.astype(np.float32),
         left=np.concatenate([left for left, _ in sides]),
         right=np.concatenate([right for _, right in sides]),
         value=np.concatenate([tree.value[:, 0, 0] for tree in trees]).astype(np.float32),
@@ -55,9 +59,3 @@ def _children(tree: Any, root: np.int32) -> tuple[NDArray[np.int32], NDArray[np.
     left = np.where(leaf, own, tree.children_left) + root
     right = np.where(leaf, own, tree.children_right) + root
     return left.astype(np.int32), right.astype(np.int32)
-
-
-def _rounded_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The largest float32 not above each threshold: float32 features compare with it in the same way."""
-    near = thresholds.astype(np.float32)
-    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near).astype(np.float32)

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.base import FAILED_LABEL, CostModel
 from costmodels.columns import WIDTH, tiling
-from costmodels.draft import Device, Draft
+from costmodels.draft import Cpu, Draft
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.training import labels
@@ -26,7 +26,7 @@ class TestDraft(StoredModelTestCase):
         return Draft
 
 
-def score(*decisions: int, device: Device | None = None) -> float:
+def score(*decisions: int, device: Cpu | None = None) -> float:
     return float(Draft(device).predict(SPACE.features([Candidate(TILED, decisions)])).mean[0])
 
 
@@ -60,7 +60,7 @@ def test_it_knows_what_is_slow(worse: tuple[int, ...], why: str) -> None:
 def test_another_device_wants_other_tiles() -> None:
     narrow = (16, 4, 1, 4, 4, 16, 1, 8, 16, 8, 1, 0)
     assert score(*narrow) < score(*GOOD)
-    assert score(*narrow, device=Device(lanes=8, registers=14, flops_per_cycle=32)) > score(*narrow)
+    assert score(*narrow, device=Cpu(lanes=8, registers=14, flops_per_cycle=32)) > score(*narrow)
 
 
 def test_it_orders_a_task_that_nobody_measured_and_chance_does_not() -> None:
@@ -85,7 +85,7 @@ def test_measurements_change_its_spread_and_never_its_scores() -> None:
 
 def test_its_device_is_saved_with_it() -> None:
     features = SPACE.features([Candidate(TILED, GOOD)])
-    model = Draft(Device(cores=5, lanes=4))
+    model = Draft(Cpu(cores=5, lanes=4))
     np.testing.assert_array_equal(
         Draft.load(model.save()).predict(features).mean, model.predict(features).mean
     )
