@@ -121,8 +121,7 @@ class Filler:
         return {
             "id": number + 1, "job_id": job, "task_id": task, "target_id": target, "index": number,
             "workload_id": self._ids[int(self._rng.integers(len(self._ids)))], "size": A_ROUND, "seed": 0,
-            "searcher": "ga", "seen_upto": 0, "reason": {}, "state": RoundState.DONE, "attempt": 1,
-            "losses": 0, "error": "",
+            "searcher": "ga", "seen_upto": 0, "reason": {}, "state": RoundState.DONE, "error": "",
         }  # fmt: skip
 
     def _measurements(self, of: dict[str, Any]) -> Iterator[dict[str, Any]]:

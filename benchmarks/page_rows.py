@@ -16,10 +16,10 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from db.session import Database
-from db.tables import Measurement, Round
+from db.tables import HeldWork, Measurement, Round
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState, MeasurementKind, RoundState
+from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
 
@@ -88,7 +88,7 @@ def _round(
     session: Session, random: Random, place: Place, index: int, of: dict[str, int], best_us: float
 ) -> None:
     begin_sec = place.start_sec + ROUND_SEC * index
-    began = dict.fromkeys(("created_at", "sent_at", "started_at"), begin_sec)
+    began = dict.fromkeys(("created_at", "started_at"), begin_sec)
     expected = {"expected_us": best_us, "low_us": 0.8 * best_us, "high_us": 1.4 * best_us, "gain_us": 10.0}
     row = {
         **of,
@@ -103,12 +103,18 @@ def _round(
         "seen_upto": A_ROUND * index,  # measurements are numbered from 1
         "reason": {"policy": "dynatune", "why": "it promises most of what it takes", "forecast": expected},
         "state": RoundState.DONE,
-        "attempt": 1,
-        "losses": 0,
         "worker": "worker-1",
         "error": "",
     }
     round_id = session.scalars(insert(Round).values(row).returning(Round.id)).one()
+    hold = {
+        "kind": WorkKind.ROUND,
+        "subject": str(round_id),
+        "job_id": place.job_id,
+        "attempt": 1,
+        "losses": 0,
+    }
+    session.execute(insert(HeldWork).values(hold))
     common = {
         "job_id": place.job_id,
         "round_id": round_id,

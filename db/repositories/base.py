@@ -11,6 +11,8 @@ from db.clock import now
 from db.tables import Base, Job
 from mallorn.core.states import Cause
 
+ERROR_CHARS = 600  # of an error's last words that a row keeps
+
 
 class Repository:
     """Queries over one session; the caller commits."""

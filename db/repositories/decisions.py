@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, func, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, cast, func, select
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.best import comparable, eligible
-from db.tables import CostModel, Job, Measurement, Round, Task
+from db.tables import CostModel, HeldWork, Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import MeasurementKind
+from mallorn.core.states import MeasurementKind, WorkKind
 from mallorn.core.versions import VersionName
 
 
@@ -27,6 +27,7 @@ class Decision:
     failures: int
     before_us: float | None  # the task's best when the round was opened
     found_us: float | None  # the best of the round's own candidates
+    attempt: int  # how often it was begun
 
     @property
     def cost_model_version(self) -> int | None:
@@ -72,9 +73,11 @@ class Decisions(Repository):
 def _decisions() -> Select[*tuple[Any, ...]]:
     columns = Task.index, Task.name, Task.weight, CostModel.family, CostModel.name, CostModel.version
     failed = Measurement.outcome != Outcome.OK
-    query = select(Round, *columns, _count(), _count(failed), _before(), _found())
+    query = select(Round, *columns, _count(), _count(failed), _before(), _found(), HeldWork.attempt)
+    held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
     return (
-        query.join(Task, Task.id == Round.task_id)
+        query.join(HeldWork, and_(*held))
+        .join(Task, Task.id == Round.task_id)
         .join(Job, Job.id == Round.job_id)
         .join(CostModel, CostModel.id == Round.cost_model_id, isouter=True)
     )

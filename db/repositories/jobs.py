@@ -10,6 +10,7 @@ from sqlalchemy import case, func, select, true, tuple_, update
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import owned, said
+from db.repositories.holds import Hold, held
 from db.repositories.progress import Progress, count_by_outcome, progress
 from db.repositories.stages import Stages
 from db.tables import Job
@@ -56,6 +57,7 @@ class Jobs(Stages):
         )
         job_id = self.session.scalar(once.returning(Job.id))
         if job_id is not None:
+            self._enter(job_id, JobState.QUEUED)
             return self.get(job_id, new.owner), True
         return self._repeated(new), False
 
@@ -124,15 +126,13 @@ class Jobs(Stages):
         to_state: JobState,
         reason: str = "",
         *,
-        attempt: int | None = None,
+        hold: Hold | None = None,
     ) -> bool:
-        """Change the state if it is one of `from_states` and the stage's token, if given, still this one."""
+        """Change the state if it is one of `from_states`, and the stage, if given, still held so."""
+        self.lock_job(job_id)
         values: dict[str, Any] = {
             "state": to_state,
             **said(reason),
-            "stage_worker": None,
-            "stage_lease_until": None,
-            "stage_losses": 0,
             "finished_at": now() if to_state.final else None,
             "resume_state": Job.state if to_state is JobState.FAILED else None,
             **NO_TURN,
@@ -140,8 +140,11 @@ class Jobs(Stages):
         if to_state is not JobState.QUEUED:
             values["started_at"] = func.coalesce(Job.started_at, now())
         mine = Job.id == job_id, Job.state.in_(from_states)
-        fence = () if attempt is None else (Job.attempts == attempt,)
-        return self.changed(update(Job).where(*mine, *fence).values(values)) == 1
+        fence = () if hold is None else (held(hold),)
+        moved = self.changed(update(Job).where(*mine, *fence).values(values)) == 1
+        if moved:
+            self._enter(job_id, to_state)
+        return moved
 
     def pause(
         self, job_id: str, owner: str | None, why: str = "", cause: Cause = Cause.OTHER, detail: str = ""
@@ -172,7 +175,7 @@ class Jobs(Stages):
             state, back = JobState(job.state), JobState.FINISHING
         spent = case((Job.state != JobState.PAUSED, sum(count_by_outcome(self.session, job_id).values())))
         budget = func.coalesce(Job.trials, spent) + more_trials if more_trials else Job.trials
-        changes = {"trials": budget, "finished_at": None, "archived_at": None, "stage_losses": 0}
+        changes = {"trials": budget, "finished_at": None, "archived_at": None}
         return self._act(job_id, owner, [state], back, said(""), resume_state=None, **changes)
 
     def _act(
@@ -185,13 +188,15 @@ class Jobs(Stages):
         **changes: Any,
     ) -> Job:
         job = self.get(job_id, owner)
-        changes |= {"state": to, "stage_worker": None, "stage_lease_until": None, **told, **NO_TURN}
+        changes |= {"state": to, **told, **NO_TURN}
         if to is JobState.CANCELLED:
             changes["finished_at"] = now()
         allowed = Job.id == job_id, Job.state.in_(states), Job.deleted_at.is_(None)
         if not self.changed(update(Job).where(*allowed).values(changes)):
             raise Conflict(f"job {job_id} is {job.state}", hint=f"mallorn show {job_id}")
-        return self.get(job_id, owner)
+        job = self.get(job_id, owner)
+        self._enter(job_id, JobState(job.state))
+        return job
 
     def say(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
         """Tell in words what an active job waits for; a paused or ended one keeps the reason it has."""

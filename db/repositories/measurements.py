@@ -8,11 +8,11 @@ from sqlalchemy import select
 
 from db.codec import pack_decisions, pack_times
 from db.repositories.base import Repository
-from db.repositories.rounds import held
-from db.tables import Job, Measurement, Round
+from db.repositories.holds import Hold, WorkItem, held
+from db.tables import Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState, MeasurementKind
+from mallorn.core.states import MeasurementKind, WorkKind
 from mallorn.core.values.trial import Trial
 
 
@@ -41,7 +41,8 @@ class Measurements(Repository):
         given up can follow what its successor wrote.
         """
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
-        leased = self.session.scalars(select(Round).where(*held(round_id, attempt))).one_or_none()
+        hold = Hold(WorkItem.round(round_id), attempt)
+        leased = self.session.scalars(select(Round).where(Round.id == round_id, held(hold))).one_or_none()
         if leased is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {attempt}")
         owner = {
@@ -60,8 +61,8 @@ class Measurements(Repository):
         Raises LeaseLost unless the finish of the job is still this attempt's.
         """
         self.lock_job(job_id)
-        mine = Job.id == job_id, Job.attempts == attempt, Job.state == JobState.FINISHING
-        if self.session.scalar(select(Job.id).where(*mine)) is None:
+        hold = Hold(WorkItem(WorkKind.FINISH, job_id), attempt)
+        if not self.session.scalar(select(held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {attempt}")
         owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)

@@ -4,7 +4,7 @@ from db.tables.base import Base
 from db.tables.dataset import Context, CostModel, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow
-from db.tables.fleet import Device, Lease, Worker
+from db.tables.fleet import Device, HeldWork, Worker
 from db.tables.jobs import Event, Job, Model, Round, StageRun, Task
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "FeatureRow",
     "ForeignRecord",
     "ForeignTask",
+    "HeldWork",
     "Job",
-    "Lease",
     "Measurement",
     "Model",
     "Round",

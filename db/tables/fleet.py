@@ -1,6 +1,6 @@
 """Who measures, who works, who holds what."""
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, IdPk, Timestamp
@@ -37,12 +37,30 @@ class Worker(Base):
     last_seen: Mapped[Timestamp]
 
 
-class Lease(Base):
-    """A named single-flight right (`plan:target:<id>`, `export:<job>`), with a fencing token."""
+class HeldWork(Base):
+    """Work that one process at a time does, under a lease. A row stays: its attempts only ever grow."""
 
-    __tablename__ = "leases"
+    __tablename__ = "held_work"
+    __table_args__ = (
+        Index(
+            "ix_held_work_until",
+            "until",
+            sqlite_where=text("until is not null"),
+            postgresql_where=text("until is not null"),
+        ),
+        Index(
+            "ix_held_work_waiting",
+            "sent_at",
+            sqlite_where=text("until is null and sent_at is not null"),
+            postgresql_where=text("until is null and sent_at is not null"),
+        ),
+    )
 
-    name: Mapped[str] = mapped_column(primary_key=True)
-    holder: Mapped[str]
-    token: Mapped[int]
-    until: Mapped[Timestamp]
+    kind: Mapped[str] = mapped_column(primary_key=True)  # mallorn.core.states.WorkKind
+    subject: Mapped[str] = mapped_column(primary_key=True)  # the id of a round, a job or a target
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))  # whose row is locked before this one
+    attempt: Mapped[int] = mapped_column(default=0)  # fencing token: an older one is refused
+    losses: Mapped[int] = mapped_column(default=0)  # of holders, since the work came up; 3 give it up
+    holder: Mapped[str | None]
+    until: Mapped[Timestamp | None]  # None: nobody holds it
+    sent_at: Mapped[Timestamp | None]  # when its message last went out; None: nobody is to do it now

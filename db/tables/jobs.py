@@ -73,11 +73,6 @@ class Job(Base):
     idempotency_key: Mapped[str | None]
     request_hash: Mapped[str | None]
     event_count: Mapped[int] = mapped_column(default=0)  # the last event's seq; its row lock orders events
-    attempts: Mapped[int] = mapped_column(default=0)  # fencing token of import and finish; only ever grows
-    stage_worker: Mapped[str | None]  # who imports or finishes it
-    stage_lease_until: Mapped[float | None]  # and for how long it is theirs
-    stage_losses: Mapped[int] = mapped_column(default=0)  # leases that ran out in this stage; 3 fail the job
-    stage_sent_at: Mapped[float | None]  # when the sweeper last sent a message for the stage
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
@@ -112,13 +107,13 @@ class Round(Base):
     """One pull of the bandit: a batch of candidates of one task; the unit of leasing.
 
     Its proposals are a pure function of seed, cost_model_id and the workload's measurements up to
-    seen_upto. `attempt` is the fencing token: results of an older attempt are refused.
+    seen_upto. Who holds it stands in HeldWork: results of an older attempt are refused.
     """
 
     __tablename__ = "rounds"
     __table_args__ = (
         UniqueConstraint("job_id", "index"),
-        Index("ix_rounds_state", "state", "lease_until"),
+        Index("ix_rounds_state", "state"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
         # One round in flight per workload and target: proposals then see all that is known.
         Index(
@@ -144,11 +139,7 @@ class Round(Base):
     seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement of the workload it may look at
     reason: Mapped[Json]  # policy, score, belief: why this task and why now
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
-    attempt: Mapped[int] = mapped_column(default=0)
-    losses: Mapped[int] = mapped_column(default=0)  # leases that ran out; 3 poison it
-    worker: Mapped[str | None]
-    lease_until: Mapped[float | None]
-    sent_at: Mapped[CreatedAt]  # when a message last went out; the sweeper re-sends old ones
+    worker: Mapped[str | None]  # who began it last
     error: Mapped[str] = mapped_column(default="")
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]

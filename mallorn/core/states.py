@@ -59,6 +59,15 @@ class RoundState(StrEnum):
         return self in (RoundState.QUEUED, RoundState.LEASED)
 
 
+class WorkKind(StrEnum):
+    """What one process at a time does, under a lease."""
+
+    ROUND = "round"
+    IMPORT = "import"
+    FINISH = "finish"
+    PLAN = "plan"  # the planner's turn at a target
+
+
 class StageKind(StrEnum):
     """What a worker does for a job besides its rounds."""
 

@@ -1,7 +1,7 @@
 """One planning step of one target: settle the job that has news, then deal the free slots by fair share."""
 
+from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases
 from db.repositories.shares import Shares
 from db.session import Database
 from services.control.fleet import Survey, survey
@@ -19,8 +19,8 @@ def plan_job(
     """Messages to send after the commits; None when another process plans this job's target right now."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
-        token = Leases(session).acquire(name := f"plan:target:{target_id}", holder, PLAN_LEASE_SEC)
-    if token is None:
+        hold = Holds(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
+    if hold is None:
         return None
     try:
         with database.session() as session:
@@ -28,7 +28,7 @@ def plan_job(
         return _Step(database, seen, patience).run(job_id)
     finally:
         with database.transaction() as session:
-            Leases(session).release(name, token)
+            Holds(session).end(hold)
 
 
 class _Step:

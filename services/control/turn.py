@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
+from db.repositories.failing import fail_job
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import NewRound, Rounds
 from db.repositories.standings import Standing, Standings
@@ -18,7 +19,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
-from mallorn.core.values.event import FailedEvent, FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.waiting import WAITING
 from services.control.grouping import group
 from services.control.messages import Message
@@ -82,11 +83,7 @@ def _waits_in_vain(step: _Step, patience: Patience) -> bool:
 def _give_up(step: _Step, error: PluginFailed) -> Turn:
     """Without its policy or its families a job cannot go on as it was asked for."""
     log.error("the job fails: %s", error, exc_info=error)
-    reason = f"{error.message}\n{error.hint}".strip()
-    Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FAILED, reason)
-    Rounds(step.session).cancel_open(step.job.id)
-    told = FailedEvent(error=error.code, detail=error.message, hint=error.hint)
-    Events(step.session).append(step.job.id, told)
+    fail_job(step.session, step.job.id, JobState.TUNING, error)
     return Turn(over=True)
 
 

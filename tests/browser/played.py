@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.codec import pack_decisions, pack_times
@@ -17,10 +17,10 @@ from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import NewWorkload, Workloads
-from db.tables import Job, Measurement, Round, StageRun
+from db.tables import HeldWork, Job, Measurement, Round, StageRun
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
+from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind, WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
 from tests.browser.networks import network
@@ -92,7 +92,9 @@ class Player:
     def leave_open(self, told: dict[str, Any], trials: list[dict[str, Any]], since_sec: float) -> None:
         """The next round, with so many of its trials measured."""
         fields = {"state": RoundState.LEASED, "finished_at": None, "stats": None}
-        self._round(told, trials, **fields, started_at=since_sec, lease_until=since_sec + 86_400)
+        round_id = self._round(told, trials, **fields, started_at=since_sec)
+        held = update(HeldWork).where(HeldWork.kind == WorkKind.ROUND, HeldWork.subject == str(round_id))
+        self.session.execute(held.values(until=since_sec + 86_400))
 
     def _job(self) -> Job:
         cell, stage = self.cell, self.stage
@@ -110,10 +112,10 @@ class Player:
             task.family_why = f"its anchor operator is {task.family.removeprefix('operator:')}"
         return job
 
-    def _round(self, told: dict[str, Any], trials: list[dict[str, Any]], **changes: Any) -> None:
+    def _round(self, told: dict[str, Any], trials: list[dict[str, Any]], **changes: Any) -> int:
         task = self.tasks[told["task_index"]]
         assert task.name == told["task_name"], "networks.json is of other networks than the recordings"
-        same = "index", "size", "searcher", "reason", "state", "attempt", "error", "stats"
+        same = "index", "size", "searcher", "reason", "state", "error", "stats"
         times = {name: self.at(told[name]) for name in ("created_at", "started_at", "finished_at")}
         row = (
             {name: told[name] for name in same}
@@ -124,18 +126,19 @@ class Player:
                 "workload_id": task.workload_id,
                 "target_id": self.target_id,
                 "seed": self.cell.seed,
-                "losses": 0,
                 "worker": self.stage.worker,
-                "sent_at": times["created_at"],
                 "seen_upto": self._newest(),
                 "cost_model_id": self._cost_model(told),
             }
         )
         round_id = self.session.scalars(insert(Round).values(row | changes).returning(Round.id)).one()
+        hold = {"subject": str(round_id), "job_id": self.job.id, "attempt": told["attempt"], "losses": 0}
+        self.session.execute(insert(HeldWork).values(kind=WorkKind.ROUND, **hold))
         self.learned[task.family] += len(trials)
         if trials:
             rows = [self._trial(round_id, task.workload_id, at, trial) for at, trial in enumerate(trials)]
             self.session.execute(insert(Measurement), rows)
+        return round_id
 
     def _trial(self, round_id: int, workload_id: int, slot: int, trial: dict[str, Any]) -> dict[str, Any]:
         failed = self.stage.failures > 0 and slot % self.stage.failures == self.stage.failures - 1

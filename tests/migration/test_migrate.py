@@ -12,10 +12,13 @@ from sqlalchemy import inspect, select, text
 
 from db.clock import now
 from db.migrate import check, upgrade
+from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.rounds import Rounds
+from db.repositories.work_items import WorkItems
 from db.session import Database
-from db.tables import Base, CostModel, Job, Model
+from db.tables import Base, CostModel, HeldWork, Job, Model
 from mallorn.core.errors import Conflict, Unavailable
-from mallorn.core.states import Cause
+from mallorn.core.states import Cause, RoundState, WorkKind
 
 
 @pytest.fixture
@@ -163,6 +166,75 @@ def test_what_only_words_and_the_log_told_of_a_job_is_data_from_now_on(empty):
     assert jobs["finishing"].tuning_ended == "the budget is spent"
     assert jobs["failed"].suggest.stored() == {"input_shapes": {"x": [1]}}
     assert jobs["mine"].suggest is None
+
+
+def insert_round(session, number, state, **changes):
+    """A round of the version 0007 or before, of a workload of its own."""
+    workload = {"key": f"w{number}", "name": "dense", "op": "dense", "structure": "s", "tir": b""}
+    more = {"flops": 1.0, "args": {}, "features": {}, "tvm_version": "0"}
+    insert(session, "workloads", id=number, **workload, **more)
+    zeros = dict.fromkeys(("family_since", "known_at_start"), 0)
+    words = dict.fromkeys(("family", "family_why", "retired"), "")
+    task = {"id": number, "job_id": "tuning", "index": number, "name": "dense", "weight": 1}
+    insert(session, "tasks", workload_id=number, **task, **zeros, **words)
+    which = {"id": number, "job_id": "tuning", "task_id": number, "workload_id": number, "target_id": 1}
+    how = {"index": number, "size": 8, "seed": 0, "searcher": "random", "seen_upto": 0, "reason": {}}
+    lease = {"attempt": 0, "losses": 0, "error": "", "sent_at": 100.0}
+    insert(session, "rounds", state=state, **which, **how, **{**lease, **changes})
+
+
+def test_who_holds_what_is_carried_over_with_its_tokens(empty):
+    upgrade(empty.url, "0008")
+    held = {"worker": "w", "lease_until": 9e9}
+    with empty.transaction() as session:
+        insert_target(session)
+        insert_job(session, "queued", created_at=50.0)
+        own = {"attempts": 5, "stage_losses": 2, "stage_worker": "w", "stage_lease_until": 9e9}
+        insert_job(session, "finishing", state="finishing", stage_sent_at=70.0, **own)
+        insert_job(session, "done", state="done", attempts=3)
+        insert_job(session, "tuning", state="tuning", attempts=1)
+        insert_round(session, 1, "queued", attempt=1, losses=1)
+        insert_round(session, 2, "leased", attempt=4, losses=2, **held)
+        insert_round(session, 10, "done", attempt=2, worker="w")
+        insert(session, "leases", name="plan:target:1", holder="c", token=7, until=9e9)
+        insert(session, "leases", name="plan:target:2", holder="", token=8, until=0.0)
+    upgrade(empty.url)
+    with empty.session() as session:
+        found = {
+            (row.kind, row.subject): (row.attempt, row.losses, row.holder, row.until, row.sent_at)
+            for row in session.scalars(select(HeldWork))
+        }
+    stages = {key: row for key, row in found.items() if key[0] in (WorkKind.IMPORT, WorkKind.FINISH)}
+    assert found.items() - stages.items() == {
+        ((WorkKind.ROUND, "1"), (1, 1, None, None, 100.0)),
+        ((WorkKind.ROUND, "2"), (4, 2, "w", 9e9, 100.0)),
+        ((WorkKind.ROUND, "10"), (2, 0, None, None, None)),
+        ((WorkKind.PLAN, "1"), (7, 0, "c", 9e9, None)),
+        ((WorkKind.PLAN, "2"), (8, 0, None, None, None)),
+    }
+    resting = {key for key, row in stages.items() if row[1:] == (0, None, None, None)}
+    assert {key: stages[key] for key in stages.keys() - resting} == {
+        (WorkKind.IMPORT, "queued"): (0, 0, None, None, 50.0),
+        (WorkKind.FINISH, "finishing"): (5, 2, "w", 9e9, 70.0),
+    }
+    assert {stages[kind, "done"][0] for kind in (WorkKind.IMPORT, WorkKind.FINISH)} == {3}
+
+
+def test_a_worker_goes_on_with_a_round_that_it_held_before_the_upgrade(empty):
+    upgrade(empty.url, "0007")
+    with empty.transaction() as session:
+        insert_target(session)
+        insert_job(session, "tuning", state="tuning")
+        insert_round(session, 1, "leased", attempt=4, worker="w", lease_until=9e9)
+        insert_round(session, 2, "leased", attempt=2, losses=2, worker="dead", lease_until=1.0)
+    upgrade(empty.url)
+    with empty.transaction() as session:
+        assert not Rounds(session).close(1, 3, RoundState.DONE)
+        assert Holds(session).renew(Hold(WorkItem.round(1), 4), 60)
+        (lost,) = WorkItems(session).expire()
+        assert (lost.hold.item, lost.given_up) == (WorkItem.round(2), True)
+        assert Rounds(session).get(2).state == RoundState.POISON
+        assert Rounds(session).close(1, 4, RoundState.DONE)
 
 
 def test_the_newest_versions_of_cost_models_become_the_active_ones(empty):

@@ -14,6 +14,11 @@ from mallorn.core.errors import LeaseLost
 class Stopping(LeaseLost):
     """This worker was asked to stop; what it held goes back to the queue."""
 
+    @property
+    def reason(self) -> str:
+        """Nothing that a job need know: another worker takes what this one held."""
+        return ""
+
 
 class Stop:
     """The wish to stop, and the process groups that would keep the worker waiting."""

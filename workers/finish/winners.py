@@ -7,6 +7,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.base import ERROR_CHARS
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
@@ -15,7 +16,6 @@ from workers.finish.checking import Checker, Verdict
 from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Slot, SlotTrial
 from workers.racing.bursts import interval
-from workers.round.commits import ERROR_CHARS
 from workers.round.rows import Place, store_sketches
 from workers.slot.stage import Stage
 
@@ -126,7 +126,8 @@ def _store(
     job = claimed.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     rows = [_row(session, claimed, entry, sketches, verdicts.get(entry.slot.slot)) for entry in entries]
-    ids = Measurements(session).add_finish(job.id, claimed.attempt, contest.workload.id, job.target_id, rows)
+    program = contest.workload.id, job.target_id
+    ids = Measurements(session).add_finish(job.id, claimed.hold.attempt, *program, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))

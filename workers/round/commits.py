@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.base import ERROR_CHARS
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
@@ -18,7 +19,6 @@ from workers.search.base import Proposal
 
 # A kill costs at most what was not committed: these, and the one on the device.
 BATCH: Final = 4
-ERROR_CHARS: Final = 600
 
 
 class Commits:

@@ -66,7 +66,7 @@ def _round(decision: Decision) -> RoundStatus:
         proposal=_proposal(decision),
         cost_model_version=decision.cost_model_version,
         state=RoundState(row.state),
-        attempt=row.attempt,
+        attempt=decision.attempt,
         worker=row.worker,
         seconds=_seconds(row),
         reason=noted,

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.events import Events
+from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Leases
 from db.repositories.progress import progress
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
-from db.tables import Device, Job, Round
+from db.tables import Device, HeldWork, Job
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
@@ -29,9 +29,8 @@ def kinds(workshop, job):
 
 def age_messages(workshop, seconds):
     """Let everything that was sent have been sent long ago."""
-    workshop.write(lambda session: session.execute(update(Round).values(sent_at=Round.sent_at - seconds)))
-    aged = {"stage_sent_at": Job.stage_sent_at - seconds, "created_at": Job.created_at - seconds}
-    workshop.write(lambda session: session.execute(update(Job).values(aged)))
+    aged = update(HeldWork).values(sent_at=HeldWork.sent_at - seconds)
+    workshop.write(lambda session: session.execute(aged))
 
 
 def lose_lease(workshop, round_id):
@@ -59,17 +58,17 @@ def test_without_a_device_a_job_says_what_it_waits_for_and_goes_on_when_one_come
 
 def test_one_planner_at_a_time(workshop):
     job = workshop.job()
-    token = workshop.write(
-        lambda session: Leases(session).acquire(f"plan:target:{workshop.target_id}", "other", 60)
-    )
+    turn = WorkItem.plan(workshop.target_id)
+    hold = workshop.write(lambda session: Holds(session).claim(turn, "other", 60))
     assert plan_job(workshop.database, job, "me") is None
-    workshop.write(lambda session: Leases(session).release(f"plan:target:{workshop.target_id}", token))
+    workshop.write(lambda session: Holds(session).end(hold))
     assert plan_job(workshop.database, job, "me")
 
 
 def test_a_planner_that_died_holds_nobody_up_for_long(workshop):
     job = workshop.job()
-    workshop.write(lambda session: Leases(session).acquire(f"plan:target:{workshop.target_id}", "dead", -1))
+    turn = WorkItem.plan(workshop.target_id)
+    workshop.write(lambda session: Holds(session).claim(turn, "dead", -1))
     assert plan_job(workshop.database, job, "me")
 
 

@@ -12,6 +12,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.standings import Standings
 from db.repositories.targets import Targets
 from db.repositories.waiting import Waiting
+from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
 from db.tables import Job
 from mallorn.core import queues
@@ -258,7 +259,7 @@ def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yar
         start.wait()
         for _ in range(4):
             yard.plan(job)
-            yard.write(lambda session: Rounds(session).expire())
+            yard.write(lambda session: WorkItems(session).expire())
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, jobs))

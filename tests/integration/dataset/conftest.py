@@ -45,16 +45,18 @@ class Filled(Rows):
     def measure(self, session: Session, workload: str, batch: list[NewMeasurement]) -> None:
         """A round of a workload, from its claim to its end."""
         round_id = self.add_round(session, workload)
-        attempt = Rounds(session).claim(round_id, "w", 60)
-        assert attempt is not None
-        Measurements(session).add_batch(round_id, attempt, batch)
-        Rounds(session).close(round_id, attempt, RoundState.DONE)
+        hold = Rounds(session).claim(round_id, "w", 60)
+        assert hold is not None
+        Measurements(session).add_batch(round_id, hold.attempt, batch)
+        Rounds(session).close(round_id, hold.attempt, RoundState.DONE)
 
     def finish(self, session: Session, batch: list[NewMeasurement]) -> None:
         """Repeats of the best, at the end of the job."""
         Jobs(session).move(self.job_id, [JobState.TUNING], JobState.FINISHING)
-        attempt = Jobs(session).get(self.job_id, None).attempts
-        Measurements(session).add_finish(self.job_id, attempt, self.workloads["w0"], self.target_id, batch)
+        hold = Jobs(session).claim_stage(self.job_id, JobState.FINISHING, "w", 60)
+        assert hold is not None
+        program = self.workloads["w0"], self.target_id
+        Measurements(session).add_finish(self.job_id, hold.attempt, *program, batch)
 
     def exported(self, directory: Path, **selected: Any) -> dict[str, Any]:
         """Freeze and write."""

@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import text
 
 from db.repositories.events import Events
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.rounds import Rounds
+from db.repositories.work_items import WorkItems
 from db.session import Database
 from mallorn.core.errors import Conflict, LeaseLost, StorageFull
 from mallorn.core.states import JobState, RoundState
@@ -86,10 +88,10 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
         rows.write(act)
 
     def reap(_slot):
-        rows.write(lambda session: (Rounds(session).expire(), Jobs(session).expire_stages()))
+        rows.write(lambda session: WorkItems(session).expire())
 
     def renew(_slot):
-        rows.write(lambda session: Rounds(session).renew(round_id, attempt, 60))
+        rows.write(lambda session: Holds(session).renew(Hold(WorkItem.round(round_id), attempt), 60))
 
     def refused(call):
         action, slot = call

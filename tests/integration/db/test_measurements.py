@@ -31,7 +31,7 @@ def measured_round(rows, batch, workload="w0"):
 def finish(rows, batch):
     def act(session):
         Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
-        token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60)
+        token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60).attempt
         program = rows.workloads["w0"], rows.target_id
         return Measurements(session).add_finish(rows.job_id, token, *program, batch)
 

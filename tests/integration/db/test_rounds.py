@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import func, select, update
 
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.tables import Measurement, Round
+from db.repositories.work_items import WorkItems
+from db.tables import HeldWork, Job, Measurement
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState
 
@@ -20,11 +22,28 @@ def commit(rows, round_id, attempt, slots):
 
 
 def claim(rows, round_id, worker="w", lease_sec=60.0):
-    return rows.write(lambda session: Rounds(session).claim(round_id, worker, lease_sec))
+    hold = rows.write(lambda session: Rounds(session).claim(round_id, worker, lease_sec))
+    return hold and hold.attempt
 
 
 def expire(rows):
-    return rows.write(lambda session: Rounds(session).expire())
+    """The rounds that wait again, and those that are given up."""
+    lost = rows.write(lambda session: WorkItems(session).expire())
+    return tuple(
+        [int(each.hold.item.subject) for each in lost if each.given_up is end] for end in (False, True)
+    )
+
+
+def renew(rows, round_id, attempt):
+    return rows.write(lambda session: Holds(session).renew(Hold(WorkItem.round(round_id), attempt), 60))
+
+
+def waiting(rows):
+    return [
+        int(item.subject)
+        for item in rows.read(lambda session: Holds(session).waiting(30))
+        if item.kind == "round"
+    ]
 
 
 def close(rows, round_id, attempt, state=RoundState.DONE):
@@ -52,7 +71,7 @@ def test_of_many_claimers_exactly_one_gets_the_round(rows):
 
 def test_a_zombies_results_are_refused_after_its_round_went_to_another(rows):
     round_id, zombie = rows.claimed_round(lease_sec=-1)
-    assert expire(rows).returned == [round_id]
+    assert expire(rows) == ([round_id], [])
     heir = claim(rows, round_id, "heir")
     assert heir == zombie + 1
     with pytest.raises(LeaseLost, match=f"attempt {zombie}"):
@@ -72,24 +91,24 @@ def test_a_zombie_can_neither_renew_nor_close(rows):
     round_id, zombie = rows.claimed_round(lease_sec=-1)
     expire(rows)
     heir = claim(rows, round_id, "heir")
-    assert not rows.write(lambda session: Rounds(session).renew(round_id, zombie, 60))
+    assert not renew(rows, round_id, zombie)
     assert not close(rows, round_id, zombie)
     assert close(rows, round_id, heir)
 
 
 def test_renewing_keeps_a_round_from_expiring(rows):
     round_id, attempt = rows.claimed_round(lease_sec=-1)
-    assert rows.write(lambda session: Rounds(session).renew(round_id, attempt, 60))
-    assert expire(rows).returned == []
+    assert renew(rows, round_id, attempt)
+    assert expire(rows) == ([], [])
 
 
 def test_the_third_worker_that_dies_poisons_the_round(rows):
     round_id = rows.write(rows.add_round)
     for _ in range(2):
         claim(rows, round_id, lease_sec=-1)
-        assert expire(rows).returned == [round_id]
+        assert expire(rows) == ([round_id], [])
     claim(rows, round_id, lease_sec=-1)
-    assert expire(rows).poisoned == [round_id]
+    assert expire(rows) == ([], [round_id])
     assert state_of(rows, round_id) == RoundState.POISON
     assert claim(rows, round_id) is None
 
@@ -100,7 +119,7 @@ def test_a_round_that_is_handed_back_loses_nothing_however_often(rows):
         assert claim(rows, round_id) == attempt
         close(rows, round_id, attempt, RoundState.QUEUED)
     claim(rows, round_id, lease_sec=-1)
-    assert expire(rows).returned == [round_id]
+    assert expire(rows) == ([round_id], [])
 
 
 def test_a_closed_round_takes_no_more_results(rows):
@@ -163,17 +182,29 @@ def test_cancelling_ends_open_rounds_and_their_workers_learn_it(rows):
     queued = rows.write(lambda session: rows.add_round(session, "w1"))
     assert rows.write(lambda session: Rounds(session).cancel_open(rows.job_id)) == 2
     assert {state_of(rows, leased), state_of(rows, queued)} == {RoundState.CANCELLED}
-    assert not rows.write(lambda session: Rounds(session).renew(leased, attempt, 60))
+    assert not renew(rows, leased, attempt)
 
 
 def test_the_sweeper_finds_rounds_whose_message_got_lost(rows):
     round_id = rows.write(rows.add_round)
-    assert rows.read(lambda session: Rounds(session).stale(30)) == []
-    aged = update(Round).values(sent_at=Round.sent_at - 60)
+    assert waiting(rows) == []
+    aged = update(HeldWork).values(sent_at=HeldWork.sent_at - 60)
     rows.write(lambda session: session.execute(aged))
-    assert [found.id for found in rows.read(lambda session: Rounds(session).stale(30))] == [round_id]
-    rows.write(lambda session: Rounds(session).mark_sent([round_id]))
-    assert rows.read(lambda session: Rounds(session).stale(30)) == []
+    assert waiting(rows) == [round_id]
+    rows.write(lambda session: Holds(session).mark_sent([WorkItem.round(round_id)]))
+    assert waiting(rows) == []
+
+
+def test_lost_messages_go_out_again_for_urgent_jobs_first_and_in_the_order_of_planning(rows):
+    def act(session):
+        urgent = rows.add_job(session, "bob", ("w0",))
+        session.execute(update(Job).where(Job.id == urgent).values(priority=1))
+        for number, job_id in ((10, rows.job_id), (9, rows.job_id), (11, urgent)):
+            Holds(session).open(WorkItem.round(number), job_id)
+        session.execute(update(HeldWork).values(sent_at=HeldWork.sent_at - 60))
+
+    rows.write(act)
+    assert waiting(rows) == [11, 9, 10]
 
 
 def test_rounds_are_listed_newest_first_in_pages(rows):

@@ -55,14 +55,16 @@ def test_a_reading_block_sees_one_snapshot(database):
 def test_writers_in_many_threads_wait_for_each_other(database):
     """Each reads a number and writes it back raised by one: none may be lost."""
     with database.transaction() as session:
-        session.execute(text("INSERT INTO leases (name, holder, token, until) VALUES ('n', '', 0, 0)"))
+        session.execute(
+            text("INSERT INTO held_work (kind, subject, attempt, losses) VALUES ('plan', '1', 0, 0)")
+        )
 
     def raise_ten_times() -> None:
         for _ in range(10):
             with database.transaction() as session:
                 lock = " FOR UPDATE" if session.get_bind().dialect.name == "postgresql" else ""
-                n = session.execute(text(f"SELECT token FROM leases{lock}")).scalar_one()
-                session.execute(text("UPDATE leases SET token = :n"), {"n": n + 1})
+                n = session.execute(text(f"SELECT attempt FROM held_work{lock}")).scalar_one()
+                session.execute(text("UPDATE held_work SET attempt = :n"), {"n": n + 1})
 
     threads = [threading.Thread(target=raise_ten_times) for _ in range(4)]
     for thread in threads:
@@ -70,7 +72,7 @@ def test_writers_in_many_threads_wait_for_each_other(database):
     for thread in threads:
         thread.join()
     with database.session() as session:
-        assert session.execute(text("SELECT token FROM leases")).scalar_one() == 40
+        assert session.execute(text("SELECT attempt FROM held_work")).scalar_one() == 40
 
 
 def test_the_clock_is_the_databases_own_and_moves_within_a_transaction(database):

@@ -5,16 +5,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
-from db.tables import Job
+from db.repositories.stages import STAGES
+from db.repositories.work_items import WorkItems
+from db.tables import HeldWork
+from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
+from workers.children.shutdown import Stopping
 
 FINISHING = JobState.FINISHING
 
 
 @pytest.fixture
 def stage(rows):
-    """A job in its finish, and calls of Jobs about it in transactions of their own."""
+    """A job in its finish, and calls about it in transactions of their own."""
 
     class Calls:
         job_id = rows.job_id
@@ -23,7 +28,26 @@ def stage(rows):
             return lambda *args, **kw: rows.write(lambda session: getattr(Jobs(session), name)(*args, **kw))
 
         def claim(self, lease_sec=60.0, state=FINISHING):
+            """The claim on a stage, or None."""
             return self.claim_stage(rows.job_id, state, "w", lease_sec)
+
+        def renew(self, hold):
+            return rows.write(lambda session: Holds(session).renew(hold, 60))
+
+        def give_back(self, hold):
+            return rows.write(lambda session: WorkItems(session).give_back(hold, Stopping()))
+
+        def lose(self, hold, words):
+            return rows.write(lambda session: WorkItems(session).lose(hold, MallornError(words)))
+
+        def expire(self):
+            """For each job whose stage was taken back: whether it failed."""
+            return [each.given_up for each in rows.write(lambda session: WorkItems(session).expire())]
+
+        def waiting(self, older_than_sec):
+            return [
+                item.subject for item in rows.read(lambda session: Holds(session).waiting(older_than_sec))
+            ]
 
         def job(self):
             return self.get(rows.job_id, None)
@@ -35,8 +59,8 @@ def stage(rows):
 
 def test_of_many_claimers_exactly_one_gets_the_stage(stage):
     with ThreadPoolExecutor(4) as pool:
-        tokens = list(pool.map(lambda _: stage.claim(), range(4)))
-    assert sorted(filter(None, tokens)) == [1]
+        holds = list(pool.map(lambda _: stage.claim(), range(4)))
+    assert len(list(filter(None, holds))) == 1
 
 
 def test_a_stage_the_job_is_not_in_is_not_to_be_had(stage):
@@ -46,58 +70,77 @@ def test_a_stage_the_job_is_not_in_is_not_to_be_had(stage):
 def test_a_stage_whose_lease_ran_out_goes_to_the_next_and_the_first_learns_it(stage):
     first = stage.claim(lease_sec=-1)
     second = stage.claim()
-    assert second == first + 1
-    assert not stage.renew_stage(stage.job_id, first, 60)
-    assert stage.renew_stage(stage.job_id, second, 60)
+    assert second.attempt == first.attempt + 1
+    assert not stage.renew(first)
+    assert stage.renew(second)
 
 
 @pytest.mark.parametrize("end", ["pause", "cancel"])
 def test_renewing_fails_once_the_job_was_stopped(stage, rows, end):
     stage.move(stage.job_id, [FINISHING], JobState.IMPORTING)
-    token = stage.claim(state=JobState.IMPORTING)
+    hold = stage.claim(state=JobState.IMPORTING)
     getattr(stage, end)(stage.job_id, "ada")
-    assert not stage.renew_stage(stage.job_id, token, 60)
+    assert not stage.renew(hold)
 
 
 def test_an_old_worker_cannot_end_the_stage_of_a_new_one(stage):
     old = stage.claim(lease_sec=-1)
     new = stage.claim()
-    assert not stage.move(stage.job_id, [FINISHING], JobState.DONE, attempt=old)
-    assert stage.move(stage.job_id, [FINISHING], JobState.DONE, attempt=new)
+    assert not stage.move(stage.job_id, [FINISHING], JobState.DONE, hold=old)
+    assert stage.move(stage.job_id, [FINISHING], JobState.DONE, hold=new)
 
 
-def test_tokens_grow_across_stages(stage):
-    first = stage.claim()
-    stage.move(stage.job_id, [FINISHING], JobState.IMPORTING, attempt=first)
-    assert stage.claim(state=JobState.IMPORTING) == first + 1
+def test_who_held_a_stage_before_the_job_was_put_back_into_it_holds_it_no_more(stage):
+    stage.move(stage.job_id, [FINISHING], JobState.IMPORTING)
+    first = stage.claim(state=JobState.IMPORTING)
+    stage.pause(stage.job_id, "ada")
+    stage.resume(stage.job_id, "ada")
+    assert not stage.renew(first)
+    second = stage.claim(state=JobState.IMPORTING)
+    assert second.attempt == first.attempt + 1
+    assert not stage.move(stage.job_id, [JobState.IMPORTING], JobState.TUNING, hold=first)
 
 
-def test_a_released_stage_can_be_claimed_at_once(stage):
-    token = stage.claim()
-    assert stage.release_stage(stage.job_id, token)
-    assert stage.claim() == token + 1
-    assert not stage.release_stage(stage.job_id, token)
+def test_a_claim_on_one_stage_is_none_on_another(stage):
+    finish = stage.claim()
+    stage.move(stage.job_id, [FINISHING], JobState.IMPORTING, hold=finish)
+    assert stage.claim(state=JobState.IMPORTING)
+    assert not stage.move(stage.job_id, [JobState.IMPORTING], JobState.TUNING, hold=finish)
+
+
+def test_a_stage_that_was_given_back_can_be_claimed_at_once(stage):
+    hold = stage.claim()
+    assert stage.give_back(hold)
+    assert stage.claim().attempt == hold.attempt + 1
+    assert not stage.give_back(hold)
 
 
 def test_the_third_worker_that_dies_fails_the_job(stage):
     for _ in range(2):
         stage.claim(lease_sec=-1)
-        assert stage.expire_stages().returned == [stage.job_id]
+        assert stage.expire() == [False]
     stage.claim(lease_sec=-1)
-    assert stage.expire_stages().failed == [stage.job_id]
+    assert stage.expire() == [True]
     assert (stage.job().state, stage.job().finished_at is None) == (JobState.FAILED, False)
     assert "3 times in a row" in stage.job().reason
 
 
+def test_a_dead_worker_counts_whether_a_reaper_or_its_successor_noticed_first(stage):
+    for _ in range(3):
+        stage.claim(lease_sec=-1)
+    assert stage.expire() == [True]
+
+
 def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_once(stage):
-    token = stage.claim()
-    assert stage.lose_stage(stage.job_id, token + 1, "not mine").returned == []
-    assert stage.lose_stage(stage.job_id, token, "it died").returned == [stage.job_id]
-    assert [job.id for job in stage.waiting_stages(30)] == [stage.job_id]
+    hold = stage.claim()
+    assert stage.lose(Hold(hold.item, hold.attempt + 1), "not mine") is None
+    assert not stage.lose(hold, "it died").given_up
+    assert stage.waiting(30) == [stage.job_id]
     for _ in range(2):
-        lost = stage.lose_stage(stage.job_id, stage.claim(), "it died again")
-    assert lost.failed == [stage.job_id]
-    assert (stage.job().state, stage.job().reason) == (JobState.FAILED, "it died again")
+        lost = stage.lose(stage.claim(), "it died again")
+    assert lost.given_up
+    reason = "finishing broke off 3 times in a row: it died again"
+    assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
 
 def test_deaths_in_one_stage_do_not_count_in_the_next(stage):
@@ -105,21 +148,31 @@ def test_deaths_in_one_stage_do_not_count_in_the_next(stage):
         for _ in range(2):
             stage.claim(lease_sec=-1)
             stage.claim(lease_sec=-1, state=JobState.IMPORTING)
-            assert stage.expire_stages().failed == []
+            assert stage.expire() == [False]
         stage.move(stage.job_id, [JobState.IMPORTING, FINISHING], state)
     assert stage.job().state == FINISHING
 
 
 def test_the_sweeper_finds_stages_that_nobody_holds_once_their_message_is_old(stage, rows):
-    assert stage.waiting_stages(30) == []
-    rows.write(lambda session: session.execute(update(Job).values(created_at=Job.created_at - 60)))
-    assert [job.id for job in stage.waiting_stages(30)] == [stage.job_id]
-    stage.mark_sent([stage.job_id])
-    assert stage.waiting_stages(30) == []
+    assert stage.waiting(30) == []
+    rows.write(lambda session: session.execute(update(HeldWork).values(sent_at=HeldWork.sent_at - 60)))
+    assert stage.waiting(30) == [stage.job_id]
+    rows.write(lambda session: Holds(session).mark_sent([WorkItem(STAGES[FINISHING], stage.job_id)]))
+    assert stage.waiting(30) == []
 
 
 def test_a_held_stage_needs_no_message(stage):
     stage.claim()
-    assert stage.waiting_stages(-60) == []
+    assert stage.waiting(-60) == []
     stage.move(stage.job_id, [FINISHING], FINISHING)
-    assert len(stage.waiting_stages(-60)) == 1
+    assert stage.waiting(-60) == [stage.job_id]
+
+
+@pytest.mark.parametrize("end", ["pause", "cancel"])
+def test_who_is_stopped_waits_for_nobody_and_who_goes_on_does(stage, end):
+    stage.move(stage.job_id, [FINISHING], JobState.QUEUED)
+    getattr(stage, end)(stage.job_id, "ada")
+    assert stage.waiting(-60) == []
+    if end == "pause":
+        stage.resume(stage.job_id, "ada")
+        assert stage.waiting(-60) == [stage.job_id]

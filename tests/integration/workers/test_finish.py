@@ -12,6 +12,7 @@ from sqlalchemy import delete, select, update
 
 from db.codec import unpack_text
 from db.repositories.events import Events
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
@@ -19,7 +20,7 @@ from db.repositories.trials import Trials
 from db.tables import Event, Measurement, Schedule
 from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.event import DoneEvent
 from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
@@ -347,8 +348,8 @@ def test_a_stopping_worker_leaves_the_finish_to_another(workshop, exported):
     job = tuned(workshop)
     workshop.graph_answers["compile_model"] = Stopping()
     finish(workshop, job)
-    stored = workshop.read(lambda session: Jobs(session).get(job, None))
-    assert (stored.state, stored.stage_worker, stored.stage_losses) == (JobState.FINISHING, None, 0)
+    stage = workshop.held(WorkItem(WorkKind.FINISH, job))
+    assert (workshop.state(job), stage.holder, stage.losses) == (JobState.FINISHING, None, 0)
     workshop.graph_answers["compile_model"] = COMPILED
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
@@ -391,12 +392,11 @@ def test_a_worker_that_lost_the_finish_stores_nothing(workshop, exported, check)
     claim = {"state": JobState.FINISHING, "worker": "other", "lease_sec": 60}
 
     def taken(slot):
-        workshop.write(lambda session: Jobs(session).renew_stage(job, attempt(), -1))
+        item = WorkItem(WorkKind.FINISH, job)
+        held = Hold(item, workshop.held(item).attempt)
+        workshop.write(lambda session: Holds(session).renew(held, -1))
         workshop.write(lambda session: Jobs(session).claim_stage(job, *claim.values()))
         workshop.bench.before = lambda slot: None
-
-    def attempt():
-        return workshop.read(lambda session: Jobs(session).get(job, None).attempts)
 
     workshop.bench.before = taken
     finish(workshop, job)

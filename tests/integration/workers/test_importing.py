@@ -8,11 +8,12 @@ from sqlalchemy import select, update
 
 from db.repositories.contexts import Contexts
 from db.repositories.events import Events
+from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
-from mallorn.core.states import JobState, StageKind
+from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph import GraphReport
 from research.replay.space_file import write_tasks
@@ -165,8 +166,8 @@ def test_patterns_that_no_task_has_are_refused_with_the_closest_names(workshop, 
 def test_a_stopping_worker_leaves_the_import_to_another(workshop, job):
     workshop.graph_answers["extract"] = Stopping()
     assert not import_job(workshop, job)
-    stored = workshop.read(lambda session: Jobs(session).get(job, None))
-    assert (stored.state, stored.stage_worker, stored.stage_losses) == (JobState.IMPORTING, None, 0)
+    stage = workshop.held(WorkItem(WorkKind.IMPORT, job))
+    assert (workshop.state(job), stage.holder, stage.losses) == (JobState.IMPORTING, None, 0)
     workshop.graph_answers["extract"] = found("w0")
     assert import_job(workshop, job)
 

@@ -6,8 +6,10 @@ import logging
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
+from db.repositories.work_items import WorkItems
 from mallorn.core.errors import (
     HostFault,
     InvalidTarget,
@@ -61,8 +63,10 @@ def kill_in(workshop, round_id, measured, monkeypatch):
 
 def take_back(workshop, round_id):
     """Let the lease run out, and reap."""
-    workshop.write(lambda session: Rounds(session).renew(round_id, workshop.round(round_id).attempt, -1))
-    workshop.write(lambda session: Rounds(session).expire())
+    item = WorkItem.round(round_id)
+    held = Hold(item, workshop.held(item).attempt)
+    workshop.write(lambda session: Holds(session).renew(held, -1))
+    workshop.write(lambda session: WorkItems(session).expire())
 
 
 def proposals_of(workshop, round_id):
@@ -153,7 +157,7 @@ def test_without_a_device_the_round_is_handed_back_and_the_job_says_why(workshop
         workshop.bench.before = after(0, refuse(NoDevice()))
         assert workshop.run(round_id) is None
     assert workshop.round(round_id).state == RoundState.QUEUED
-    assert workshop.round(round_id).losses == 0
+    assert workshop.held(WorkItem.round(round_id)).losses == 0
     assert "mallorn device" in workshop.reason(job)
 
     workshop.bench.before = lambda slot: None
@@ -192,8 +196,8 @@ def test_a_stopping_worker_commits_what_it_has_and_hands_the_round_back(workshop
     assert len(workshop.rows(round_id=round_id)) == 5, (
         "the result that came while stopping may be a victim of it"
     )
-    handed_back = workshop.round(round_id)
-    assert (handed_back.state, handed_back.losses) == (RoundState.QUEUED, 0)
+    assert workshop.round(round_id).state == RoundState.QUEUED
+    assert workshop.held(WorkItem.round(round_id)).losses == 0
     monkeypatch.undo()
 
 
@@ -229,7 +233,8 @@ def test_what_this_worker_lacks_another_may_have(workshop, error):
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(error))
     assert workshop.run(round_id) is None
-    assert (workshop.round(round_id).state, workshop.round(round_id).losses) == (RoundState.QUEUED, 0)
+    assert workshop.round(round_id).state == RoundState.QUEUED
+    assert workshop.held(WorkItem.round(round_id)).losses == 0
     assert workshop.reason(job) == error.message
 
 
@@ -283,13 +288,13 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
             lines.append(json.loads(JsonLines("worker").format(record)))
 
     kept = Kept()
-    logging.getLogger("workers.round.run").addHandler(kept)
+    logging.getLogger("workers.slot.held_work").addHandler(kept)
     monkeypatch.setattr(tasks, "runtime", lambda: workshop)
     job = workshop.job()
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(NoDevice()))
     tasks.run_round(round_id)
-    logging.getLogger("workers.round.run").removeHandler(kept)
+    logging.getLogger("workers.slot.held_work").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
 

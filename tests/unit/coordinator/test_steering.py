@@ -1,5 +1,6 @@
 """Pausing, resuming and cancelling: what changes, who is woken, what is refused in which words."""
 
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from mallorn.core import queues
@@ -61,7 +62,8 @@ def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: Ow
     assert cancelled["state"] == "cancelled"
     assert cancelled["finished_at"] is not None
     assert owned.read(lambda session: Rounds(session).in_flight(owned.job_id)) == []
-    assert not owned.write(lambda session: Rounds(session).renew(round_id, attempt, 60))
+    hold = Hold(WorkItem.round(round_id), attempt)
+    assert not owned.write(lambda session: Holds(session).renew(hold, 60))
 
 
 CONFLICTS = [

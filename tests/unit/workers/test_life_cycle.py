@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from sqlalchemy import select, update
+from sqlalchemy import String, and_, cast, select, update
 
 from db.codec import unpack_decisions
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from db.repositories.rounds import Rounds
 from db.session import Database
-from db.tables import Job, Measurement, Round, SketchRow, Workload
+from db.tables import HeldWork, Measurement, Round, SketchRow, Workload
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.names import REGISTRY
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState, RoundState, WorkKind
 from services.control.reaping import reap
 from services.control.sweeping import STALE_SEC, sweep
 from tests.fixtures.workshop import Workshop
@@ -94,7 +94,7 @@ class JobLife(RuleBasedStateMachine):
             with suppress(Killed):
                 self.workshop.run(round_id)
         self.calm()
-        expired = update(Round).where(Round.state == RoundState.LEASED).values(lease_until=0.0)
+        expired = update(HeldWork).where(HeldWork.until.is_not(None)).values(until=0.0)
         self.workshop.write(lambda session: session.execute(expired))
 
     @precondition(lambda self: self.open_rounds())
@@ -139,6 +139,12 @@ class JobLife(RuleBasedStateMachine):
         assert all(ran[name] == count for name, count in self.kept.items())
 
     @invariant()
+    def a_round_is_held_while_it_is_leased_and_waits_while_it_is_queued(self):
+        for row, hold in self.holds() if hasattr(self, "jobs") else ():
+            assert (hold.until is not None) == (row.state == RoundState.LEASED)
+            assert (hold.sent_at is not None) == RoundState(row.state).open
+
+    @invariant()
     def a_workload_is_tuned_by_one_round_at_a_time(self):
         is_open = self.workshop.read(lambda s: Rounds(s).in_flight()) if hasattr(self, "jobs") else []
         assert len({row.workload_id for row in is_open}) == len(is_open)
@@ -169,10 +175,14 @@ class JobLife(RuleBasedStateMachine):
 
     def age(self):
         """A while goes by in which nobody sends anything."""
-        old = {"sent_at": Round.sent_at - STALE_SEC - 1}
-        self.workshop.write(lambda session: session.execute(update(Round).values(old)))
-        old = {"created_at": Job.created_at - STALE_SEC - 1, "stage_sent_at": 0.0}
-        self.workshop.write(lambda session: session.execute(update(Job).values(old)))
+        old = update(HeldWork).values(sent_at=HeldWork.sent_at - STALE_SEC - 1)
+        self.workshop.write(lambda session: session.execute(old))
+
+    def holds(self):
+        """Every round with who holds it."""
+        mine = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
+        query = select(Round, HeldWork).join(HeldWork, and_(*mine))
+        return self.workshop.read(lambda session: session.execute(query).all())
 
     def open_rounds(self):
         return [row.id for row in self.workshop.read(lambda session: Rounds(session).in_flight())]

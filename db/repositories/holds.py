@@ -1,0 +1,155 @@
+"""Who holds which piece of work: leases, losses and fencing tokens of rounds, stages and planning alike."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+
+from db.clock import now
+from db.repositories.base import Repository, until
+from db.tables import HeldWork, Job
+from mallorn.core.states import WorkKind
+
+MAX_LOSSES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """What one process at a time does: a round, the import or the finish of a job, a target's planning."""
+
+    kind: WorkKind
+    subject: str
+
+    @classmethod
+    def round(cls, round_id: int) -> "WorkItem":
+        return cls(WorkKind.ROUND, str(round_id))
+
+    @classmethod
+    def plan(cls, target_id: int) -> "WorkItem":
+        return cls(WorkKind.PLAN, str(target_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A claim on a piece of work. The attempt is its fencing token: one that is older is refused."""
+
+    item: WorkItem
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A hold whose holder went silent or broke off; its work waits for another, or is given up."""
+
+    hold: Hold
+    job_id: str
+    given_up: bool
+
+
+class Holds(Repository):
+    """The table of held work. Whoever locks a row of it and one of a job locks the job's first."""
+
+    def open(self, item: WorkItem, job_id: str) -> None:
+        """There is work, whose message goes out now. What it lost before does not count any more."""
+        fresh = {"job_id": job_id, "losses": 0, "holder": None, "until": None, "sent_at": now()}
+        insert = self.insert(HeldWork).values(kind=item.kind, subject=item.subject, attempt=0, **fresh)
+        self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=fresh))
+
+    def claim(self, item: WorkItem, holder: str, lease_sec: float) -> Hold | None:
+        """Take work that is free, or whose holder went silent; None while someone holds it."""
+        lost = case((HeldWork.until.is_not(None), HeldWork.losses + 1), else_=HeldWork.losses)
+        lease = {"holder": holder, "until": until(lease_sec)}
+        insert = self.insert(HeldWork).values(
+            kind=item.kind, subject=item.subject, attempt=1, losses=0, **lease
+        )
+        upsert = insert.on_conflict_do_update(
+            index_elements=["kind", "subject"],
+            set_={"attempt": HeldWork.attempt + 1, "losses": lost, **lease},
+            where=or_(HeldWork.until.is_(None), HeldWork.until < now()),
+        )
+        attempt = self.session.execute(upsert.returning(HeldWork.attempt)).scalar_one_or_none()
+        return None if attempt is None else Hold(item, attempt)
+
+    def renew(self, hold: Hold, lease_sec: float) -> bool:
+        """False when it is no longer held: taken back, paused or cancelled."""
+        return self._change(hold, {"until": until(lease_sec)})
+
+    def give_back(self, hold: Hold) -> bool:
+        """Free unfinished work, which is no loss: the next sweep sends it. False: it was not ours."""
+        return self._change(hold, _freed())
+
+    def end(self, hold: Hold) -> bool:
+        """The work is over; False when it was not ours any more."""
+        return self._change(hold, _freed() | {"sent_at": None})
+
+    def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
+        """This work is over, or stopped, whoever holds it: its holder learns it from the next renewal."""
+        which = HeldWork.kind.in_(kinds), HeldWork.subject.in_(subjects)
+        self.changed(update(HeldWork).where(*which).values(_freed() | {"sent_at": None}))
+
+    def lose(self, hold: Hold, most: int = MAX_LOSSES) -> Loss | None:
+        """Free work that broke off, and count it; None when it was not ours any more."""
+        return next(iter(self._lose(mine(hold), most)), None)
+
+    def expire(self) -> Sequence[Loss]:
+        """Free all work whose holder went silent, and count it."""
+        silent = HeldWork.until < now()
+        jobs = set(self.session.scalars(select(HeldWork.job_id).where(silent)))
+        self.lock_jobs(select(Job.id).where(Job.id.in_(jobs)))
+        # What went silent since is found next time: its job is not locked.
+        locked = or_(HeldWork.job_id.is_(None), HeldWork.job_id.in_(jobs))
+        return self._lose(and_(silent, locked), MAX_LOSSES)
+
+    def waiting(self, older_than_sec: float) -> Sequence[WorkItem]:
+        """Work that nobody holds and whose message went out long ago: urgent jobs first, then the oldest."""
+        old = HeldWork.until.is_(None), HeldWork.sent_at < until(-older_than_sec)
+        # Rounds are numbered in the order they were planned; their jobs' ages say nothing about it.
+        age = case((HeldWork.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
+        order = Job.priority.desc(), age, func.length(HeldWork.subject), HeldWork.subject
+        query = select(HeldWork.kind, HeldWork.subject).join(Job, Job.id == HeldWork.job_id)
+        rows = self.session.execute(query.where(*old).order_by(*order))
+        return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
+
+    def mark_sent(self, items: Collection[WorkItem]) -> None:
+        """Messages for this work go out now."""
+        for kind in {item.kind for item in items}:
+            subjects = [item.subject for item in items if item.kind is kind]
+            these = HeldWork.kind == kind, HeldWork.subject.in_(subjects)
+            self.changed(update(HeldWork).where(*these).values(sent_at=now()))
+
+    def get(self, item: WorkItem) -> HeldWork:
+        """The row of work that was opened or claimed."""
+        return self.session.get_one(HeldWork, (item.kind, item.subject))
+
+    def _change(self, hold: Hold, values: dict[str, Any]) -> bool:
+        return self.changed(update(HeldWork).where(mine(hold)).values(values)) == 1
+
+    def _lose(self, which: ColumnElement[bool], most: int) -> Sequence[Loss]:
+        lost = update(HeldWork).where(which).values(_freed() | {"losses": HeldWork.losses + 1})
+        losses = []
+        rows = self.session.scalars(lost.returning(HeldWork)).all()
+        for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
+            item, given_up = WorkItem(WorkKind(row.kind), row.subject), row.losses >= most
+            losses.append(Loss(Hold(item, row.attempt), row.job_id or "", given_up))
+            if given_up:
+                self.rest([item.kind], [item.subject])
+        return losses
+
+
+def mine(hold: Hold) -> ColumnElement[bool]:
+    """Whether a row of held work is held by this attempt."""
+    item = hold.item
+    same = HeldWork.kind == item.kind, HeldWork.subject == item.subject, HeldWork.attempt == hold.attempt
+    return and_(*same, HeldWork.until.is_not(None))
+
+
+def held(hold: Hold) -> ColumnElement[bool]:
+    """Whether this attempt holds its work still: the fence of what it writes to other tables."""
+    return exists(select(HeldWork.kind).where(mine(hold)))
+
+
+def _freed() -> dict[str, Any]:
+    """Nobody's. What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep."""
+    waits = case((HeldWork.sent_at.is_not(None), 0.0))
+    return {"holder": None, "until": None, "sent_at": waits}

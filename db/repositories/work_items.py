@@ -1,0 +1,136 @@
+"""What it means for rounds and jobs that work is claimed, given back, lost, or failed for good."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from db.repositories.base import ERROR_CHARS, Repository
+from db.repositories.events import Events
+from db.repositories.failing import fail_job, failure
+from db.repositories.holds import MAX_LOSSES, Hold, Holds, Loss, WorkItem
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.stages import STATES
+from mallorn.core.errors import MallornError
+from mallorn.core.states import JobState, RoundState, WorkKind
+from mallorn.core.values.event import (
+    FailedEvent,
+    PausedEvent,
+    RoundPoisonedEvent,
+    RoundReturnedEvent,
+    StageReturnedEvent,
+)
+
+SILENT: Final = "its worker died or went silent"
+
+
+class WorkItems(Repository):
+    """Rounds and stages by who works at them. Every method but `claim` does nothing for an old hold."""
+
+    def claim(self, item: WorkItem, worker: str, lease_sec: float) -> Hold | None:
+        """Take a round or a stage; None if another has it, or its job is in no state for it."""
+        if item.kind is WorkKind.ROUND:
+            return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
+        return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
+
+    def give_back(self, hold: Hold, error: MallornError) -> bool:
+        """Let another take unfinished work, with a word to its job about what is waited for."""
+        job_id, words = self._job_of(hold), error.reason
+        if hold.item.kind is WorkKind.ROUND:
+            given_back = self._close(hold, RoundState.QUEUED, words)
+        else:
+            self.lock_job(job_id)
+            given_back = Holds(self.session).give_back(hold)
+        if given_back and words:
+            Jobs(self.session).say(job_id, words)
+        return given_back
+
+    def expire(self) -> Sequence[Loss]:
+        """Take work from holders that went silent, and tell its jobs."""
+        lost = Holds(self.session).expire()
+        for loss in lost:
+            self._tell(loss, None)
+        return lost
+
+    def lose(self, hold: Hold, error: MallornError, most: int = MAX_LOSSES) -> Loss | None:
+        """Count a loss of work that broke off now; it is given up when it has lost `most` holders."""
+        self.lock_job(self._job_of(hold))
+        loss = Holds(self.session).lose(hold, most)
+        if loss is not None:
+            self._tell(loss, error)
+        return loss
+
+    def leave_to_another_host(self, hold: Hold, error: MallornError) -> None:
+        """The host is at fault. A round that three hosts could not do pauses its job until one is mended."""
+        if hold.item.kind is not WorkKind.ROUND:
+            self.give_back(hold, error)
+        elif Holds(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
+            self._pause(hold, error)
+        elif self.lose(hold, error) is not None:
+            Jobs(self.session).say(self._job_of(hold), error.reason)
+
+    def give_up(self, hold: Hold, error: MallornError) -> None:
+        """Try it no more: a round is one of many, a stage is all that there is of its job."""
+        if hold.item.kind is WorkKind.ROUND:
+            self.lose(hold, error, most=1)
+        else:
+            self.fail(hold, error)
+
+    def fail(self, hold: Hold, error: MallornError) -> None:
+        """End the job: nothing of it can be done as it was asked for."""
+        job_id = self._job_of(hold)
+        if hold.item.kind is not WorkKind.ROUND:
+            fail_job(self.session, job_id, STATES[hold.item.kind], error, hold)
+        elif self._close(hold, RoundState.CANCELLED, error.message):
+            fail_job(self.session, job_id, JobState.TUNING, error)
+
+    def _pause(self, hold: Hold, error: MallornError) -> None:
+        job_id = self._job_of(hold)
+        if not self._close(hold, RoundState.CANCELLED, error.message):
+            return
+        if Jobs(self.session).get(job_id, None).state == JobState.TUNING:
+            next_step = f"{error.hint}   (then: mallorn resume {job_id})"
+            Jobs(self.session).pause(job_id, None, f"{error.message}\n{next_step}")
+            Rounds(self.session).withdraw(job_id)
+            Events(self.session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
+
+    def _close(self, hold: Hold, state: RoundState, error: str) -> bool:
+        return Rounds(self.session).close(int(hold.item.subject), hold.attempt, state, error=error)
+
+    def _job_of(self, hold: Hold) -> str:
+        return Holds(self.session).get(hold.item).job_id or ""
+
+    def _tell(self, loss: Loss, error: MallornError | None) -> None:
+        """`error` None: the holder went silent."""
+        if loss.hold.item.kind is WorkKind.ROUND:
+            self._lost_round(loss, SILENT if error is None else error.message[-ERROR_CHARS:])
+        elif loss.hold.item.kind in STATES:
+            self._lost_stage(loss, STATES[loss.hold.item.kind], error)
+
+    def _lost_round(self, loss: Loss, error: str) -> None:
+        rounds, round_id = Rounds(self.session), int(loss.hold.item.subject)
+        rounds.move(round_id, RoundState.POISON if loss.given_up else RoundState.QUEUED, error=error)
+        event = RoundPoisonedEvent if loss.given_up else RoundReturnedEvent
+        told = event(round=rounds.get(round_id).index, attempt=loss.hold.attempt, error=error)
+        Events(self.session).append(loss.job_id, told)
+
+    def _lost_stage(self, loss: Loss, state: JobState, error: MallornError | None) -> None:
+        if loss.given_up:
+            self._fail_stage(loss.job_id, state, error)
+            return
+        if error is not None:
+            what = error.message.partition("\n")[0]
+            words = f"{state} broke off and is tried again: {what}\n{error.hint}".strip()
+            Jobs(self.session).say(loss.job_id, words)
+        told = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
+        Events(self.session).append(loss.job_id, told)
+
+    def _fail_stage(self, job_id: str, state: JobState, error: MallornError | None) -> None:
+        if error is None:
+            reason = f"{SILENT} {MAX_LOSSES} times in a row"
+            told = FailedEvent(why="its worker died three times in a row")
+        else:
+            what = error.message.partition("\n")[0]
+            reason = f"{state} broke off {MAX_LOSSES} times in a row: {what}\n{error.hint}".strip()
+            told = failure(error)
+        Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
+        Events(self.session).append(job_id, told)

@@ -1,0 +1,54 @@
+"""What an error does to the work that it ended, rounds and stages alike where nothing is said."""
+
+import pytest
+
+from mallorn.core.errors import (
+    Conflict,
+    HostFault,
+    InvalidModel,
+    LeaseLost,
+    MallornError,
+    NoDevice,
+    PluginFailed,
+    StorageFull,
+    UnknownName,
+    Unschedulable,
+)
+from mallorn.core.states import WorkKind
+from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.shutdown import Stopping
+from workers.slot.endings import FAILED, GIVEN_BACK, GIVEN_UP, OTHER_HOST, TAKEN, TRIED_AGAIN, Fate, ending
+
+
+@pytest.mark.parametrize("kind", [WorkKind.ROUND, WorkKind.IMPORT, WorkKind.FINISH])
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (Stopping(), GIVEN_BACK),
+        (LeaseLost(), TAKEN),
+        (NoDevice(), GIVEN_BACK),
+        (HostFault(), OTHER_HOST),
+        (StorageFull(), GIVEN_BACK),
+        (UnknownName(), GIVEN_BACK),
+        (ChildCrashed("it died"), TRIED_AGAIN),
+        (ChildTimeout(), TRIED_AGAIN),
+        (Unschedulable(), GIVEN_UP),
+        (InvalidModel(), FAILED),
+        (Conflict(), FAILED),
+        (PluginFailed(seam="stopping"), FAILED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, MallornError) else "",
+)
+def test_the_same_error_ends_all_work_alike(error: MallornError, then: Fate, kind: WorkKind) -> None:
+    assert ending(error, kind) is then
+
+
+@pytest.mark.parametrize("error", [ChildFailed("ValueError", "no"), PluginFailed(seam="search")])
+def test_what_failed_for_one_round_may_do_for_the_next_worker(error: MallornError) -> None:
+    assert ending(error, WorkKind.ROUND) is TRIED_AGAIN
+    assert ending(error, WorkKind.IMPORT) is FAILED
+
+
+def test_a_stopping_worker_has_nothing_to_tell_the_job() -> None:
+    assert Stopping().reason == ""
+    assert NoDevice().reason
