@@ -5,33 +5,35 @@ from dataclasses import replace
 from pathlib import Path
 
 from cli.dataset_place import dataset
-from cli.lessons import lessons_from
+from cli.training_data import training_data_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
-from research.lessons.lesson import Lessons
-from research.lessons.pretraining import Base, pretrain
+from research.pretraining.bases import PretrainedBase, pretrain
+from research.pretraining.training_data import TrainingData
 
 
-def base_without(held_out: Set[str], source: Path, model: str, target: Target, folder: Path) -> list[Base]:
+def base_without(
+    held_out: Set[str], source: Path, model: str, target: Target, folder: Path
+) -> list[PretrainedBase]:
     """The bases for a target, stored in a new data directory; workloads held out teach nothing.
 
     Raises InvalidRequest where the rest does not suffice for any operator.
     """
     with (
-        lessons_from(source, None, None, None, None) as taught,
+        training_data_from(source, None, None, None, None) as taught,
         dataset(folder, None, create=True) as database,
     ):
-        lessons = without(taught.lessons, held_out)
-        found = list(pretrain(database, lessons, model, lowering=taught.lowering, home=target))
+        data = without(taught.data, held_out)
+        found = list(pretrain(database, data, model, lowering=taught.lowering, home=target))
     stored = [base for base in found if base.name is not None]
     if not stored:
         raise InvalidRequest(
-            f"{source} has too few measurements of other networks: {lessons.rows} rows",
+            f"{source} has too few measurements of other networks: {data.rows} rows",
             hint="mallorn tune OTHER.onnx --data DIR   (then --from DIR)",
         )
     return stored
 
 
-def without(lessons: Lessons, held_out: Set[str]) -> Lessons:
-    """The lessons of all other workloads."""
-    return replace(lessons, tasks=[task for task in lessons.tasks if task.workload not in held_out])
+def without(data: TrainingData, held_out: Set[str]) -> TrainingData:
+    """The training data of all other workloads."""
+    return replace(data, tasks=[task for task in data.tasks if task.workload not in held_out])

@@ -24,7 +24,7 @@ from benchmarks.lab.cells import BATCH, Cell, parse, run_all
 from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.summary import FACTOR, Figures, summarise
-from research.replay.arenas import Arena, RecordedArena, SyntheticArena, View
+from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
 from research.replay.choosing import of_every_kind
 from research.replay.space_file import read_facts, read_tasks
 
@@ -143,7 +143,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cost-model", nargs="+", default=[], metavar="NAME", help="default: all, and none")
     parser.add_argument("--sampler", nargs="+", default=[], metavar="NAME", help="default: all")
     parser.add_argument("--grid", choices=("star", "all"), default="all")
-    parser.add_argument("--view", nargs="+", type=View, choices=list(View), default=list(View))
+    parser.add_argument(
+        "--view", nargs="+", type=ShownSpace, choices=list(ShownSpace), default=list(ShownSpace)
+    )
     parser.add_argument("--tasks", type=int, help="recorded tasks, of every operator some; default: all")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="made-up spaces")
     parser.add_argument("--trials", type=int, default=64)

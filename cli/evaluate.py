@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.dataset_place import DatabaseOption, OpOption, TargetOption
-from cli.lessons import SnapshotOption, Taught, lessons_from, note_skipped
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from cli.training_data import SnapshotOption, Taught, note_skipped, training_data_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name, resolve
 from mallorn.wording.columns import Column
@@ -79,19 +79,19 @@ def evaluate(
         check_name("cost_model", model)
     if split not in SPLITS:
         raise InvalidRequest(f"there is no split {split!r}", hint=f"--split {'|'.join(SPLITS)}")
-    with installed("worker"), lessons_from(data, database, snapshot, target, op) as taught:
-        lessons = taught.lessons
-        note_skipped(lessons)
+    with installed("worker"), training_data_from(data, database, snapshot, target, op) as taught:
+        training_data = taught.data
+        note_skipped(training_data)
         with bar("fitting") as progress:
             found = dict(_columns(models, taught, split, seeds, control, progress))
-    tasks = len({task.workload for task in lessons.tasks})
+    tasks = len({task.workload for task in training_data.tasks})
     if as_json:
-        told = {"split": split, "seeds": seeds, "snapshot": lessons.snapshot, "measurements": lessons.rows}
-        print_json({**told, "tasks": tasks, "figures": found})
+        frozen = {"snapshot": training_data.snapshot, "measurements": training_data.rows}
+        print_json({"split": split, "seeds": seeds, **frozen, "tasks": tasks, "figures": found})
         return
     first = next(iter(found.values()))
     stdout().print(table([name for name in WORDS if name in first], _table_columns(found)))
-    measured = f"{lessons.rows:,} measurements of {tasks} tasks, snapshot {lessons.snapshot}"
+    measured = f"{training_data.rows:,} measurements of {tasks} tasks, snapshot {training_data.snapshot}"
     print_note(f"{split}, {measured}; means of {seeds} seeds ± standard deviations")
 
 
@@ -99,15 +99,15 @@ def _columns(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
     """The figures of each model, and of the same that learned from scrambled labels."""
-    from research.lessons.judging import figures
-    from research.lessons.views import rows_for
+    from research.pretraining.judging import figures
+    from research.pretraining.views import rows_for
 
     arms = [(name, False) for name in models] + [(name, True) for name in models if control]
     for done, (name, is_control) in enumerate(arms):
         progress(done, len(arms))
         make = resolve("cost_model", name)
-        rows = rows_for(taught.lessons.tasks, make.view, taught.lowering)
-        runs = figures(make, rows, split, seeds, taught.lessons.networks, is_control)
+        rows = rows_for(taught.data.tasks, make.view, taught.lowering)
+        runs = figures(make, rows, split, seeds, taught.data.networks, is_control)
         yield f"{name}, {CONTROL}" if is_control else name, _summary(runs)
 
 

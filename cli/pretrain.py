@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, dataset
-from cli.lessons import SnapshotOption, lessons_in, lowering_in, note_skipped, read_parquet
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from cli.training_data import SnapshotOption, lowering_in, note_skipped, read_parquet, training_data_in
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name
 from mallorn.core.options import JobOptions
@@ -19,18 +19,18 @@ from mallorn.core.targets import parse_target
 from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
-    from research.lessons.lesson import Lessons
-    from research.lessons.pretraining import Base
+    from research.pretraining.bases import PretrainedBase
+    from research.pretraining.training_data import TrainingData
 
 COLUMNS: Final = (
-    Column["Base"]("MODEL", lambda base: str(base.name)),
-    Column["Base"]("ACTIVE", lambda base: "yes" if base.active else "no"),
-    Column["Base"]("TASKS", lambda base: base.metrics.get("tasks")),
-    Column["Base"]("ROWS", lambda base: base.rows),
-    Column["Base"]("PAIRS IN ORDER", lambda base: base.metrics.get("pairwise")),
-    Column["Base"]("PEAK AT 1", lambda base: base.metrics.get("peak_1")),
-    Column["Base"]("JUDGED", lambda base: base.metrics.get("split")),
-    Column["Base"]("TARGET", lambda base: base.target, cut=True),
+    Column["PretrainedBase"]("MODEL", lambda base: str(base.name)),
+    Column["PretrainedBase"]("ACTIVE", lambda base: "yes" if base.active else "no"),
+    Column["PretrainedBase"]("TASKS", lambda base: base.metrics.get("tasks")),
+    Column["PretrainedBase"]("ROWS", lambda base: base.rows),
+    Column["PretrainedBase"]("PAIRS IN ORDER", lambda base: base.metrics.get("pairwise")),
+    Column["PretrainedBase"]("PEAK AT 1", lambda base: base.metrics.get("peak_1")),
+    Column["PretrainedBase"]("JUDGED", lambda base: base.metrics.get("split")),
+    Column["PretrainedBase"]("TARGET", lambda base: base.target, cut=True),
 )
 
 
@@ -64,16 +64,16 @@ def pretrain(
             hint="mallorn dataset export DIR --op OP   (then --from DIR)",
         )
     with installed("worker"):
-        from research.lessons.pretraining import pretrain as fit_bases
+        from research.pretraining.bases import pretrain as fit_bases
     with dataset(data, database, create=source is not None) as opened, lowering_in(opened) as lowering:
-        lessons = lessons_in(opened, snapshot, target, op) if source is None else read_parquet(source)
-        note_skipped(lessons)
+        taught = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+        note_skipped(taught)
         with bar("fitting") as progress:
-            found = list(fit_bases(opened, lessons, model, progress, lowering, place))
-    _print(found, lessons, as_json)
+            found = list(fit_bases(opened, taught, model, progress, lowering, place))
+    _print(found, taught, as_json)
 
 
-def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
+def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: bool) -> None:
     stored = [base for base in found if base.name is not None]
     few = [base for base in found if base.name is None]
     if few:
@@ -85,7 +85,7 @@ def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
     if as_json:
-        print_json([_all_of(base, lessons.snapshot) for base in stored])
+        print_json([_all_of(base, taught.snapshot) for base in stored])
     else:
         stdout().print(table(stored, COLUMNS))
     for base in stored:
@@ -97,9 +97,9 @@ def _print(found: Sequence["Base"], lessons: "Lessons", as_json: bool) -> None:
         )
 
 
-def _why_inactive(base: "Base") -> str:
+def _why_inactive(base: "PretrainedBase") -> str:
     """What a base does not do, in figures, and the way to have it nevertheless."""
-    from research.lessons.pretraining import WORTH_PAIRS
+    from research.pretraining.bases import WORTH_PAIRS
 
     share, split = base.metrics["pairwise"], base.metrics["split"]
     judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
@@ -110,6 +110,6 @@ def _why_inactive(base: "Base") -> str:
     )
 
 
-def _all_of(base: "Base", snapshot: str) -> dict[str, object]:
+def _all_of(base: "PretrainedBase", snapshot: str) -> dict[str, object]:
     facts = {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
     return facts | base.metrics | {"active": base.active, "snapshot": snapshot}

@@ -1,1 +1,1 @@
-"""The bench: recordings played again, bases pre-trained and judged, other people's logs, networks made up."""
+"""Research tools: replayed recordings, pre-trained bases, logs of other tuners, generated networks."""

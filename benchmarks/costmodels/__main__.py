@@ -61,12 +61,12 @@ def _compare(options: argparse.Namespace) -> None:
 
 def _rows_in_words(bench: Bench) -> dict[str, Any]:
     return {
-        "snapshot": bench.lessons.snapshot,
+        "snapshot": bench.training_data.snapshot,
         "fingerprint": bench.fingerprint,
-        "rows": bench.lessons.rows,
-        "tasks": len(bench.lessons.tasks),
+        "rows": bench.training_data.rows,
+        "tasks": len(bench.training_data.tasks),
         "networks": sorted(bench.networks),
-        "skipped": dict(bench.lessons.skipped),
+        "skipped": dict(bench.training_data.skipped),
         "full_programs": bench.full_programs,
     }
 

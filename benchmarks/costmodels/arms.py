@@ -7,7 +7,7 @@ from typing import Final
 from costmodels.base import CostModel
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import REGISTRY, resolve
-from research.lessons.judging import Make
+from research.pretraining.judging import Make
 from workers.round.viewing import LOWERED
 
 METASCHEDULE: Final = "metaschedule"

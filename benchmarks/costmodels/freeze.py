@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
 from cli.dataset_place import dataset
-from cli.lessons import lowering_in
+from cli.training_data import lowering_in
 from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.export import export
 from db.dataset.parcel import open_parcel
@@ -29,9 +29,9 @@ from db.repositories.snapshots import Snapshots
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import Conflict, MallornError
-from research.lessons.from_database import lessons_of
-from research.lessons.lesson import Lesson, Lessons
-from research.lessons.views import LoweredViews
+from research.pretraining.from_database import training_data_of
+from research.pretraining.training_data import TaskData, TrainingData
+from research.pretraining.views import LoweredViews
 from workers.round.viewing import LOWERED, Seen
 
 NAME: Final = "costmodels"
@@ -56,10 +56,10 @@ def freeze(database: Database, lowering: LoweredViews, out: Path, name: str, vie
     _check(out, snapshot)
     with database.session() as session:
         write_networks(out, Networks(session).weights())
-    lessons = lessons_of(database, snapshot.name, Selection())
-    print(f"{snapshot.rows} rows of {len(lessons.tasks)} tasks, snapshot {name}, digest {snapshot.digest}")
+    data = training_data_of(database, snapshot.name, Selection())
+    print(f"{snapshot.rows} rows of {len(data.tasks)} tasks, snapshot {name}, digest {snapshot.digest}")
     for view in views:
-        _store(out, view, lessons, lowering)
+        _store(out, view, data, lowering)
 
 
 def frozen(database: Database, name: str) -> Snapshot:
@@ -79,18 +79,18 @@ def _check(out: Path, snapshot: Snapshot) -> None:
         raise Conflict(f"{out} holds the rows {found['name']}, not {snapshot.name}", hint=f"ls {out}")
 
 
-def _store(out: Path, view: str, lessons: Lessons, lowering: LoweredViews) -> None:
+def _store(out: Path, view: str, data: TrainingData, lowering: LoweredViews) -> None:
     started, path = time.monotonic(), path_of(out, view)
-    written = write_view(path, VIEWS[view], lessons.snapshot, _seen(view, lessons, lowering))
+    written = write_view(path, VIEWS[view], data.snapshot, _seen(view, data, lowering))
     seconds, size = time.monotonic() - started, path.stat().st_size
-    print(f"{view}: {written} of {lessons.rows} rows, {size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
+    print(f"{view}: {written} of {data.rows} rows, {size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
 
 
-def _seen(view: str, lessons: Lessons, lowering: LoweredViews) -> Iterator[tuple[Lesson, Seen]]:
-    for number, lesson in enumerate(lessons.tasks, 1):
-        found = lowering.see(lesson, view)
-        print(f"{view}: {number} of {len(lessons.tasks)} tasks, {int(found.known.sum())} rows", flush=True)
-        yield lesson, found
+def _seen(view: str, data: TrainingData, lowering: LoweredViews) -> Iterator[tuple[TaskData, Seen]]:
+    for number, task in enumerate(data.tasks, 1):
+        found = lowering.see(task, view)
+        print(f"{view}: {number} of {len(data.tasks)} tasks, {int(found.known.sum())} rows", flush=True)
+        yield task, found
 
 
 def _arguments() -> argparse.Namespace:

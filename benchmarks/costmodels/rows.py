@@ -16,11 +16,11 @@ from benchmarks.costmodels.view_file import ViewFile, path_of, read_view
 from costmodels.views import DECISIONS, STATEMENTS
 from mallorn.core.errors import InvalidRequest
 from research.generate.drawing import GENERATED
-from research.lessons.from_parquet import read_lessons
-from research.lessons.judging import Fold, folds
-from research.lessons.lesson import Lesson, Lessons, Weights
-from research.lessons.rows import Rows
-from research.lessons.views import rows_for
+from research.pretraining.from_parquet import read_training_data
+from research.pretraining.judging import Fold, folds
+from research.pretraining.rows import Rows
+from research.pretraining.training_data import TaskData, TrainingData, Weights
+from research.pretraining.views import rows_for
 from workers.round.viewing import LOWERED, Seen
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
@@ -32,29 +32,29 @@ LEAST_ROWS: Final = 100  # valid ones of a task: a tenth of those held out is st
 class Bench:
     """Frozen rows. Candidates that any stored view lacks are left out of all of them."""
 
-    lessons: Lessons
+    training_data: TrainingData
     stored: Mapping[str, ViewFile] = field(default_factory=dict)
     _rows: dict[str, Rows] = field(default_factory=dict, repr=False, compare=False)
 
-    def see(self, lesson: Lesson, view: str) -> Seen:
+    def see(self, task: TaskData, view: str) -> Seen:
         """A view that takes a compiler, as it was stored. Raises InvalidRequest where it was not."""
         if view not in self.stored:
             raise InvalidRequest(
                 f"the view {view!r} is not stored beside these rows",
                 hint=f"python -m benchmarks.costmodels.freeze DATA_DIR OUT --view {view}",
             )
-        return self.stored[view].see(lesson)
+        return self.stored[view].see(task)
 
     def rows(self, view: str) -> Rows:
         """The rows as a model of this view takes them."""
         if view not in self._rows:
-            self._rows[view] = rows_for(self.lessons.tasks, view, self)
+            self._rows[view] = rows_for(self.training_data.tasks, view, self)
         return self._rows[view]
 
     @cached_property
     def task_names(self) -> list[str]:
         """A name for each group of rows."""
-        tasks = enumerate(self.lessons.tasks)
+        tasks = enumerate(self.training_data.tasks)
         return [f"{number} {task.op} {task.workload[:12]}" for number, task in tasks]
 
     @property
@@ -85,7 +85,7 @@ class Bench:
     @property
     def networks(self) -> dict[str, Weights]:
         """The real networks: those of drawn tasks teach, and are not held out."""
-        found = self.lessons.networks.items()
+        found = self.training_data.networks.items()
         return {name: weights for name, weights in found if not name.startswith(GENERATED)}
 
     def folds(self, split: str, seed: int) -> list[Fold]:
@@ -101,14 +101,14 @@ def load(data: str, least_rows: int = LEAST_ROWS) -> Bench:
     if data == "synthetic":
         return Bench(made_up())
     path = RECORDED if data == "recorded" else Path(data)
-    lessons = read_lessons(path)
-    stored = {name: read_view(path_of(path, name), lessons.snapshot) for name in _views(path)}
-    networks = read_networks(path) or lessons.networks
-    tasks = usable(lessons.tasks, stored, least_rows)
-    return Bench(replace(lessons, tasks=tasks, networks=networks), stored)
+    data = read_training_data(path)
+    stored = {name: read_view(path_of(path, name), data.snapshot) for name in _views(path)}
+    networks = read_networks(path) or data.networks
+    tasks = usable(data.tasks, stored, least_rows)
+    return Bench(replace(data, tasks=tasks, networks=networks), stored)
 
 
-def usable(tasks: Sequence[Lesson], stored: Mapping[str, ViewFile], least_rows: int) -> list[Lesson]:
+def usable(tasks: Sequence[TaskData], stored: Mapping[str, ViewFile], least_rows: int) -> list[TaskData]:
     """The rows that every view knows, of tasks that have enough of them."""
     known = [task.take(np.flatnonzero(_known(task, stored)).tolist()) for task in tasks]
     kept = [task for task in known if sum(us is not None for us in task.latencies_us) >= least_rows]
@@ -119,7 +119,7 @@ def usable(tasks: Sequence[Lesson], stored: Mapping[str, ViewFile], least_rows: 
     return kept
 
 
-def _known(task: Lesson, stored: Mapping[str, ViewFile]) -> NDArray[np.bool_]:
+def _known(task: TaskData, stored: Mapping[str, ViewFile]) -> NDArray[np.bool_]:
     known = np.ones(len(task.trials), dtype=np.bool_)
     for view in stored.values():
         known &= view.see(task).known

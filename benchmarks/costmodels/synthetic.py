@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.values.trial import Trial
-from research.lessons.lesson import Lesson, Lessons
+from research.pretraining.training_data import TaskData, TrainingData
 from workers.search.synthetic import SyntheticSpace
 
 SHAPES: Final = (
@@ -25,17 +25,17 @@ ROWS_A_SHAPE: Final = 300
 NOISE: Final = 0.05  # log units, as a device that is not alone
 
 
-def made_up(rows: int = ROWS_A_SHAPE) -> Lessons:
+def made_up(rows: int = ROWS_A_SHAPE) -> TrainingData:
     """What a formula answers, with a little noise, for products of matrices of several shapes."""
-    return Lessons([_made_up(shape, rows, seed) for seed, shape in enumerate(SHAPES)], "synthetic")
+    return TrainingData([_made_up(shape, rows, seed) for seed, shape in enumerate(SHAPES)], "synthetic")
 
 
-def _made_up(shape: tuple[int, int, int], rows: int, seed: int) -> Lesson:
+def _made_up(shape: tuple[int, int, int], rows: int, seed: int) -> TaskData:
     space, rng = SyntheticSpace(*shape), np.random.default_rng(seed)
     candidates = space.sample(rng, rows)
     trials = [space.measure(candidate) for candidate in candidates]
     noise = np.exp(rng.normal(0, NOISE, len(trials)))
-    return Lesson(
+    return TaskData(
         *("x".join(map(str, shape)), "matmul", "{}", "made up"),
         descriptors=tuple(np.log2(space.shape).tolist()),
         sketches=space.by_key,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from costmodels.base import Matrix
 from costmodels.views import VIEWS, View
 from mallorn.core.errors import InvalidRequest
-from research.lessons.lesson import Lesson
+from research.pretraining.training_data import TaskData
 from workers.round.viewing import Seen
 
 HEAD: Final = b"mallorn.view"
@@ -30,9 +30,9 @@ class ViewFile:
     places: Mapping[Key, int]
     rows: Matrix
 
-    def see(self, lesson: Lesson) -> Seen:
-        """What is stored of the candidates of a lesson; the others are not known."""
-        keys = [(lesson.workload, lesson.target, candidate.key) for candidate in lesson.candidates]
+    def see(self, task: TaskData) -> Seen:
+        """What is stored of the candidates of a task; the others are not known."""
+        keys = [(task.workload, task.target, candidate.key) for candidate in task.candidates]
         at = np.array([self.places.get(key, -1) for key in keys], dtype=np.int64)
         rows = np.zeros((len(at), self.view.width), dtype=np.float32)
         rows[at >= 0] = self.rows[at[at >= 0]]
@@ -51,12 +51,12 @@ def path_of(directory: Path, view: str) -> Path:
     return directory / f"{view}.parquet"
 
 
-def write_view(path: Path, view: View, snapshot: str, seen: Iterable[tuple[Lesson, Seen]]) -> int:
-    """Write what could be seen, lesson by lesson, into a file that appears when it is complete."""
+def write_view(path: Path, view: View, snapshot: str, seen: Iterable[tuple[TaskData, Seen]]) -> int:
+    """Write what could be seen, task by task, into a file that appears when it is complete."""
     schema, written, draft = schema_of(view, snapshot), 0, path.with_suffix(".tmp")
     with pq.ParquetWriter(draft, schema, compression="zstd", write_page_checksum=True) as writer:
-        for lesson, found in seen:
-            writer.write_table(_table(schema, lesson, found))
+        for task, found in seen:
+            writer.write_table(_table(schema, task, found))
             written += int(found.known.sum())
     os.replace(draft, path)
     return written
@@ -102,14 +102,14 @@ def _checked(path: Path, found: pa.Schema, snapshot: str) -> View:
     return view
 
 
-def _table(schema: pa.Schema, lesson: Lesson, found: Seen) -> pa.Table:
+def _table(schema: pa.Schema, task: TaskData, found: Seen) -> pa.Table:
     lines = np.flatnonzero(found.known).tolist()
     flat = pa.array(np.ascontiguousarray(found.rows[lines]).ravel(), pa.float32())
     return pa.table(
         [
-            pa.array([lesson.workload] * len(lines), pa.string()),
-            pa.array([lesson.target] * len(lines), pa.string()),
-            pa.array([lesson.trials[at].candidate.key for at in lines], pa.string()),
+            pa.array([task.workload] * len(lines), pa.string()),
+            pa.array([task.target] * len(lines), pa.string()),
+            pa.array([task.trials[at].candidate.key for at in lines], pa.string()),
             pa.FixedSizeListArray.from_arrays(flat, found.rows.shape[1]),
         ],
         schema=schema,

@@ -1,4 +1,4 @@
-"""What `mallorn tune` exported: its schedules become measurements of this dataset, made elsewhere."""
+"""Reads an export of `mallorn tune`: its schedules become foreign measurements of this dataset."""
 
 import hashlib
 import os
@@ -21,8 +21,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
-from research.foreign.lines import Problem, Report
-from research.foreign.loaded import Loaded
+from research.foreign.lines import LoadedLog, Problem, Report
 from research.foreign.metaschedule import RECORDS
 from workers.faces.graphs import Graphs, Restored, RestoredLog
 from workers.importing.run import new_workload
@@ -32,8 +31,8 @@ ORIGIN: Final = "export"
 ID_BYTES: Final = 7  # of a row, which has to be positive in 64 bits
 
 
-def load_export(database: Database, directory: Path, report: Report) -> Loaded:
-    """Store an export's schedules unless they are here. Raises InvalidRequest for a manifest that is none."""
+def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
+    """Store an export's schedules unless they are here. Raises InvalidRequest for an invalid manifest."""
     manifest = read_manifest(directory / MANIFEST)
     target = parse_target(manifest.target)
     with Graphs() as graphs:
@@ -43,7 +42,7 @@ def load_export(database: Database, directory: Path, report: Report) -> Loaded:
     with database.transaction() as session:
         rows = _rows(session, found, target, manifest, (directory / RECORDS).stat())
         added = ForeignRows(session).add(rows)
-    return Loaded(added, len(rows) - added, len(found.problems))
+    return LoadedLog(added, len(rows) - added, len(found.problems))
 
 
 def _rows(

@@ -1,4 +1,4 @@
-"""What all readers of logs share: a line at a time, and what is said of one that cannot be read."""
+"""What all readers of logs share: they read line by line and report lines that cannot be read."""
 
 import json
 import math
@@ -26,6 +26,15 @@ class Problem:
 
 
 Report = Callable[[Problem], None]
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """How many records were new, stored before, or unreadable."""
+
+    added: int = 0
+    known: int = 0
+    bad: int = 0
 
 
 def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Iterator[tuple[int, Value]]:

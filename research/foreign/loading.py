@@ -1,6 +1,6 @@
-"""Finds logs and brings their records in, some thousand a transaction."""
+"""Finds logs and stores their records, some thousand in each transaction."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,8 +10,7 @@ from db.repositories.foreign_records import ForeignRecords, ForeignTrial
 from db.session import Database
 from mallorn.core.errors import NotFound
 from research.foreign import metaschedule, tenset
-from research.foreign.lines import Problem, Report
-from research.foreign.loaded import Loaded
+from research.foreign.lines import LoadedLog, Problem, Report
 
 BATCH: Final = 2_000
 READERS: Final[dict[str, Callable[[Path, Report], Iterator[ForeignTrial]]]] = {
@@ -48,23 +47,18 @@ def find_logs(path: Path) -> list[Log]:
     return [Log(tenset.FORMAT, file) for file in files]
 
 
-def load_log(database: Database, log: Log, report: Report) -> Loaded:
+def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
     """Store what a log holds and this dataset does not. A second time adds nothing."""
-    loaded = Loaded()
+    loaded = LoadedLog()
 
     def count(problem: Problem) -> None:
         loaded.bad += 1
         report(problem)
 
-    for batch in _batches(READERS[log.format](log.path, count)):
+    records = READERS[log.format](log.path, count)
+    while batch := list(islice(records, BATCH)):
         with database.transaction() as session:
             added = ForeignRecords(session).add(batch)
         loaded.added += added
         loaded.known += len(batch) - added
     return loaded
-
-
-def _batches(records: Iterable[ForeignTrial]) -> Iterator[list[ForeignTrial]]:
-    remaining = iter(records)
-    while batch := list(islice(remaining, BATCH)):
-        yield batch

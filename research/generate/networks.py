@@ -136,10 +136,6 @@ def network(tasks: Sequence[Drawn]) -> ModelProto:
     )
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, producer_name="mallorn", opset_imports=opsets, ir_version=IR_VERSION)
-    return _with_output_shapes(model)
-
-
-def _with_output_shapes(model: ModelProto) -> ModelProto:
     inferred = shape_inference.infer_shapes(model, strict_mode=True)
     checker.check_model(inferred, full_check=True)
     return inferred

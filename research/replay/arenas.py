@@ -1,4 +1,4 @@
-"""Where searchers are compared: a recorded task or a made-up space, each with a known optimum."""
+"""Arenas to compare searchers in: recorded tasks and synthetic spaces, with known optima."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from workers.search.space import Candidate, Space
 from workers.search.synthetic import SyntheticSpace
 
 
-class View(StrEnum):
-    """What a searcher is shown of a recording."""
+class ShownSpace(StrEnum):
+    """The space that a searcher sees of a recording."""
 
-    RECORDED = "recorded"  # its steps and draws lead to recorded candidates, among which the model chooses
-    WIDE = "wide"  # the whole space; only what it proposes in the end is moved to the ground
+    RECORDED = "recorded"  # its steps and draws lead to recorded candidates
+    WIDE = "wide"  # the whole space; proposals are moved to recorded candidates
 
 
 class Arena(ABC):
@@ -33,7 +33,7 @@ class Arena(ABC):
 
     @abstractmethod
     def measure(self, candidate: Candidate) -> Trial:
-        """What became of a candidate."""
+        """The result of a candidate."""
 
     def propose(
         self,
@@ -43,12 +43,12 @@ class Arena(ABC):
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        """What a searcher wants to know next."""
+        """The next candidates of a searcher."""
         return searcher.propose(self.space, history, model, count, rng)
 
 
 class SyntheticArena(Arena):
-    """A made-up matrix product."""
+    """A synthetic matrix product."""
 
     def __init__(self, m: int, n: int, k: int) -> None:
         self._synthetic = SyntheticSpace(m, n, k)
@@ -59,11 +59,11 @@ class SyntheticArena(Arena):
 
 
 class RecordedArena(Arena):
-    """A recorded task. Nothing that was not recorded is ever proposed."""
+    """A recorded task; only recorded candidates are proposed."""
 
-    def __init__(self, task: RecordedTask, view: View) -> None:
+    def __init__(self, task: RecordedTask, view: ShownSpace) -> None:
         self._recorded = RecordedSpace(task)
-        shown = LooseSpace(task) if view is View.RECORDED else WideSpace(self._recorded)
+        shown = LooseSpace(task) if view is ShownSpace.RECORDED else WideSpace(self._recorded)
         name = f"{task.name} {task.workload[:8]}"  # another model may have another task of this name
         super().__init__(str(view), name, shown, self._recorded.optimum_us)
 
@@ -81,7 +81,7 @@ class RecordedArena(Arena):
         return propose_recorded(searcher, self.space, self._recorded, history, model, count, rng)
 
     def even_trials(self, factor: float) -> float:
-        """How many draws without looking find one within `factor` of the optimum, on average."""
+        """The expected number of random trials until one is within `factor` of the optimum."""
         trials = self._recorded.task.trials
         good = sum(t.latency_us is not None and t.latency_us <= factor * self.optimum_us for t in trials)
         return (len(trials) + 1) / (good + 1)

@@ -1,4 +1,4 @@
-"""A stored sketch made to fit one workload.
+"""Fits a stored sketch to one workload.
 
 Sketches are named by their traces, and a trace does not tell how long the loops are: workloads that differ in
 sizes alone share a row of the dataset, whose extents and locations are those of the workload that came first.

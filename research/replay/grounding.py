@@ -1,4 +1,4 @@
-"""Proposals brought to the ground: whatever a searcher likes, only what was recorded is measured."""
+"""Replaces proposals by recorded candidates, so that each can be measured."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from workers.search.space import Candidate, Space
 
 
 class LooseSpace(RecordedSpace):
-    """Draws and steps lead to recorded candidates; what a searcher makes up by itself is welcome, too."""
+    """Draws and steps lead to recorded candidates; any well-formed candidate is valid."""
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return self.well_formed(candidates)
 
 
 class WideSpace(DecisionSpace):
-    """The whole space that was recorded in: draws and steps are those of the real one."""
+    """The space of the recorded task, with all its candidates."""
 
     def __init__(self, recorded: RecordedSpace) -> None:
         super().__init__(recorded.task.sketches, recorded.task.descriptors)
@@ -43,7 +43,7 @@ def propose_recorded(
     count: int,
     rng: np.random.Generator,
 ) -> list[Proposal]:
-    """What a searcher proposes that is shown a loose or a wide space, each replaced by its nearest neighbour.
+    """Proposals for a loose or a wide space, each replaced by its nearest recorded neighbour.
 
     Returns distinct recorded candidates that `history` lacks; fewer than `count` only when no more are left.
     """
@@ -54,7 +54,7 @@ def propose_recorded(
 
 
 class Ground:
-    """What is recorded and not yet measured."""
+    """The recorded candidates that are not measured yet."""
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
         self._space = space
@@ -66,10 +66,9 @@ class Ground:
         return len(self._free)
 
     def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Those that are recorded as they are; each other one where the nearest free candidate is.
+        """Recorded proposals unchanged; each other one moved to the nearest free candidate.
 
-        A model's word about a candidate is not one about its neighbour: it is dropped. What finds its sketch
-        measured to the end is left out.
+        A moved proposal loses its prediction. It is left out if its sketch has no free candidate.
         """
         exact = {each.candidate for each in proposals if each.candidate in self._free}
         for candidate in exact:
@@ -78,7 +77,7 @@ class Ground:
         return [each for each in landed if each is not None]
 
     def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Free candidates by lot."""
+        """Random free candidates."""
         free = list(self._free)
         return [Proposal(free[line], None, RANDOM) for line in rng.permutation(len(free))[:count]]
 

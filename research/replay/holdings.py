@@ -1,4 +1,4 @@
-"""What a recording holds for one target, wherever the file lies."""
+"""Reads what a recording holds for one target, from a local file or a store."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,20 +27,20 @@ Trials = Mapping[Candidate, Trial]
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The candidates of each workload, and the device that they ran on, as far as anybody remembers."""
+    """The recorded trials of each workload, and the device that they ran on."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Trials]
 
     def trials(self, workload: str) -> Trials:
-        """Nothing of a workload that was not recorded."""
+        """The recorded trials of a workload, if any."""
         return self.tasks.get(workload, {})
 
 
 def holdings(url: str, target: Target) -> Holdings:
-    """Read a recording, once until it changes. Of several measuring contexts that of most tasks is taken.
+    """Read a recording and cache it until it changes. The measuring context with most tasks is used.
 
-    Raises InvalidRequest for a file that is not there or none of ours, and for one of other targets.
+    Raises InvalidRequest for a file that is missing, is no recording, or is of other targets.
     """
     with _reading(url):
         store, path = fsspec.url_to_fs(url)
@@ -78,9 +78,9 @@ def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> Holdings:
         hint = "   or   ".join(f"--target '{text}'" for text in known)
         raise InvalidRequest(f"{url} was not recorded for {wanted}", hint=hint)
     context = Counter(str(task.context) for task in ours).most_common(1)[0][0]
-    heard = [task for task in ours if str(task.context) == context]
-    trials = {task.workload: {trial.candidate: trial for trial in task.trials} for task in heard}
-    return Holdings(_endpoint(heard[0].context, target), trials)
+    same = [task for task in ours if str(task.context) == context]
+    trials = {task.workload: {trial.candidate: trial for trial in task.trials} for task in same}
+    return Holdings(_endpoint(same[0].context, target), trials)
 
 
 def _endpoint(context: Mapping[str, Any], target: Target) -> Endpoint:

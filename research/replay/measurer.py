@@ -22,9 +22,9 @@ STEPS: Final = {
 
 
 class ReplayMeasurer(Measurer):
-    """Says again what `mallorn record` wrote down, failures too; what it lacks is `not_recorded`.
+    """Answers with what `mallorn record` stored, failures too; other candidates are `not_recorded`.
 
-    Of a workload that was recorded in several measuring contexts, that of most tasks is heard.
+    If a recording has several measuring contexts, the one with most tasks is used.
     """
 
     @classmethod
@@ -48,7 +48,7 @@ class ReplayMeasurer(Measurer):
     def compare(
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
     ) -> list[SlotTrial]:
-        """Once, whatever is asked for: said three times, a time would look surer than it is."""
+        """One result for each slot: a repeated one would look more certain than it is."""
         return list(self.measure(program, target, slots, options))
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandIn:
@@ -67,10 +67,8 @@ def _result(slot: Slot, trial: Trial | None, endpoint: Endpoint) -> SlotTrial:
     if trial is None:
         return SlotTrial(slot.slot, Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED), endpoint)
     words = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
-    said = Trial(slot.candidate, trial.outcome, run_us=_times(trial), error=words, build_ms=trial.build_ms)
+    run_us = trial.run_us
+    if trial.latency_us is not None and len(run_us) <= 1:
+        run_us = (trial.latency_us,)  # the file rounds the times of repeats
+    said = Trial(slot.candidate, trial.outcome, run_us=run_us, error=words, build_ms=trial.build_ms)
     return SlotTrial(slot.slot, said, endpoint)
-
-
-def _times(trial: Trial) -> tuple[float, ...]:
-    """A single time as exactly as it is known: the file rounds those of repeats."""
-    return trial.run_us if trial.latency_us is None or len(trial.run_us) > 1 else (trial.latency_us,)

@@ -1,4 +1,4 @@
-"""The recorded candidates of one sketch as points, and which of them is nearest to anything."""
+"""The recorded candidates of one sketch as points, to find the nearest to any candidate."""
 
 from collections.abc import Container, Sequence
 from typing import Final
@@ -25,9 +25,9 @@ class Neighbours:
         self._squares = (self._points**2).sum(axis=1)
 
     def nearest(self, asked: Sequence[Candidate], but: Sequence[Candidate | None] = ()) -> list[Candidate]:
-        """For each the nearest recorded one, other than the one that `but` names for it if there is another.
+        """The nearest recorded candidate of each; the one in `but` only if there is no other.
 
-        Of several that are equally near the one that was measured first is taken.
+        Ties fall to the candidate that was measured first.
         """
         found: list[Candidate] = []
         for start in range(0, len(asked), BLOCK):
@@ -37,12 +37,12 @@ class Neighbours:
         return found
 
     def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
-        """The nearest recorded one that is among those; None where there is none."""
+        """The nearest recorded candidate in `free`; None if there is none."""
         order = np.argsort(self.distances([asked])[0], kind="stable")
         return next((self.candidates[line] for line in order if self.candidates[line] in free), None)
 
     def distances(self, asked: Sequence[Candidate]) -> NDArray[np.float64]:
-        """Squared distances: a row for each that is asked about, a column for each that is recorded."""
+        """Squared distances: a row for each candidate of `asked`, a column for each recorded one."""
         points = self._encode(asked)
         products = points @ self._points.T
         return np.asarray((points**2).sum(axis=1)[:, None] + self._squares - 2.0 * products)

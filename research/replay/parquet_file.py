@@ -1,4 +1,4 @@
-"""Rows with facts about all of them in one Parquet file."""
+"""Rows in one Parquet file, with facts about all of them in its metadata."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 def write_rows(
     path: Path, schema: pa.Schema, rows: Sequence[Mapping[str, Any]], key: bytes, facts: Mapping[str, Any]
 ) -> None:
-    """Write a file at once: whoever looks sees the old one or the new one. `key` names the facts in it."""
+    """Write a file atomically; `key` names the facts in its metadata."""
     metadata = {key: json.dumps(facts, sort_keys=True).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
     path.parent.mkdir(parents=True, exist_ok=True)

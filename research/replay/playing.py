@@ -1,4 +1,4 @@
-"""One search on one arena, watched: what it found after each trial, and what it cost to think of it."""
+"""Runs one search on an arena, and times its proposals and its model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ MakeModel = Callable[[], CostModel]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlayedSearch:
     """A finished search."""
 
     trials: tuple[Trial, ...]
@@ -39,7 +39,7 @@ def play(
     trials: int,
     batch: int,
     seed: int,
-) -> Run:
+) -> PlayedSearch:
     """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
     history: list[Trial] = []
     propose_sec = fit_sec = 0.0
@@ -54,4 +54,4 @@ def play(
         if not proposals:
             break
         history += [replace(arena.measure(each.candidate), origin=each.origin) for each in proposals]
-    return Run(tuple(history), arena.optimum_us, propose_sec, fit_sec)
+    return PlayedSearch(tuple(history), arena.optimum_us, propose_sec, fit_sec)

@@ -18,14 +18,14 @@ from research.replay.fitting import fitted
 from research.replay.recording import RecordedTask
 from workers.round.context import descriptors_of
 
-# Never names and addresses.
+# Without names and addresses.
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
 
 
 def collect(directories: Sequence[Path], candidates: int) -> tuple[list[RecordedTask], list[dict[str, Any]]]:
     """The tasks of some data directories and the hosts that measured them.
 
-    Where two have measured the same task alike, the first is taken. Raises NotFound where there is nothing.
+    Of tasks with the same target and context the first is taken. Raises NotFound if there is none.
     """
     tasks: dict[tuple[str, str, str], RecordedTask] = {}
     hosts: list[dict[str, Any]] = []
@@ -60,7 +60,7 @@ def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
 
 
 def measuring_hosts(database: Database) -> list[dict[str, Any]]:
-    """The hosts that measured, as their devices described them."""
+    """The hosts that measured, as their devices describe them."""
     with database.session() as session:
         return [
             {
@@ -81,7 +81,7 @@ def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
 
 
 def _distinct(trials: Sequence[Trial]) -> list[Trial]:
-    """The first measurement of each candidate; what tells of the worker alone is none."""
+    """The first informative measurement of each candidate."""
     first: dict[Candidate, Trial] = {}
     for trial in trials:
         if trial.outcome not in UNINFORMATIVE:

@@ -1,4 +1,4 @@
-"""Everything that was measured of one workload in one measuring context, as values."""
+"""A recorded task: all measurements of one workload in one measuring context."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class RecordedTask:
     target: str  # canonical JSON
     context: Mapping[str, Any]  # what must be equal for two times to compare: host class, threads, evaluator
     sketches: tuple[Sketch, ...]
-    trials: tuple[Trial, ...]  # each tells who proposed it: a recording is as biased as that searcher
+    trials: tuple[Trial, ...]  # with their origins: a recording is as biased as its searcher
 
     @cached_property
     def optimum_us(self) -> float | None:

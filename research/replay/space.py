@@ -1,4 +1,4 @@
-"""A Space of what was recorded and nothing else: every candidate of it has an answer."""
+"""A Space of recorded candidates only, so that each has an answer."""
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from workers.search.origins import DEFAULT, means_of
 from workers.search.space import Candidate
 
 MAX_DEFAULTS: Final = 12
-# Drawn evenly from all that is recorded: who is nobody's nearest neighbour is within reach, too.
+# The share of a sample that is drawn evenly, so that every recorded candidate can be reached.
 EVEN_SHARE: Final = 0.25
 
 
@@ -40,7 +40,7 @@ class RecordedSpace(DecisionSpace):
 
     @property
     def candidates(self) -> Sequence[Candidate]:
-        """All that is recorded, in the order it was measured."""
+        """All recorded candidates, in the order they were measured."""
         return self._candidates
 
     @property
@@ -53,12 +53,12 @@ class RecordedSpace(DecisionSpace):
         return optimum
 
     def measure(self, candidate: Candidate) -> Trial:
-        """What became of it when it was recorded. Raises NotFound for one that never was."""
+        """Its recorded result. Raises NotFound for a candidate that was not recorded."""
         if (trial := self._trials.get(candidate)) is None:
             raise NotFound(
                 f"{candidate} of {self.task.name} is not in the recording", hint="mallorn record MODEL.onnx"
             )
-        return replace(trial, origin="")  # whose idea it is this time, whoever asks knows
+        return replace(trial, origin="")  # the caller knows who proposes it this time
 
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         near = self.nearest(super().sample(rng, count))
@@ -78,9 +78,10 @@ class RecordedSpace(DecisionSpace):
         return self.nearest(super().cross_all(rng, mothers, fathers))
 
     def defaults(self) -> list[Candidate]:
-        """Those that the recording searcher took for defaults; without any, the first that worked."""
+        """The defaults of the recording searcher; without any, the first that were timed."""
         marked = [t.candidate for t in self.task.trials if means_of(t.origin) == DEFAULT]
-        return (marked or [t.candidate for t in self.task.trials if _worked(t)])[:MAX_DEFAULTS]
+        timed = [t.candidate for t in self.task.trials if t.latency_us is not None]
+        return (marked or timed)[:MAX_DEFAULTS]
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return [candidate in self._trials for candidate in candidates]
@@ -98,7 +99,3 @@ class RecordedSpace(DecisionSpace):
     def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
         """The nearest candidate of the same sketch that is among those; None where there is none."""
         return self._neighbours[asked.sketch].nearest_of(free, asked)
-
-
-def _worked(trial: Trial) -> bool:
-    return trial.latency_us is not None

@@ -56,7 +56,7 @@ SCHEMA: Final = pa.schema(
 
 
 def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, Any]) -> None:
-    """Write a file at once: whoever looks sees the old one or the new one."""
+    """Write a file atomically."""
     write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
 
 
@@ -76,7 +76,7 @@ def read_tasks(path: Path) -> list[RecordedTask]:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """What the file tells of the hosts it was measured on."""
+    """The facts about the hosts that measured it."""
     _check(path)
     return facts_of(path, FACTS)
 
@@ -105,10 +105,18 @@ def _rows(task: RecordedTask) -> Iterator[dict[str, Any]]:
         "target": task.target,
         "context": _json(task.context),
     }
-    sketches = {sketch.key: _sketch_columns(sketch) for sketch in task.sketches}
+    sketches = {
+        sketch.key: {
+            "ordinal": sketch.ordinal,
+            "choices": _json(pack_choices(sketch.choices)),
+            "trace": sketch.trace,
+        }
+        for sketch in task.sketches
+    }
     for trial in task.trials:
         yield {
             **shared,
+            "sketch": trial.candidate.sketch,
             **sketches[trial.candidate.sketch],
             "decisions": trial.candidate.decisions,
             "outcome": str(trial.outcome),
@@ -120,14 +128,14 @@ def _rows(task: RecordedTask) -> Iterator[dict[str, Any]]:
         }
 
 
-def _sketch_columns(sketch: Sketch) -> dict[str, Any]:
-    choices = _json(pack_choices(sketch.choices))
-    return {"sketch": sketch.key, "ordinal": sketch.ordinal, "choices": choices, "trace": sketch.trace}
-
-
 def _task(rows: Sequence[Mapping[str, Any]]) -> RecordedTask:
     first = rows[0]
-    sketches = {row["sketch"]: row for row in rows}
+    sketches = {
+        row["sketch"]: Sketch(
+            row["sketch"], row["trace"], unpack_choices(json.loads(row["choices"])), row["ordinal"]
+        )
+        for row in {row["sketch"]: row for row in rows}.values()
+    }
     return RecordedTask(
         workload=first["workload"],
         name=first["name"],
@@ -138,14 +146,9 @@ def _task(rows: Sequence[Mapping[str, Any]]) -> RecordedTask:
         descriptors=tuple(first["descriptors"]),
         target=first["target"],
         context=json.loads(first["context"]),
-        sketches=tuple(_sketch(row) for row in sketches.values()),
+        sketches=tuple(sketches.values()),
         trials=tuple(_trial(row) for row in rows),
     )
-
-
-def _sketch(row: Mapping[str, Any]) -> Sketch:
-    choices = unpack_choices(json.loads(row["choices"]))
-    return Sketch(row["sketch"], row["trace"], choices, row["ordinal"])
 
 
 def _trial(row: Mapping[str, Any]) -> Trial:

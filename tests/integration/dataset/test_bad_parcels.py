@@ -15,7 +15,7 @@ from db.dataset.schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
 from db.session import Database
 from db.tables import Source, Workload
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
-from research.lessons.from_parquet import read_lessons
+from research.pretraining.from_parquet import read_training_data
 from tests.integration.dataset.conftest import Filled, stored
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -104,7 +104,7 @@ def test_what_is_not_whole_is_refused(name: str, parcel: Path, elsewhere: Databa
     with pytest.raises((InvalidRequest, NotFound), match=said) as caught:
         import_dataset(elsewhere, parcel)
     with pytest.raises((InvalidRequest, NotFound), match=said):
-        read_lessons(parcel)  # no model learns from half of it, either
+        read_training_data(parcel)  # no model learns from half of it, either
     assert len(caught.value.message.splitlines()) == 1
     assert caught.value.hint
     with elsewhere.session() as session:
@@ -144,8 +144,8 @@ def test_a_bad_value_costs_its_row_only(name: str, parcel: Path, elsewhere: Data
     rewrite(parcel / ROWS, spoil)
     result = import_dataset(elsewhere, parcel)
     assert (result.added, dict(result.skipped)) == (4, {counted: 1})
-    lessons = read_lessons(parcel)
-    assert (lessons.rows, dict(lessons.skipped)) == (4, {counted: 1})
+    training_data = read_training_data(parcel)
+    assert (training_data.rows, dict(training_data.skipped)) == (4, {counted: 1})
 
 
 def test_an_import_that_was_interrupted_goes_on(

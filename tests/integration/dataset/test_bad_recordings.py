@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from research.lessons.from_parquet import read_lessons
-from research.lessons.views import rows_for
+from research.pretraining.from_parquet import read_training_data
+from research.pretraining.views import rows_for
 from research.replay.reading import recorded_tasks
 from research.replay.space_file import write_tasks
 from tests.integration.dataset.conftest import Filled
@@ -74,6 +74,6 @@ def test_what_is_not_whole_or_not_possible_is_refused(name: str, recording: Path
     spoil, said = BAD[name]
     spoil(recording)
     with pytest.raises(InvalidRequest, match=said) as caught:
-        rows_for(read_lessons(recording).tasks, "decisions")
+        rows_for(read_training_data(recording).tasks, "decisions")
     assert len(caught.value.message.splitlines()) == 1
     assert caught.value.hint

@@ -11,8 +11,8 @@ from db.repositories.statistics import Statistics
 from db.session import Database
 from db.tables import ForeignRecord, ForeignTask
 from mallorn.core.outcomes import Outcome
-from research.foreign.lines import Problem
-from research.foreign.loading import Loaded, find_logs, load_log
+from research.foreign.lines import LoadedLog, Problem
+from research.foreign.loading import find_logs, load_log
 from tests.integration.dataset.conftest import stored
 
 
@@ -20,7 +20,7 @@ def line(task: str, cost: float, code: int = 0) -> str:
     return json.dumps({"i": [[task, "llvm"], [[], [["CI", 1]]]], "r": [[cost], code, 1.0, 1600000000]}) + "\n"
 
 
-def load(database: Database, path: Path) -> tuple[Loaded, list[Problem]]:
+def load(database: Database, path: Path) -> tuple[LoadedLog, list[Problem]]:
     problems: list[Problem] = []
     [log] = find_logs(path)
     return load_log(database, log, problems.append), problems

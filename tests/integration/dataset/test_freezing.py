@@ -9,7 +9,7 @@ from benchmarks.costmodels.freeze import freeze
 from benchmarks.costmodels.rows import load
 from costmodels.views import VIEWS
 from mallorn.core.errors import Conflict
-from research.lessons.lesson import Lesson
+from research.pretraining.training_data import TaskData
 from tests.integration.dataset.conftest import Filled
 from workers.round.viewing import Seen
 
@@ -22,10 +22,10 @@ LOWEST = 15  # decisions that come to more cannot be lowered
 class Lowered:
     """Stands for the compiler: the first statement of a candidate says its decisions."""
 
-    def see(self, lesson: Lesson, view: str) -> Seen:
-        rows = np.zeros((len(lesson.candidates), VIEWS[view].width), dtype=np.float32)
+    def see(self, task: TaskData, view: str) -> Seen:
+        rows = np.zeros((len(task.candidates), VIEWS[view].width), dtype=np.float32)
         rows[:, 0] = 1
-        rows[:, 1] = [sum(candidate.decisions) for candidate in lesson.candidates]
+        rows[:, 1] = [sum(candidate.decisions) for candidate in task.candidates]
         return Seen(rows, rows[:, 1] < LOWEST)
 
 
@@ -40,11 +40,11 @@ def out(filled: Filled, tmp_path: Path) -> Path:
 
 def test_what_was_frozen_is_enough_to_compare(out: Path) -> None:
     bench = load(str(out), least_rows=5)
-    assert bench.lessons.snapshot == "costmodels"
-    assert 20 < bench.lessons.rows < 45
+    assert bench.training_data.snapshot == "costmodels"
+    assert 20 < bench.training_data.rows < 45
     assert (bench.rows("statements").features[:, 1] < LOWEST).all()
     np.testing.assert_array_equal(bench.rows("statements").labels, bench.plain.labels)
-    (network,) = bench.lessons.networks.values()
+    (network,) = bench.training_data.networks.values()
     assert set(network) == {"w0", "w1"}
 
 

@@ -10,7 +10,7 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from tests.integration.dataset.conftest import Filled
-from tests.unit.research.lessons.made_up import lessons
+from tests.unit.research.pretraining.made_up import training_data
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 TARGET = parse_target({"kind": "llvm", "num-cores": 64})
@@ -26,8 +26,8 @@ def export(filled: Filled, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_workloads_held_out_are_in_no_lesson() -> None:
-    known = lessons()
+def test_workloads_held_out_are_not_learned_from() -> None:
+    known = training_data()
     keys = [task.workload for task in known.tasks]
     assert [task.workload for task in without(known, {keys[0], keys[2]}).tasks] == [keys[1], keys[3]]
 

@@ -10,7 +10,7 @@ from cli.main import app
 from db.migrate import check
 from db.repositories.model_versions import ModelVersions
 from db.session import Database
-from research.lessons import pretraining
+from research.pretraining import bases
 from tests.fixtures.answers import data
 from tests.integration.dataset.conftest import Filled
 
@@ -34,7 +34,7 @@ def enough(filled: Filled) -> Filled:
     return filled
 
 
-def bases(database: Database) -> list[str]:
+def stored_bases(database: Database) -> list[str]:
     with database.session() as session:
         return [str(found.full_name) for found in ModelVersions(session).page().items]
 
@@ -44,13 +44,13 @@ def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:
     assert result.exit_code == 0, result.stderr
     assert "base:matmul/xgboost@1" in result.stdout
     assert "from now on" in result.stderr
-    assert bases(enough.database) == ["base:matmul/xgboost@1"]
+    assert stored_bases(enough.database) == ["base:matmul/xgboost@1"]
 
 
 def test_a_base_that_is_no_better_than_chance_is_told_with_the_way_to_have_it(
     pretrain: Type, enough: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretraining, "WORTH_PAIRS", 1.01)
+    monkeypatch.setattr(bases, "WORTH_PAIRS", 1.01)
     result = pretrain()
     assert result.exit_code == 0, result.stderr
     assert "base:matmul/xgboost@1 is stored and not active: it orders " in result.stderr
@@ -81,7 +81,7 @@ def test_an_export_teaches_a_database_that_has_nothing(
     assert told[0]["model"] == "base:matmul/draft@1"
     fresh = Database(f"sqlite:///{tmp_path / 'new' / 'mallorn.db'}")
     check(fresh)
-    assert bases(fresh) == ["base:matmul/draft@1"]
+    assert stored_bases(fresh) == ["base:matmul/draft@1"]
     fresh.dispose()
 
 
@@ -103,4 +103,4 @@ def test_what_cannot_be_done_is_said_and_nothing_is_stored(
     assert result.exit_code == 1
     assert said in result.stderr
     assert result.stdout == ""
-    assert bases(filled.database) == []
+    assert stored_bases(filled.database) == []

@@ -22,27 +22,27 @@ from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
-from research.lessons import pretraining
-from research.lessons.from_database import lessons_of
-from research.lessons.lesson import Lesson, Lessons
-from research.lessons.pretraining import Base, pretrain
-from research.lessons.views import rows_for
+from research.pretraining import bases
+from research.pretraining.bases import PretrainedBase, pretrain
+from research.pretraining.from_database import training_data_of
+from research.pretraining.training_data import TaskData, TrainingData
+from research.pretraining.views import rows_for
 from tests.integration.dataset.conftest import Filled
-from tests.unit.research.lessons.made_up import SHAPES, lesson
+from tests.unit.research.pretraining.made_up import SHAPES, task_data
 
 CPU, SMALL, LARGE = (f'{{"kind":"llvm","num-cores":{cores}}}' for cores in (2, 4, 8))
 BASE = "base:matmul/lightgbm"
 
 
-def taught(*tasks: Lesson) -> Lessons:
-    return Lessons(tasks, "rows-1", upto=240)
+def taught(*tasks: TaskData) -> TrainingData:
+    return TrainingData(tasks, "rows-1", upto=240)
 
 
-def tasks(target: str = CPU, **changes: str) -> list[Lesson]:
-    return [lesson(shape, target=target, **changes) for shape in SHAPES]
+def tasks(target: str = CPU, **changes: str) -> list[TaskData]:
+    return [task_data(shape, target=target, **changes) for shape in SHAPES]
 
 
-def fit(database: Database, *known: Lesson) -> list[Base]:
+def fit(database: Database, *known: TaskData) -> list[PretrainedBase]:
     return list(pretrain(database, taught(*known), "lightgbm"))
 
 
@@ -88,25 +88,25 @@ def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
 
 
 def test_one_task_alone_is_judged_on_its_later_rows(database: Database) -> None:
-    [base] = fit(database, lesson(SHAPES[0], 100, target=CPU))
+    [base] = fit(database, task_data(SHAPES[0], 100, target=CPU))
     assert (base.metrics["split"], base.tasks) == ("within-task", 1)
     assert list(base.metrics["splits"]) == ["within-task"]
 
 
 def test_a_handful_of_rows_makes_no_base_and_stops_no_other(database: Database) -> None:
-    few, base = fit(database, lesson(SHAPES[0], 20, target=CPU, op="a handful"), *tasks())
+    few, base = fit(database, task_data(SHAPES[0], 20, target=CPU, op="a handful"), *tasks())
     assert (few.op, few.name, few.rows) == ("a handful", None, 20)
     assert [version.family for version in versions(database)] == ["base:matmul"]
     assert base.name is not None
 
 
-def noise(target: str = CPU) -> list[Lesson]:
+def noise(target: str = CPU) -> list[TaskData]:
     """Tasks whose times say nothing about their candidates."""
     rng = np.random.default_rng(0)
     return [mixed(task, rng) for task in tasks(target)]
 
 
-def mixed(task: Lesson, rng: np.random.Generator) -> Lesson:
+def mixed(task: TaskData, rng: np.random.Generator) -> TaskData:
     times = rng.permutation(task.latencies_us)
     dealt = zip(task.trials, times, strict=True)
     return replace(task, trials=[replace(trial, latency_us=latency_us) for trial, latency_us in dealt])
@@ -114,7 +114,7 @@ def mixed(task: Lesson, rng: np.random.Generator) -> Lesson:
 
 def test_a_base_that_orders_by_chance_is_stored_and_not_activated(database: Database) -> None:
     [base] = fit(database, *noise())
-    assert base.metrics["pairwise"] < pretraining.WORTH_PAIRS
+    assert base.metrics["pairwise"] < bases.WORTH_PAIRS
     assert not base.active
     assert [version.active for version in versions(database)] == [False]
     with database.session() as session:
@@ -140,7 +140,7 @@ def test_a_base_that_was_given_up_can_be_activated_by_hand(database: Database) -
 
 @pytest.mark.parametrize(("pairwise", "worth"), [(None, False), (0.549, False), (0.55, True), (0.9, True)])
 def test_a_base_must_beat_chance_by_a_margin(pairwise: float | None, worth: bool) -> None:
-    assert pretraining.is_worth_it({"pairwise": pairwise}) is worth
+    assert bases.is_worth_it({"pairwise": pairwise}) is worth
 
 
 def test_progress_reaches_its_end(database: Database) -> None:
@@ -154,7 +154,7 @@ def test_what_a_snapshot_froze_is_what_a_base_learns_from(filled: Filled) -> Non
         batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
         filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
     taken = take_snapshot(filled.database, "mine", Selection())
-    [base] = pretrain(filled.database, lessons_of(filled.database, "mine", Selection()), "draft")
+    [base] = pretrain(filled.database, training_data_of(filled.database, "mine", Selection()), "draft")
     [stored] = versions(filled.database)
     assert (stored.snapshot, stored.seen_upto, stored.rows) == ("mine", taken.upto, 45)
     assert base.tasks == 2
@@ -173,9 +173,9 @@ def test_a_base_for_a_target_learns_from_all_targets(database: Database) -> None
 def test_the_few_rows_of_its_own_target_are_all_learned_from(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretraining, "BASE_ROWS", 100)
-    few = lesson(SHAPES[0], 10, target=SMALL)
-    seen = pretraining._bounded([*tasks(), few], SMALL)
+    monkeypatch.setattr(bases, "BASE_ROWS", 100)
+    few = task_data(SHAPES[0], 10, target=SMALL)
+    seen = bases._bounded([*tasks(), few], SMALL)
     assert sum(len(task.candidates) for task in seen) == 100
     assert [len(task.candidates) for task in seen if task.target == SMALL] == [10]
 
@@ -196,7 +196,7 @@ def test_a_model_with_heads_is_told_whose_rows_are_whose(
 ) -> None:
     monkeypatch.setitem(REGISTRY["cost_model"], "two-heads", f"{__name__}:TwoHeads")
     monkeypatch.setattr(TwoHeads, "told", [])
-    known = taught(*tasks(), lesson(SHAPES[0], 60, target=LARGE))
+    known = taught(*tasks(), task_data(SHAPES[0], 60, target=LARGE))
     list(pretrain(database, known, "two-heads", home=parse_target(home)))
     assert TwoHeads.told == [(Counter({CPU: 240, LARGE: 60}), answers)]
 
@@ -210,8 +210,8 @@ def test_what_stands_on_a_base_is_none(database: Database) -> None:
 def test_rows_that_the_model_cannot_see_make_no_base(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = rows_for([lesson(SHAPES[0], 20, target=CPU)], "decisions")
-    monkeypatch.setattr(pretraining, "rows_for", lambda *_asked: few)
+    few = rows_for([task_data(SHAPES[0], 20, target=CPU)], "decisions")
+    monkeypatch.setattr(bases, "rows_for", lambda *_asked: few)
     [base] = fit(database, *tasks())
     assert (base.name, versions(database)) == (None, [])
 

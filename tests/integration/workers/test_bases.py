@@ -10,10 +10,10 @@ from db.repositories.model_versions import ModelVersions
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.states import RoundState
-from research.lessons.lesson import Lessons
-from research.lessons.pretraining import pretrain
+from research.pretraining.bases import pretrain
+from research.pretraining.training_data import TrainingData
 from tests.fixtures.workshop import TARGET
-from tests.unit.research.lessons.made_up import SHAPES, lesson
+from tests.unit.research.pretraining.made_up import SHAPES, task_data
 from workers.round.context import load_round
 from workers.round.models import model_of
 from workers.round.training import train
@@ -113,8 +113,8 @@ def test_a_round_keeps_the_base_it_began_with(workshop):
 @pytest.fixture
 def learned(workshop):
     """A base of xgboost that has learned four products of the workshop's target."""
-    tasks = [lesson(shape, target=TARGET.text) for shape in SHAPES]
-    [base] = pretrain(workshop.database, Lessons(tasks, "made-up"), "xgboost")
+    tasks = [task_data(shape, target=TARGET.text) for shape in SHAPES]
+    [base] = pretrain(workshop.database, TrainingData(tasks, "made-up"), "xgboost")
     return str(base.name)
 
 
@@ -154,8 +154,8 @@ def test_a_model_that_stands_on_a_base_proposes_for_new_tasks_itself(workshop, l
 
 
 def test_a_refit_stands_on_what_a_roll_back_made_active(workshop, learned):
-    tasks = [lesson(shape, target=TARGET.text) for shape in SHAPES[:2]]
-    list(pretrain(workshop.database, Lessons(tasks, "fewer"), "xgboost"))
+    tasks = [task_data(shape, target=TARGET.text) for shape in SHAPES[:2]]
+    list(pretrain(workshop.database, TrainingData(tasks, "fewer"), "xgboost"))
     first_version = workshop.read(lambda session: ModelVersions(session).page(version=1).items[0].id)
     workshop.write(lambda session: ModelVersions(session).activate(first_version))
     job = workshop.job(("w0",), cost_model="residual")

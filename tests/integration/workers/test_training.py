@@ -26,14 +26,14 @@ FAMILY = "operator:matmul"
 @pytest.fixture
 def seen(monkeypatch):
     """What the model is taught: features and labels of each fit."""
-    lessons = []
+    training_data = []
 
     def fit(self, features, labels, groups, *, seed):
-        lessons.append((features, labels, groups))
+        training_data.append((features, labels, groups))
         self._seed = seed
 
     monkeypatch.setattr(RandomModel, "fit", fit)
-    return lessons
+    return training_data
 
 
 def a_round(workshop, job):

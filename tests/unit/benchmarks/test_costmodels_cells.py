@@ -11,14 +11,14 @@ from benchmarks.costmodels.rows import Bench
 from benchmarks.costmodels.synthetic import made_up
 from benchmarks.lab.cell_file import CellFile
 from mallorn.core.errors import InvalidRequest
-from tests.unit.research.lessons.made_up import lessons
+from tests.unit.research.pretraining.made_up import training_data
 
 NAMES = ("draft", "lightgbm", CONTROL)
 
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    return Bench(lessons(100))
+    return Bench(training_data(100))
 
 
 def all_of(bench: Bench, seeds: int = 1) -> list[Cell]:

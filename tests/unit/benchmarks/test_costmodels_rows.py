@@ -15,12 +15,12 @@ from benchmarks.costmodels.view_file import ViewFile
 from costmodels.columns import WIDTH
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest, NotFound
-from tests.unit.research.lessons.made_up import lessons
+from tests.unit.research.pretraining.made_up import training_data
 
 
 def stored(every: int = 1) -> Mapping[str, ViewFile]:
     """Statements of every so many-th candidate, which say its number."""
-    tasks = lessons().tasks
+    tasks = training_data().tasks
     keys = [(task.workload, task.target, each.key) for task in tasks for each in task.candidates]
     rows = np.zeros((len(keys), STATEMENTS.width), dtype=np.float32)
     rows[:, 0], rows[:, 1] = 1, np.arange(len(keys))
@@ -37,8 +37,8 @@ def test_made_up_measurements_are_a_task_a_shape() -> None:
 
 def test_what_one_view_lacks_is_left_out_of_all() -> None:
     views = stored(every=3)
-    bench = Bench(replace(lessons(), tasks=usable(lessons().tasks, views, 5)), views)
-    assert bench.lessons.rows == 80
+    bench = Bench(replace(training_data(), tasks=usable(training_data().tasks, views, 5)), views)
+    assert bench.training_data.rows == 80
     for view in ("decisions", "primitives", "statements"):
         assert len(bench.rows(view)) == 80
         np.testing.assert_array_equal(bench.rows(view).labels, bench.plain.labels)
@@ -46,7 +46,7 @@ def test_what_one_view_lacks_is_left_out_of_all() -> None:
 
 
 def test_tasks_with_a_handful_of_valid_rows_are_left_out() -> None:
-    few = [task.take(range(4 + 10 * at)) for at, task in enumerate(lessons().tasks)]
+    few = [task.take(range(4 + 10 * at)) for at, task in enumerate(training_data().tasks)]
     valid = [sum(us is not None for us in task.latencies_us) for task in few]
     kept = usable(few, {}, valid[2])
     assert [task.workload for task in kept] == [task.workload for task in few[2:]]
@@ -56,7 +56,7 @@ def test_tasks_with_a_handful_of_valid_rows_are_left_out() -> None:
 
 
 def test_networks_of_drawn_tasks_teach_and_are_not_held_out() -> None:
-    known = lessons()
+    known = training_data()
     drawn = {"generated-0-0": {known.tasks[3].workload: 1}}
     one, two = known.networks.values()
     bench = Bench(replace(known, networks={"mlp": one, "bert": two} | drawn))
@@ -71,10 +71,10 @@ def test_rows_are_known_by_what_they_hold() -> None:
 
 
 def test_programs_that_fill_their_table_are_counted() -> None:
-    assert Bench(lessons()).full_programs is None
+    assert Bench(training_data()).full_programs is None
     views = stored()
     views[STATEMENTS.name].rows[:60, -STATEMENTS.shape[1]] = 1
-    assert Bench(lessons(), views).full_programs == pytest.approx(60 / 240)
+    assert Bench(training_data(), views).full_programs == pytest.approx(60 / 240)
 
 
 def test_models_whose_view_is_not_stored_are_left_out_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_models_whose_view_is_not_stored_are_left_out_by_name(capsys: pytest.Cap
     assert "static is left out" in capsys.readouterr().out
     assert [arm.name for arm in able(["static", "statements"], {"statements"})] == ["statements"]
     with pytest.raises(InvalidRequest, match="is not stored beside") as caught:
-        Bench(lessons()).rows("code")
+        Bench(training_data()).rows("code")
     assert "--view code" in caught.value.hint
 
 

@@ -12,14 +12,14 @@ import pytest
 from benchmarks.costmodels.view_file import HEAD, read_view, schema_of, write_view
 from costmodels.views import CODE, View
 from mallorn.core.errors import InvalidRequest
-from research.lessons.lesson import Lesson
-from tests.unit.research.lessons.made_up import SHAPES, lesson
+from research.pretraining.training_data import TaskData
+from tests.unit.research.pretraining.made_up import SHAPES, task_data
 from workers.round.viewing import Seen
 
 ROWS = "rows-0123456789ab"
 
 
-def seen(task: Lesson) -> Seen:
+def seen(task: TaskData) -> Seen:
     """Some numbers; every fifth candidate could not be seen."""
     rows = np.random.default_rng(0).normal(size=(len(task.candidates), CODE.width)).astype(np.float32)
     known = np.arange(len(rows)) % 5 > 0
@@ -28,19 +28,19 @@ def seen(task: Lesson) -> Seen:
 
 
 @pytest.fixture
-def tasks() -> list[Lesson]:
-    return [lesson(SHAPES[0], 20), lesson(SHAPES[1], 10)]
+def tasks() -> list[TaskData]:
+    return [task_data(SHAPES[0], 20), task_data(SHAPES[1], 10)]
 
 
 @pytest.fixture
-def file(tasks: list[Lesson], tmp_path: Path) -> Path:
+def file(tasks: list[TaskData], tmp_path: Path) -> Path:
     path = tmp_path / "code.parquet"
     assert write_view(path, CODE, ROWS, ((task, seen(task)) for task in tasks)) == 24
     assert [each.name for each in tmp_path.iterdir()] == ["code.parquet"]
     return path
 
 
-def test_what_was_seen_is_read_again(file: Path, tasks: list[Lesson]) -> None:
+def test_what_was_seen_is_read_again(file: Path, tasks: list[TaskData]) -> None:
     found = read_view(file, ROWS)
     for task in tasks:
         rows, known = found.see(task)
@@ -50,11 +50,11 @@ def test_what_was_seen_is_read_again(file: Path, tasks: list[Lesson]) -> None:
 
 def test_candidates_of_other_tasks_and_targets_are_not_known(file: Path) -> None:
     found = read_view(file, ROWS)
-    assert not found.see(lesson(SHAPES[2], 5)).known.any()
-    assert not found.see(lesson(SHAPES[0], 5, target="gpu")).known.any()
+    assert not found.see(task_data(SHAPES[2], 5)).known.any()
+    assert not found.see(task_data(SHAPES[0], 5, target="gpu")).known.any()
 
 
-def test_a_file_of_no_rows_knows_nothing(tmp_path: Path, tasks: list[Lesson]) -> None:
+def test_a_file_of_no_rows_knows_nothing(tmp_path: Path, tasks: list[TaskData]) -> None:
     write_view(tmp_path / "none.parquet", CODE, ROWS, [])
     assert not read_view(tmp_path / "none.parquet", ROWS).see(tasks[0]).known.any()
 
@@ -111,7 +111,7 @@ def test_writing_that_breaks_off_leaves_nothing_that_could_be_read(tmp_path: Pat
     path = tmp_path / "code.parquet"
 
     def broken() -> Any:
-        yield lesson(SHAPES[0], 5), seen(lesson(SHAPES[0], 5))
+        yield task_data(SHAPES[0], 5), seen(task_data(SHAPES[0], 5))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

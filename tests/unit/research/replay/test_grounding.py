@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.names import REGISTRY, resolve
-from research.replay.arenas import RecordedArena, SyntheticArena, View
+from research.replay.arenas import RecordedArena, ShownSpace, SyntheticArena
 from research.replay.grounding import Ground, LooseSpace, WideSpace, propose_recorded
 from research.replay.playing import play
 from research.replay.space import RecordedSpace
@@ -60,16 +60,16 @@ def test_two_that_want_one_place_get_two_neighbours() -> None:
 
 
 def test_a_searcher_that_never_learns_still_measures_everything_once() -> None:
-    arena = RecordedArena(TASK, View.WIDE)
+    arena = RecordedArena(TASK, ShownSpace.WIDE)
     run = play(arena, Stubborn(strangers()), None, trials=1000, batch=16, seed=0)
     measured = [trial.candidate for trial in run.trials]
     assert sorted(c.key for c in measured) == sorted(c.key for c in SPACE.candidates)
     assert run.curve[-1] == 1.0
 
 
-@pytest.mark.parametrize("view", list(View))
+@pytest.mark.parametrize("view", list(ShownSpace))
 @pytest.mark.parametrize("search", sorted(REGISTRY["search"]))
-def test_no_searcher_measures_what_was_not_recorded_or_twice(search: str, view: View) -> None:
+def test_no_searcher_measures_what_was_not_recorded_or_twice(search: str, view: ShownSpace) -> None:
     arena = RecordedArena(TASK, view)
     searcher = resolve("search", search)(resolve("sampler", "topk")())
     run = play(arena, searcher, resolve("cost_model", "random"), trials=40, batch=20, seed=1)
@@ -90,7 +90,7 @@ def test_an_exhausted_recording_gives_what_is_left(shown: Space) -> None:
 
 def test_a_run_is_a_pure_function_of_its_seed() -> None:
     def trials(seed: int) -> tuple[Trial, ...]:
-        arena = RecordedArena(made_up(60), View.WIDE)
+        arena = RecordedArena(made_up(60), ShownSpace.WIDE)
         model = resolve("cost_model", "random")
         return play(arena, resolve("search", "sa")(), model, trials=32, batch=16, seed=seed).trials
 
@@ -106,7 +106,7 @@ def test_a_curve_never_rises_and_counts_failures_as_no_success() -> None:
 
 
 def test_even_draws_need_so_many_trials_on_average_as_a_lottery_says() -> None:
-    arena = RecordedArena(TASK, View.RECORDED)
+    arena = RecordedArena(TASK, ShownSpace.RECORDED)
     times = [t.latency_us if t.latency_us is not None else np.inf for t in TASK.trials]
     rng = np.random.default_rng(0)
     orders = [rng.permutation(times) for _ in range(4000)]

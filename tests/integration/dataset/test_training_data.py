@@ -11,10 +11,10 @@ from db.repositories.selection import Selection
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
-from research.lessons.from_database import lessons_of
-from research.lessons.from_parquet import read_lessons
-from research.lessons.lesson import Lesson, Lessons
-from research.lessons.views import Lowering, rows_for
+from research.pretraining.from_database import training_data_of
+from research.pretraining.from_parquet import read_training_data
+from research.pretraining.training_data import TaskData, TrainingData
+from research.pretraining.views import Lowering, rows_for
 from research.replay.reading import recorded_tasks
 from research.replay.space_file import write_tasks
 from tests.fixtures.inside import Inside
@@ -26,63 +26,69 @@ OK, ERROR, TIMEOUT = Outcome.OK, Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT
 ALL = Selection()
 
 
-def taught(lessons: Lessons) -> dict[str, list[tuple[Outcome, float | None]]]:
+def taught(data: TrainingData) -> dict[str, list[tuple[Outcome, float | None]]]:
     return {
-        task.workload: [(trial.outcome, trial.latency_us) for trial in task.trials] for task in lessons.tasks
+        task.workload: [(trial.outcome, trial.latency_us) for trial in task.trials] for task in data.tasks
     }
 
 
-def values(lesson: Lesson) -> tuple[object, ...]:
-    return lesson.op, lesson.target, lesson.descriptors, lesson.sketches, list(lesson.candidates)
+def values(task: TaskData) -> tuple[object, ...]:
+    return (
+        task.op,
+        task.target,
+        task.descriptors,
+        task.sketches,
+        list(task.candidates),
+    )
 
 
 def test_a_database_teaches_its_trials_and_not_the_repeats_of_the_finish(filled: Filled) -> None:
     filled.write(lambda session: filled.finish(session, [filled.ok(9, 2.0)]))
-    lessons = lessons_of(filled.database, None, ALL)
-    assert taught(lessons) == {
+    training_data = training_data_of(filled.database, None, ALL)
+    assert taught(training_data) == {
         "w0": [(OK, 5.0), (ERROR, None), (OK, 3.0)],
         "w1": [(TIMEOUT, None), (OK, 7.0)],
     }
-    assert lessons.tasks[0].descriptors[1:] == pytest.approx([6.02, 6.02], abs=0.01)
-    assert lessons.snapshot.startswith("rows-")
-    assert lessons.upto == 6
+    assert training_data.tasks[0].descriptors[1:] == pytest.approx([6.02, 6.02], abs=0.01)
+    assert training_data.snapshot.startswith("rows-")
+    assert training_data.upto == 6
 
 
 def test_a_snapshot_teaches_what_it_froze(filled: Filled) -> None:
     take_snapshot(filled.database, "before", ALL)
     filled.write(lambda session: filled.measure(session, "w1", [filled.ok(0, 1.0)]))
-    assert lessons_of(filled.database, "before", ALL).rows == 5
-    assert lessons_of(filled.database, None, ALL).rows == 6
+    assert training_data_of(filled.database, "before", ALL).rows == 5
+    assert training_data_of(filled.database, None, ALL).rows == 6
     with pytest.raises(NotFound, match="no snapshot after"):
-        lessons_of(filled.database, "after", ALL)
+        training_data_of(filled.database, "after", ALL)
 
 
 def test_networks_are_known_with_how_often_they_call_a_workload(filled: Filled) -> None:
-    assert lessons_of(filled.database, None, ALL).networks == {"mlp": {"w0": 1, "w1": 2}}
+    assert training_data_of(filled.database, None, ALL).networks == {"mlp": {"w0": 1, "w1": 2}}
 
 
 def test_an_export_teaches_what_its_database_does(filled: Filled, tmp_path: Path) -> None:
     filled.exported(tmp_path / "out")
-    here, there = lessons_of(filled.database, None, ALL), read_lessons(tmp_path / "out")
+    here, there = training_data_of(filled.database, None, ALL), read_training_data(tmp_path / "out")
     assert taught(there) == taught(here)
     assert [values(task) for task in there.tasks] == [values(task) for task in here.tasks]
     assert there.snapshot == here.snapshot
     assert set(next(iter(there.networks.values()))) == {"w0", "w1"}
-    assert taught(read_lessons(tmp_path / "out" / "measurements.parquet")) == taught(here)
+    assert taught(read_training_data(tmp_path / "out" / "measurements.parquet")) == taught(here)
 
 
 def test_a_recording_teaches_what_its_database_does(filled: Filled, tmp_path: Path) -> None:
     write_tasks(tmp_path / "spaces.parquet", recorded_tasks(filled.database, 1), {})
-    there = read_lessons(tmp_path / "spaces.parquet")
-    assert taught(there) == taught(lessons_of(filled.database, None, ALL))
+    there = read_training_data(tmp_path / "spaces.parquet")
+    assert taught(there) == taught(training_data_of(filled.database, None, ALL))
     assert there.snapshot.startswith("file-")
 
 
 def test_a_limit_bounds_what_is_kept_and_not_what_is_best(filled: Filled) -> None:
     filled.write(lambda session: filled.measure(session, "w0", [filled.ok(at, 9.0) for at in range(200)]))
-    lessons = lessons_of(filled.database, None, ALL, limit=20)
-    assert 10 < lessons.rows < 40
-    assert min(us for _, us in taught(lessons)["w0"] if us) == 3.0
+    training_data = training_data_of(filled.database, None, ALL, limit=20)
+    assert 10 < training_data.rows < 40
+    assert min(us for _, us in taught(training_data)["w0"] if us) == 3.0
 
 
 class FirstDecisions(Inside, Compiler):
@@ -100,7 +106,7 @@ class FirstDecisions(Inside, Compiler):
 def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_out(filled: Filled) -> None:
     compiler = FirstDecisions()
     lowering = Lowering(Viewer(filled.database, compiler), most_new=100)
-    tasks = lessons_of(filled.database, None, ALL).tasks
+    tasks = training_data_of(filled.database, None, ALL).tasks
     found = [rows_for(tasks, "code", lowering) for _ in range(2)]
     assert compiler.asked == 5
     for rows in found:
@@ -109,12 +115,12 @@ def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_
 
 
 def test_an_empty_database_teaches_nothing(database: Database) -> None:
-    assert lessons_of(database, None, ALL).rows == 0
+    assert training_data_of(database, None, ALL).rows == 0
 
 
 def test_what_is_not_there_or_no_dataset_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"there is no .*gone\.parquet"):
-        read_lessons(tmp_path / "gone.parquet")
+        read_training_data(tmp_path / "gone.parquet")
     (tmp_path / "text.parquet").write_text("no Parquet at all")
     with pytest.raises(InvalidRequest, match="is not a Parquet file"):
-        read_lessons(tmp_path / "text.parquet")
+        read_training_data(tmp_path / "text.parquet")

@@ -9,21 +9,23 @@ from costmodels.draft import Draft
 from costmodels.lgbm import LightGBM
 from costmodels.views import VIEWS
 from mallorn.core.errors import InvalidRequest
-from research.lessons.from_parquet import read_lessons
-from research.lessons.judging import SPLITS, figures, folds, mean
-from research.lessons.lesson import Lesson
-from research.lessons.rows import Rows, rows_of, thinned
-from research.lessons.views import rows_for
-from tests.unit.research.lessons.made_up import SHAPES, lesson, lessons
+from research.pretraining.from_parquet import read_training_data
+from research.pretraining.judging import SPLITS, figures, folds, mean
+from research.pretraining.rows import Rows, rows_of, thinned
+from research.pretraining.training_data import TaskData
+from research.pretraining.views import rows_for
+from tests.unit.research.pretraining.made_up import SHAPES, task_data, training_data
 
 
-def rows(*tasks: Lesson) -> Rows:
-    return rows_for(tasks or lessons().tasks, "decisions")
+def rows(*tasks: TaskData) -> Rows:
+    return rows_for(tasks or training_data().tasks, "decisions")
 
 
 def test_rows_are_compared_within_a_workload_on_a_target_in_a_context() -> None:
-    first, other = lesson(SHAPES[0], 10), lesson(SHAPES[1], 10)
-    found = rows(first, lesson(SHAPES[0], 5, target="gpu"), lesson(SHAPES[0], 5, context="there"), other)
+    first, other = task_data(SHAPES[0], 10), task_data(SHAPES[1], 10)
+    found = rows(
+        first, task_data(SHAPES[0], 5, target="gpu"), task_data(SHAPES[0], 5, context="there"), other
+    )
     assert found.groups.tolist() == [0] * 10 + [1] * 5 + [2] * 5 + [3] * 10
     assert len(set(found.tasks[:20])) == 1, "a task is a workload, whatever it was measured on"
     assert [found.target_names[at] for at in found.targets[[0, 10, 15]]] == ["cpu", "gpu", "cpu"]
@@ -33,7 +35,7 @@ def test_rows_are_compared_within_a_workload_on_a_target_in_a_context() -> None:
 
 @pytest.mark.parametrize("split", [name for name in SPLITS if name != "by-target"])
 def test_what_is_judged_was_not_learned_from(split: str) -> None:
-    networks = lessons().networks
+    networks = training_data().networks
     found = rows()
     judged = list(folds(split, found, networks, seed=0))
     for fold in judged:
@@ -50,7 +52,7 @@ def test_what_is_judged_was_not_learned_from(split: str) -> None:
 
 
 def test_a_target_is_judged_by_what_the_others_taught() -> None:
-    found = rows(lesson(SHAPES[0], target="cpu"), lesson(SHAPES[0], target="gpu"), lesson(SHAPES[1]))
+    found = rows(task_data(SHAPES[0], target="cpu"), task_data(SHAPES[0], target="gpu"), task_data(SHAPES[1]))
     by_name = {fold.name: fold.split for fold in folds("by-target", found, {}, seed=0)}
     assert set(by_name) == {"cpu", "gpu"}
     assert {found.target_names[at] for at in found.targets[by_name["gpu"].test]} == {"gpu"}
@@ -58,7 +60,7 @@ def test_a_target_is_judged_by_what_the_others_taught() -> None:
 
 
 def test_a_model_learns_and_a_scrambled_one_orders_at_chance() -> None:
-    found = rows_for(lessons(150).tasks, "decisions")
+    found = rows_for(training_data(150).tasks, "decisions")
     taught = mean(figures(LightGBM, found, "by-task", seeds=1))
     control = mean(figures(LightGBM, found, "by-task", seeds=1, control=True))
     assert taught["pairwise"] > 0.7
@@ -66,9 +68,9 @@ def test_a_model_learns_and_a_scrambled_one_orders_at_chance() -> None:
 
 
 def test_networks_are_judged_as_a_whole_too() -> None:
-    [found] = figures(Draft, rows(), "by-network", 1, lessons().networks)
+    [found] = figures(Draft, rows(), "by-network", 1, training_data().networks)
     assert 0 < found["network_1"] <= found["network_5"] <= 1
-    [other] = figures(Draft, rows(), "by-task", 1, lessons().networks)
+    [other] = figures(Draft, rows(), "by-task", 1, training_data().networks)
     assert "network_1" not in other
 
 
@@ -86,7 +88,7 @@ def test_a_figure_that_cannot_be_told_of_one_fold_is_the_mean_of_the_others() ->
 @pytest.mark.parametrize("split", ["by-task", "by-network", "by-target"])
 def test_rows_that_a_split_cannot_part_are_refused(split: str) -> None:
     with pytest.raises(InvalidRequest, match="needs two") as caught:
-        list(folds(split, rows(lesson(SHAPES[0])), {"only": {"256x256x256": 1}}, seed=0))
+        list(folds(split, rows(task_data(SHAPES[0])), {"only": {"256x256x256": 1}}, seed=0))
     assert "within-task" in caught.value.hint
 
 
@@ -97,11 +99,11 @@ def test_no_measurements_are_refused() -> None:
 
 def test_a_handful_of_rows_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="too few for this split"):
-        figures(Draft, rows(lesson(SHAPES[0], 1)), "within-task", seeds=1)
+        figures(Draft, rows(task_data(SHAPES[0], 1)), "within-task", seeds=1)
 
 
 def test_a_thinned_set_keeps_the_best_of_every_task_and_some_of_all() -> None:
-    tasks = [lesson(shape, 200) for shape in SHAPES]
+    tasks = [task_data(shape, 200) for shape in SHAPES]
     few = thinned(tasks, 90)
     assert sum(len(task.candidates) for task in few) == 90
     assert [task.workload for task in few] == [task.workload for task in tasks]
@@ -115,19 +117,19 @@ def test_a_thinned_set_keeps_the_best_of_every_task_and_some_of_all() -> None:
 
 
 def test_a_small_set_is_not_thinned() -> None:
-    tasks = [lesson(SHAPES[0], 20)]
+    tasks = [task_data(SHAPES[0], 20)]
     assert thinned(tasks, 20) == tasks
 
 
 @pytest.mark.parametrize("view", ["statements", "code"])
 def test_a_view_that_needs_a_compiler_is_refused_where_there_is_none(view: str) -> None:
     with pytest.raises(InvalidRequest, match="needs a compiler"):
-        rows_for(lessons().tasks, view)
+        rows_for(training_data().tasks, view)
 
 
 @pytest.mark.parametrize("view", ["decisions", "primitives", "loops"])
 def test_recorded_candidates_are_seen_in_every_view_that_needs_none(view: str) -> None:
-    recorded = read_lessons(Path("benchmarks/data/spaces.parquet")).tasks[:2]
+    recorded = read_training_data(Path("benchmarks/data/spaces.parquet")).tasks[:2]
     found = rows_for([task.take(range(5)) for task in recorded], view)
     assert found.features.shape == (10, VIEWS[view].width)
     assert np.isfinite(found.features).all()

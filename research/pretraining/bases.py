@@ -1,4 +1,4 @@
-"""Bases: models of an operator on a target. They propose for tasks of which nothing is known yet."""
+"""Bases: models of an operator on a target, which propose for tasks that have no measurements yet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,10 +20,10 @@ from mallorn.core.names import resolve
 from mallorn.core.stand_ins import stand_in
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.versions import VersionName, base_family
-from research.lessons.judging import figures, mean
-from research.lessons.lesson import Lesson, Lessons
-from research.lessons.rows import Rows, thinned
-from research.lessons.views import Lowering, rows_for
+from research.pretraining.judging import figures, mean
+from research.pretraining.rows import Rows, thinned
+from research.pretraining.training_data import TaskData, TrainingData
+from research.pretraining.views import Lowering, rows_for
 
 BASE_ROWS: Final = 20_000  # a base learns from so many: a minute or so, once
 FEWEST_ROWS: Final = 32  # valid ones, below which it would tell noise
@@ -32,8 +32,8 @@ TOLD: Final = ("pairwise", "spearman", "peak_1", "peak_5", "rmse")
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """What became of an operator on a target."""
+class PretrainedBase:
+    """The base of an operator on a target, or why there is none."""
 
     op: str
     target: str
@@ -46,40 +46,40 @@ class Base:
 
 def pretrain(
     database: Database,
-    lessons: Lessons,
+    training_data: TrainingData,
     model: str,
     progress: Progress = silent,
     lowering: Lowering | None = None,
     home: Target | None = None,
-) -> Iterator[Base]:
-    """Fit and store the next version of each operator's base; each is stored once it is fit.
+) -> Iterator[PretrainedBase]:
+    """Fit and store the next version of each operator's base, one after the other.
 
-    Each target has bases of its own; with a `home` there is one an operator, for that target from the rows of
-    all. One that does no better than chance on rows held out is stored and not activated. Raises
+    Each target has its own bases. With a `home`, each operator has one base for that target, from the rows of
+    all targets. A base that does no better than chance on held-out rows is stored but not activated. Raises
     InvalidRequest for a model that stands on a base itself.
     """
     _check(model)
-    places = sorted({(task.op, home.text if home else task.target) for task in lessons.tasks})
+    places = sorted({(task.op, home.text if home else task.target) for task in training_data.tasks})
     for done, (op, target) in enumerate(places):
         progress(done, len(places))
-        tasks = [task for task in lessons.tasks if task.op == op and _teaches(task, target, home)]
+        # Simulated and replayed rows are for their own target only.
+        tasks = [
+            task
+            for task in training_data.tasks
+            if task.op == op and (task.target == target or (home and not stand_in(Target(task.target))))
+        ]
         count = sum(len(task.trials) for task in tasks)
         if (fit := _fit(model, tasks, target, lowering)) is None:
-            yield Base(op, target, _workloads(tasks), count, None, {})
+            yield PretrainedBase(op, target, _workloads(tasks), count, None, {})
             continue
-        name = _store(database, lessons, model, op, target, count, fit[1], fit[0].save())
-        yield Base(op, target, _workloads(tasks), count, name, fit[1], is_worth_it(fit[1]))
+        name = _store(database, training_data, model, op, target, count, fit[1], fit[0].save())
+        yield PretrainedBase(op, target, _workloads(tasks), count, name, fit[1], is_worth_it(fit[1]))
     progress(len(places), len(places))
 
 
 def is_worth_it(metrics: Mapping[str, Any]) -> bool:
-    """Whether a base beats chance on the first of its splits: targets held out, else tasks, else rows."""
+    """True if a base beats chance on the first of its splits: held-out targets, else tasks, else rows."""
     return (metrics["pairwise"] or 0.0) >= WORTH_PAIRS
-
-
-def _teaches(task: Lesson, target: str, home: Target | None) -> bool:
-    """What was made up or replayed teaches its own target alone."""
-    return task.target == target or (home is not None and not stand_in(Target(task.target)))
 
 
 def _check(model: str) -> None:
@@ -90,16 +90,18 @@ def _check(model: str) -> None:
 
 
 def _fit(
-    model: str, tasks: Sequence[Lesson], target: str, lowering: Lowering | None
+    model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None
 ) -> tuple[CostModel, dict[str, Any]] | None:
     """A base and its figures; None where too few of the rows that the model can see are valid."""
-    if _valid(tasks) < FEWEST_ROWS:
+    if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
     make = resolve("cost_model", model)
     rows = rows_for(_bounded(tasks, target), make.view, lowering)
     if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
         return None
-    first, *others = _splits(rows)
+    # What a base is for comes first: targets, else tasks not seen.
+    parts = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
+    first, *others = [split for split, count in parts.items() if count > 1]
     judged = {first: _judged(make, rows, first)}
     for split in others:
         with suppress(InvalidRequest):  # which leaves nothing to judge: targets may hold the same candidates
@@ -108,18 +110,12 @@ def _fit(
     return _taught(make(), rows, target), judged[first] | {"split": first, "splits": judged} | counts
 
 
-def _bounded(tasks: Sequence[Lesson], target: str) -> Sequence[Lesson]:
+def _bounded(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
     """Rows of other targets make room for the target's own, which may be few."""
     own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
     others = [task for task in tasks if task.target != target]
     room = BASE_ROWS - sum(len(task.trials) for task in own)
     return [*own, *(thinned(others, room) if room else [])]
-
-
-def _splits(rows: Rows) -> list[str]:
-    """Those that the rows can be parted by. What a base is for comes first: targets, else tasks not seen."""
-    possible = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
-    return [split for split, parts in possible.items() if parts > 1]
 
 
 def _judged(make: type[CostModel], rows: Rows, split: str) -> dict[str, float | None]:
@@ -132,7 +128,7 @@ def _taught(model: CostModel, rows: Rows, target: str) -> CostModel:
         model.fit(rows.features, rows.labels, rows.groups, seed=0)
         return model
     domains = [rows.target_names[at] for at in rows.targets]
-    # Nothing was measured there yet: until it is, whoever has most rows answers.
+    # Without rows of the target, the target with most rows answers.
     home = target if target in domains else max(rows.target_names, key=domains.count)
     model.fit_domains(rows.features, rows.labels, rows.groups, domains, home=home, seed=0)
     return model
@@ -140,7 +136,7 @@ def _taught(model: CostModel, rows: Rows, target: str) -> CostModel:
 
 def _store(
     database: Database,
-    lessons: Lessons,
+    training_data: TrainingData,
     model: str,
     op: str,
     target: str,
@@ -156,21 +152,17 @@ def _store(
                 family=base_family(op),
                 target_id=target_id,
                 name=model,
-                seen_upto=lessons.upto,
+                seen_upto=training_data.upto,
                 rows=rows,
                 metrics=metrics,
                 blob=blob,
                 parent_id=head.id if head else None,
-                snapshot=lessons.snapshot,
+                snapshot=training_data.snapshot,
             ),
             active=is_worth_it(metrics),
         )
         return VersionName(stored.family, stored.name, stored.version)
 
 
-def _valid(tasks: Sequence[Lesson]) -> int:
-    return sum(latency is not None for task in tasks for latency in task.latencies_us)
-
-
-def _workloads(tasks: Sequence[Lesson]) -> int:
+def _workloads(tasks: Sequence[TaskData]) -> int:
     return len({task.workload for task in tasks})

@@ -1,4 +1,4 @@
-"""What models would have been worth on rows held out, beside a control that learned noise."""
+"""Judges models on held-out rows, beside a control that learned from shuffled labels."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -13,8 +13,8 @@ from costmodels.metrics import network_score
 from costmodels.splits import Split, by_task, scrambled, within_task
 from costmodels.splits import by_network as networks_out
 from mallorn.core.errors import InvalidRequest
-from research.lessons.lesson import Weights
-from research.lessons.rows import Rows
+from research.pretraining.rows import Rows
+from research.pretraining.training_data import Weights
 
 FOLDS: Final = 5
 NETWORK_TOP: Final = (1, 5)
@@ -25,7 +25,7 @@ Make = Callable[[], CostModel]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Rows held out, and what they are: a fold of tasks, a network, a target."""
+    """One split of the rows, named by what is held out: a fold of tasks, a network, a target."""
 
     name: str
     split: Split
@@ -33,7 +33,7 @@ class Fold:
 
 
 def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold]:
-    """The folds of a split. Raises InvalidRequest for rows that it cannot part."""
+    """The folds of a split. Raises InvalidRequest for rows that cannot be split so."""
     match name:
         case "within-task":
             yield Fold("late rows", within_task(rows.tasks, rows.features), {})
@@ -57,7 +57,7 @@ SPLITS: Final = ("within-task", "by-task", "by-network", "by-target")
 def figures(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
-    """One set of figures a seed, each the mean over the folds; with `control` labels are dealt anew first."""
+    """Figures for each seed, as means over the folds; with `control` for labels that were shuffled first."""
     data = rows.with_labels(scrambled(rows.labels, rows.groups, seed=0)) if control else rows
     return [
         mean([_judged(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
@@ -66,13 +66,12 @@ def figures(
 
 
 def mean(found: list[Figures]) -> Figures:
-    """Figure by figure; what could not be told of one is left out of its mean."""
-    return {name: _mean([figures[name] for figures in found if name in figures]) for name in found[0]}
-
-
-def _mean(values: list[float]) -> float:
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.mean(known)) if known else float("nan")
+    """The mean of each figure, without undefined ones; NaN if all are."""
+    known = {
+        name: [figures[name] for figures in found if name in figures and not np.isnan(figures[name])]
+        for name in found[0]
+    }
+    return {name: float(np.mean(values)) if values else float("nan") for name, values in known.items()}
 
 
 def _judged(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:

@@ -15,8 +15,8 @@ from mallorn.core.settings import Settings
 
 if TYPE_CHECKING:
     from db.session import Database
-    from research.lessons.lesson import Lessons
-    from research.lessons.views import Lowering
+    from research.pretraining.training_data import TrainingData
+    from research.pretraining.views import Lowering
 
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
@@ -26,12 +26,12 @@ SnapshotOption = Annotated[
 class Taught(NamedTuple):
     """What there is to learn from, and what fills the views that need a compiler."""
 
-    lessons: "Lessons"
+    data: "TrainingData"
     lowering: "Lowering | None"
 
 
 @contextmanager
-def lessons_from(
+def training_data_from(
     data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
 ) -> Iterator[Taught]:
     """What is to be learned from. `data` is a Parquet file, an export's directory or a data directory."""
@@ -44,13 +44,13 @@ def lessons_from(
         yield Taught(read_parquet(data), None)
         return
     with dataset(data, url) as opened, lowering_in(opened) as lowering:
-        yield Taught(lessons_in(opened, snapshot, target, op), lowering)
+        yield Taught(training_data_in(opened, snapshot, target, op), lowering)
 
 
 @contextmanager
 def lowering_in(database: "Database") -> Iterator["Lowering"]:
     """A compiler for a database's programs; its process starts when it is first asked."""
-    from research.lessons.views import Lowering
+    from research.pretraining.views import Lowering
     from workers.faces.compiler import Compiler
     from workers.round.training import MOST_NEW
     from workers.round.viewing import Viewer
@@ -64,23 +64,25 @@ def lowering_in(database: "Database") -> Iterator["Lowering"]:
         compiler.kill()
 
 
-def lessons_in(database: "Database", snapshot: str | None, target: str | None, op: str | None) -> "Lessons":
-    """The lessons of a database: a snapshot's, or what is selected."""
-    from research.lessons.from_database import lessons_of
+def training_data_in(
+    database: "Database", snapshot: str | None, target: str | None, op: str | None
+) -> "TrainingData":
+    """The measurements of a database: a snapshot's, or what is selected."""
+    from research.pretraining.from_database import training_data_of
 
     if snapshot is not None and (target or op):
         raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
     selection = selected(database, target, op, None, None, None)
     with bar("reading") as progress:
-        return lessons_of(database, snapshot, selection, progress)
+        return training_data_of(database, snapshot, selection, progress)
 
 
-def read_parquet(path: Path) -> "Lessons":
-    """The lessons of Parquet files, with a bar."""
-    from research.lessons.from_parquet import read_lessons
+def read_parquet(path: Path) -> "TrainingData":
+    """The measurements of Parquet files, with a bar."""
+    from research.pretraining.from_parquet import read_training_data
 
     with bar(f"reading {path.name}") as progress:
-        return read_lessons(path, progress)
+        return read_training_data(path, progress)
 
 
 def is_parquet(path: Path) -> bool:
@@ -88,8 +90,8 @@ def is_parquet(path: Path) -> bool:
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
-def note_skipped(lessons: "Lessons") -> None:
+def note_skipped(training_data: "TrainingData") -> None:
     """Say which rows were left out, if any were."""
-    if lessons.skipped:
-        words = ", ".join(f"{count:,} {wrong}" for wrong, count in sorted(lessons.skipped.items()))
+    if training_data.skipped:
+        words = ", ".join(f"{count:,} {wrong}" for wrong, count in sorted(training_data.skipped.items()))
         print_note(f"left out, as nothing can be learned from them: {words}")

@@ -1,4 +1,4 @@
-"""Sorts a stream of measurements into lessons, in memory that is bounded whatever the stream's length."""
+"""Sorts a stream of measurements into tasks, in memory that is bounded whatever the stream's length."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from db.codec import unpack_decisions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
-from research.lessons.lesson import Lesson
+from research.pretraining.training_data import TaskData
 
 MOST_ROWS: Final = 100_000  # what is kept of a larger set: some hundred MB of features
 SCATTER: Final = 2654435761  # Knuth's multiplier: consecutive rows land far apart
@@ -21,8 +21,8 @@ NOWHERE: Final = ""  # the context of what never reached a device
 Numbered = tuple[int, Trial]  # with its place among all rows that were shown
 
 
-class Place(NamedTuple):
-    """What a lesson's rows have in common."""
+class TaskKey(NamedTuple):
+    """Identifies a task."""
 
     workload: str
     target: str
@@ -30,12 +30,12 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of a workload."""
+class WorkloadFacts:
+    """The operator and descriptors of a workload."""
 
     op: str
     descriptors: tuple[float, ...]
-    workload_id: int | None = None  # where it is one of this database
+    workload_id: int | None = None  # in this database
 
 
 @dataclass(slots=True)
@@ -44,14 +44,14 @@ class Gathering:
 
     total: int  # rows that will be shown
     limit: int = MOST_ROWS
-    rows: dict[Place, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
-    _best_us: dict[Place, float] = field(default_factory=lambda: defaultdict(lambda: inf))
+    rows: dict[TaskKey, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
+    _best_us: dict[TaskKey, float] = field(default_factory=lambda: defaultdict(lambda: inf))
     _number: int = 0
 
     def add(
-        self, place: Place, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
+        self, place: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
     ) -> None:
-        """Keep the row or not: which ones depends on their order alone."""
+        """Keep the row or not; the choice depends on the order of the rows alone."""
         self._number += 1
         if outcome in UNINFORMATIVE:
             return
@@ -65,36 +65,37 @@ class Gathering:
 
     @property
     def sketches(self) -> set[str]:
-        """The sketches that occur."""
         return {trial.candidate.sketch for rows in self.rows.values() for _, trial in rows}
 
     @property
     def workloads(self) -> set[str]:
-        """The workloads that occur."""
         return {place.workload for place in self.rows}
 
-    def lessons(self, facts: Mapping[str, Facts], sketches: Mapping[str, Sketch]) -> list[Lesson]:
-        """One a workload, target and context, in the order they were first met."""
+    def tasks(self, facts: Mapping[str, WorkloadFacts], sketches: Mapping[str, Sketch]) -> list[TaskData]:
+        """A task for each workload, target and context, in the order they were first met."""
         return [
-            _lesson(place, trials, facts[place.workload], sketches) for place, trials in self._homed().items()
+            _task_data(place, trials, facts[place.workload], sketches)
+            for place, trials in self._homed().items()
         ]
 
-    def _homed(self) -> dict[Place, list[Trial]]:
-        """What never reached a device is told with the context that its workload was measured in most."""
+    def _homed(self) -> dict[TaskKey, list[Trial]]:
+        """Rows that never reached a device get the context in which their workload was measured most."""
         measured = [place for place in self.rows if place.context != NOWHERE]
         homes = {
             place._replace(context=NOWHERE): place
             for place in sorted(measured, key=lambda place: len(self.rows[place]))
         }
-        found = defaultdict[Place, list[Numbered]](list)
+        found = defaultdict[TaskKey, list[Numbered]](list)
         for place, rows in self.rows.items():
             found[homes.get(place, place)] += rows
         in_order = {place: sorted(rows, key=itemgetter(0)) for place, rows in found.items()}
         return {place: [trial for _, trial in rows] for place, rows in in_order.items()}
 
 
-def _lesson(place: Place, trials: list[Trial], facts: Facts, sketches: Mapping[str, Sketch]) -> Lesson:
-    return Lesson(
+def _task_data(
+    place: TaskKey, trials: list[Trial], facts: WorkloadFacts, sketches: Mapping[str, Sketch]
+) -> TaskData:
+    return TaskData(
         *(place.workload, facts.op, place.target, place.context, facts.descriptors),
         sketches={key: sketches[key] for key in {trial.candidate.sketch for trial in trials}},
         trials=trials,

@@ -1,4 +1,4 @@
-"""Lessons out of Parquet: what `mallorn dataset export` or `mallorn record` wrote."""
+"""Training data from Parquet files, of `mallorn dataset export` or `mallorn record`."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Sketch, unpack_sketch
-from research.lessons.gathering import MOST_ROWS, NOWHERE, Facts, Gathering, Place
-from research.lessons.lesson import Lesson, Lessons
+from research.pretraining.gathering import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.training_data import TaskData, TrainingData
 from research.replay.recording import RecordedTask
 from research.replay.space_file import read_tasks
 from workers.round.context import descriptors
@@ -26,20 +26,21 @@ SOME: Final = 100  # programs and traces in memory at a time
 BLOCK_BYTES: Final = 1 << 20
 
 
-def read_lessons(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> Lessons:
-    """What an export's directory, its measurements or a recording holds.
+def read_training_data(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> TrainingData:
+    """The rows of an export, named by its directory or its measurements, or of a recording.
 
-    Raises NotFound or InvalidRequest, with one sentence, for files that cannot be read to their end.
+    Raises NotFound or InvalidRequest for files that cannot be read completely.
     """
     directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
     if directory.is_dir():
         return _exported(open_parcel(directory), progress, limit)
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
-    return _recorded(path)
+    # A recording is as large as its tables and figures need, and is taken whole.
+    return TrainingData([_task_data(task) for task in read_tasks(path)], f"file-{_digest(path)[:12]}")
 
 
-def _exported(parcel: Parcel, progress: Progress, limit: int) -> Lessons:
+def _exported(parcel: Parcel, progress: Progress, limit: int) -> TrainingData:
     gathering, skipped = Gathering(parcel.rows, limit), Counter[str]()
     networks = defaultdict[str, dict[str, int]](dict)
     done = 0
@@ -51,22 +52,22 @@ def _exported(parcel: Parcel, progress: Progress, limit: int) -> Lessons:
                 _add(gathering, networks, row)
         done += len(batch)
         progress(done, parcel.rows)
-    lessons = gathering.lessons(_facts(parcel), _sketches(parcel, gathering.sketches))
-    return Lessons(lessons, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
+    tasks = gathering.tasks(_facts(parcel), _sketches(parcel, gathering.sketches))
+    return TrainingData(tasks, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
 
 
 def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Mapping[str, Any]) -> None:
     context = NOWHERE if row["host_class"] is None else json.dumps([row[name] for name in CONTEXT])
-    place = Place(row["workload"], row["target"], context)
+    place = TaskKey(row["workload"], row["target"], context)
     decisions = pack_decisions(row["decisions"])
     gathering.add(place, row["sketch"], decisions, Outcome(row["outcome"]), row["latency_us"])
     if row["model"] is not None:
         networks[row["model"]][row["workload"]] = 1  # how often it is called is not exported
 
 
-def _facts(parcel: Parcel) -> Mapping[str, Facts]:
+def _facts(parcel: Parcel) -> Mapping[str, WorkloadFacts]:
     return {
-        row["key"]: Facts(row["op"], descriptors(row["flops"], json.loads(row["features"])))
+        row["key"]: WorkloadFacts(row["op"], descriptors(row["flops"], json.loads(row["features"])))
         for batch in parcel.batches(WORKLOAD_TABLE, SOME)
         for row in batch
     }
@@ -81,13 +82,8 @@ def _sketches(parcel: Parcel, wanted: set[str]) -> Mapping[str, Sketch]:
     }
 
 
-def _recorded(path: Path) -> Lessons:
-    """A recording is as large as its tables and figures need, and is taken whole."""
-    return Lessons([_lesson(task) for task in read_tasks(path)], f"file-{_digest(path)[:12]}")
-
-
-def _lesson(task: RecordedTask) -> Lesson:
-    return Lesson(
+def _task_data(task: RecordedTask) -> TaskData:
+    return TaskData(
         *(task.workload, task.op, task.target, json.dumps(task.context, sort_keys=True), task.descriptors),
         sketches={sketch.key: sketch for sketch in task.sketches},
         trials=task.trials,

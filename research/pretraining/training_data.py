@@ -1,4 +1,4 @@
-"""What there is to learn from, as values: tasks with their candidates and what became of them."""
+"""Data for training and judging cost models: tasks with their candidates and results."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ Weights = Mapping[str, int]  # how often a network calls a workload, by its key
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """What was measured of one workload on one target in one measuring context, in its order."""
+class TaskData:
+    """The trials of one workload on one target in one measuring context, oldest first."""
 
     workload: str  # Workload.key
     op: str
@@ -21,7 +21,7 @@ class Lesson:
     descriptors: tuple[float, ...]
     sketches: Mapping[str, Sketch]
     trials: Sequence[Trial]
-    workload_id: int | None = None  # where it is one of the database that is asked about it
+    workload_id: int | None = None  # in the database that it was read from
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -31,18 +31,18 @@ class Lesson:
     def latencies_us(self) -> list[float | None]:
         return [trial.latency_us for trial in self.trials]
 
-    def take(self, lines: Sequence[int]) -> "Lesson":
+    def take(self, lines: Sequence[int]) -> "TaskData":
         """Some of its rows."""
         return replace(self, trials=[self.trials[at] for at in lines])
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
-    """All lessons of a frozen set of measurements."""
+class TrainingData:
+    """The tasks of a frozen set of measurements."""
 
-    tasks: Sequence[Lesson]
-    snapshot: str  # names the rows: the same ones alike
-    upto: int = 0  # the newest measurement of this dataset among them; 0: they are from elsewhere
+    tasks: Sequence[TaskData]
+    snapshot: str  # a name for the rows, the same for equal rows
+    upto: int = 0  # id of the newest measurement; 0: the rows are of another dataset
     networks: Mapping[str, Weights] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=Counter)  # rows left out, by what was wrong with them
 

@@ -1,12 +1,12 @@
-"""Lessons whose latencies follow from the decisions, so that a model can learn them."""
+"""Training data whose latencies follow from the decisions, so that a model can learn them."""
 
 import numpy as np
 
-from research.lessons.lesson import Lesson, Lessons
+from research.pretraining.training_data import TaskData, TrainingData
 from workers.search.synthetic import SyntheticSpace
 
 
-def lesson(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Lesson:
+def task_data(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> TaskData:
     """What the formula of a made-up product answers."""
     space = SyntheticSpace(*shape)
     candidates = space.sample(np.random.default_rng(shape[0]), rows)
@@ -16,7 +16,7 @@ def lesson(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Lesso
         "target": "cpu",
         "context": "here",
     } | changes
-    return Lesson(
+    return TaskData(
         **names,
         descriptors=tuple(np.log2(shape).tolist()),
         sketches=space.by_key,
@@ -27,9 +27,9 @@ def lesson(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Lesso
 SHAPES = ((256, 256, 256), (128, 512, 64), (64, 64, 1024), (512, 256, 128))
 
 
-def lessons(rows: int = 60) -> Lessons:
+def training_data(rows: int = 60) -> TrainingData:
     """Four tasks of two networks."""
-    tasks = [lesson(shape, rows) for shape in SHAPES]
+    tasks = [task_data(shape, rows) for shape in SHAPES]
     keys = [task.workload for task in tasks]
     networks = {"one": {keys[0]: 2, keys[1]: 1}, "two": {keys[1]: 1, keys[2]: 3, keys[3]: 1}}
-    return Lessons(tasks, "made-up", networks=networks)
+    return TrainingData(tasks, "made-up", networks=networks)

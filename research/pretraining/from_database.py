@@ -1,4 +1,4 @@
-"""Lessons out of a database: what a snapshot froze."""
+"""Training data from a database: the rows of a snapshot."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -16,24 +16,24 @@ from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from research.lessons.gathering import MOST_ROWS, NOWHERE, Facts, Gathering, Place
-from research.lessons.lesson import Lessons
+from research.pretraining.gathering import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.training_data import TrainingData
 from workers.round.context import descriptors_of
 from workers.search.space import Sketch
 
 SOME: Final = 500  # names in one query
 
 
-def lessons_of(
+def training_data_of(
     database: Database,
     snapshot: str | None,
     selection: Selection,
     progress: Progress = silent,
     limit: int = MOST_ROWS,
-) -> Lessons:
-    """What a snapshot froze; without a name what is selected is frozen now, under a name of its own.
+) -> TrainingData:
+    """The rows of a snapshot; without a name, the selected rows, in a snapshot that is taken now.
 
-    Raises NotFound for a snapshot, target or operator that is not there.
+    Raises NotFound for an unknown snapshot, target or operator.
     """
     frozen = _frozen(database, snapshot, selection, progress)
     gathering, ids = Gathering(frozen.rows, limit), dict[str, int]()
@@ -41,8 +41,8 @@ def lessons_of(
         ids |= _gather(gathering, page)
     with database.session() as session:
         facts = _facts(session, [ids[key] for key in gathering.workloads])
-        lessons = gathering.lessons(facts, _sketches(session, sorted(gathering.sketches)))
-        return Lessons(lessons, frozen.name, frozen.upto, Networks(session).weights())
+        tasks = gathering.tasks(facts, _sketches(session, sorted(gathering.sketches)))
+        return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).weights())
 
 
 def _frozen(database: Database, name: str | None, selection: Selection, progress: Progress) -> Snapshot:
@@ -53,7 +53,7 @@ def _frozen(database: Database, name: str | None, selection: Selection, progress
 
 
 def _gather(gathering: Gathering, page: Columns) -> Mapping[str, int]:
-    """Show it the trials of a page; the ids of their workloads by key."""
+    """Add the trials of a page; returns the ids of their workloads by key."""
     ids: dict[str, int] = {}
     places = page.rows("workload_id", "workload", "target", "context_id", "kind")
     trials = page.rows("sketch", "decisions", "outcome", "latency_us")
@@ -62,14 +62,14 @@ def _gather(gathering: Gathering, page: Columns) -> Mapping[str, int]:
         sketch, decisions, outcome, latency_us = trial
         if MeasurementKind(kind).measured is MeasurementKind.TRIAL:
             ids[workload] = number
-            here = Place(workload, target, NOWHERE if context_id is None else str(context_id))
+            here = TaskKey(workload, target, NOWHERE if context_id is None else str(context_id))
             gathering.add(here, sketch, decisions, Outcome(outcome), latency_us)
     return ids
 
 
-def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, Facts]:
+def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, WorkloadFacts]:
     return {
-        row.key: Facts(row.op, descriptors_of(row), row.id)
+        row.key: WorkloadFacts(row.op, descriptors_of(row), row.id)
         for start in range(0, len(workload_ids), SOME)
         for row in Workloads(session).get_many(workload_ids[start : start + SOME])
     }

@@ -1,1 +1,0 @@
-"""Measurements as cost models learn from them and are judged on, wherever they are kept."""
