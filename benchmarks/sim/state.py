@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from benchmarks.sim.curves import Cut, ModelCurves, TaskCurve
-from services.planner.values import JobView, Plan, PlannedRound, Point, TaskView
+from services.planner.values import JobPlan, JobView, PlannedRound, Point, TaskView
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class SimJob:
             seconds_per_trial=self.seconds / self.trials if self.trials else None,
         )
 
-    def apply(self, decision: Plan) -> list[tuple[int, Cut]]:
+    def apply(self, decision: JobPlan) -> list[tuple[int, Cut]]:
         """Open what was planned: the task's place and what its round will bring."""
         for task in self.tasks:
             if (words := decision.retired.get(task.view.id)) is not None:

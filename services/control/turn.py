@@ -26,7 +26,7 @@ from services.control.messages import Message
 from services.control.views import job_view, measuring_context
 from services.control.waiting import Patience, wait_for_device
 from services.planner.planner import plan
-from services.planner.values import JobView, Plan, PlannedRound
+from services.planner.values import JobPlan, JobView, PlannedRound
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _bind(step: _Step, device: Device) -> None:
         step.session.refresh(job)
 
 
-def _decide(step: _Step, slots: int) -> tuple[Sequence[Standing], Plan]:
+def _decide(step: _Step, slots: int) -> tuple[Sequence[Standing], JobPlan]:
     tasks, view = _view(step)
     over = view.seconds_left is not None and view.seconds_left <= 0
     if over and Rounds(step.session).withdraw(step.job.id):
@@ -110,7 +110,7 @@ def _view(step: _Step) -> tuple[Sequence[Standing], JobView]:
     return tasks, job_view(step.session, step.job, step.options, tasks)
 
 
-def _write(step: _Step, turn: Turn, tasks: Sequence[Standing], decision: Plan) -> None:
+def _write(step: _Step, turn: Turn, tasks: Sequence[Standing], decision: JobPlan) -> None:
     Tasks(step.session).retire(decision.retired)
     if decision.finished:
         turn.over = True

@@ -80,9 +80,8 @@ class Ledger:
 
     def _free_sec(self, seconds_left: float) -> float:
         """The time left once a worker is free: if all are busy, a round waits for those in flight."""
-        workers = max(
-            1, self._job.slots - 1
-        )  # one round more than workers is open, so that none of them waits
+        # One round more than workers is open, so that none of them waits.
+        workers = max(1, self._job.slots - 1)
         wait = sum(self._busy_sec) / workers if self.open_rounds >= workers else 0.0
         return seconds_left - wait
 

@@ -53,11 +53,11 @@ def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
             seen.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
     if not seen:
         return None
-    drought = (trials[-1] - _last_gain(points, known_us, first)) / STANDARD_SIZE
+    drought = (trials[-1] - last_gain(points, known_us, first)) / STANDARD_SIZE
     return Curve(tuple(n for n, _ in seen), tuple(z for _, z in seen), trials[-1], drought)
 
 
-def _last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
+def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
     """The number of trials at which the best last fell by more than noise."""
     best, last = known_us or inf, first
     for point in points:

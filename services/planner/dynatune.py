@@ -8,7 +8,7 @@ and by the job's total. A score is a share of the total per second.
 from collections.abc import Sequence
 from typing import Final
 
-from services.planner.policy import Arm, Choice, Policy, unstarved
+from services.planner.policy import Arm, Policy, TaskChoice, unstarved
 from services.planner.reasons import in_words, weighted_us
 from services.planner.values import TaskView
 
@@ -22,10 +22,10 @@ class DynaTune(Policy):
     # Default schedules come first, so a few candidates show the level and the belief does the rest.
     first_visit = 0.5
 
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         total = sum(sorted(weighted_us(arm.task, arm.forecast) for arm in arms))
         arm = max(unstarved(arms), key=lambda arm: (_reward(arm), -arm.task.index))
-        return Choice(arm.task, _reward(arm) / total, in_words(arm))
+        return TaskChoice(arm.task, _reward(arm) / total, in_words(arm))
 
 
 def _reward(arm: Arm) -> float:

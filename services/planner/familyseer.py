@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from services.planner.gradient import gradient_us, in_words, steepest
-from services.planner.policy import Arm, Choice, Policy, unstarved
+from services.planner.policy import Arm, Policy, TaskChoice, unstarved
 from services.planner.values import TaskView
 
 FORESEE_SHARE: Final = 4  # a foresee round is this part of a full one
@@ -22,16 +22,16 @@ SMALLEST_FORESEE: Final = 4
 class FamilySeer(Policy):
     """Follows a full round by a small one on the best sibling, while the family's model is fresh."""
 
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         sizes = {arm.task.index: arm.size for arm in arms}
         owed = _owed(tasks, max(sizes.values()))
         siblings = [task for family in owed for task in family if task.index in sizes]
         if not siblings:
             task = steepest([arm.task for arm in unstarved(arms)])
-            return Choice(task, gradient_us(task), in_words(task))
+            return TaskChoice(task, gradient_us(task), in_words(task))
         task = steepest(siblings)
         why = f"foresees with what its family's model just learned; {in_words(task)}"
-        return Choice(task, gradient_us(task), why, size=foresee_size(sizes[task.index]))
+        return TaskChoice(task, gradient_us(task), why, size=foresee_size(sizes[task.index]))
 
 
 def foresee_size(size: int) -> int:
@@ -44,9 +44,12 @@ def _owed(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
     families: dict[str, list[TaskView]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.index):
         families[task.family].append(task)
+    most = foresee_size(size)
     for members in families.values():
-        full = sum(_full_rounds(task, size) for task in members)
-        small = sum(_small_rounds(task, size) for task in members)
+        full = sum(trials > most for task in members for trials in _sizes(task))
+        small = sum(trials <= most for task in members for trials in _sizes(task))
+        # Rounds in flight count, so that two devices do not plan the same one.
+        small += sum(0 < task.in_flight <= most and bool(task.points) for task in members)
         if len(members) > 1 and full > small and (measured := _just_measured(members, size)):
             yield [task for task in members if task is not measured]
 
@@ -54,16 +57,6 @@ def _owed(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
 def _sizes(task: TaskView) -> list[int]:
     """The sizes of a task's rounds past its first."""
     return [after.trials - before.trials for before, after in pairwise(task.points)]
-
-
-def _full_rounds(task: TaskView, size: int) -> int:
-    return sum(trials > foresee_size(size) for trials in _sizes(task))
-
-
-def _small_rounds(task: TaskView, size: int) -> int:
-    """Foresee rounds so far, with those in flight, so that two devices do not plan the same one."""
-    in_flight = 0 < task.in_flight <= foresee_size(size) and bool(task.points)
-    return sum(trials <= foresee_size(size) for trials in _sizes(task)) + in_flight
 
 
 def _just_measured(members: Sequence[TaskView], size: int) -> TaskView | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.planner.belief import Forecast
-from services.planner.policy import Arm, Choice
+from services.planner.policy import Arm, TaskChoice
 from services.planner.reasons import figure, in_words, weighted_us
 from services.planner.values import TaskView
 
@@ -21,24 +21,21 @@ def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
 def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
     """Tasks that matter and have no valid result: untouched ones first, then those whose batches failed."""
     without = [arm for arm in arms if arm.task.best_us is None]
-    matter = [arm for arm in without if _most_us(arm) >= SHARE_THAT_MATTERS * total]
+    least_us = SHARE_THAT_MATTERS * total
+    matter = [arm for arm in without if arm.task.weight * arm.forecast.high_us >= least_us]
     return [arm for arm in matter if not arm.task.points] or matter
 
 
-def first_visit(arms: Sequence[Arm]) -> Choice:
+def first_visit(arms: Sequence[Arm]) -> TaskChoice:
     """The heaviest of the unvisited tasks."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
     why = (
         f"nothing valid in {arm.task.trials} trials" if arm.task.points else "first visit, the heaviest first"
     )
-    details = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
-    return Choice(arm.task, 0.0, f"{why}: {in_words(arm)}", details)
+    figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
+    return TaskChoice(arm.task, 0.0, f"{why}: {in_words(arm)}", figures)
 
 
 def searcher(task: TaskView) -> str | None:
     """Another searcher after a batch that failed entirely; None: the job's own."""
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
-
-
-def _most_us(arm: Arm) -> float:
-    return arm.task.weight * arm.forecast.high_us

@@ -8,7 +8,7 @@ tasks. What is known from earlier jobs counts as one round.
 from collections.abc import Sequence
 from typing import Final
 
-from services.planner.policy import Arm, Choice, Policy, unstarved
+from services.planner.policy import Arm, Policy, TaskChoice, unstarved
 from services.planner.values import TaskView
 
 BACKWARD_SHARE: Final = 0.2
@@ -20,9 +20,11 @@ ASSUMED_GFLOPS: Final = 1.0
 class Gradient(Policy):
     """Balances recent gains with an optimistic bound on the next."""
 
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         task = steepest([arm.task for arm in unstarved(arms)])
-        return Choice(task, gradient_us(task), in_words(task), {"gradient_us": round(gradient_us(task), 3)})
+        return TaskChoice(
+            task, gradient_us(task), in_words(task), {"gradient_us": round(gradient_us(task), 3)}
+        )
 
 
 def steepest(tasks: Sequence[TaskView]) -> TaskView:

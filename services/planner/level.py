@@ -29,7 +29,8 @@ def levels(tasks: Sequence[TaskView], groups: Groups) -> tuple[Array, Array]:
     rate = log_us - work
     per_flop = log(1e-3 / ASSUMED_GFLOPS)
     mean, sd = _pooled(rate, known * computes, per_flop, groups)
-    mover_mean, mover_sd = _pooled(log_us, known * ~computes, _mover(log_us, known), groups)
+    mover = float(log_us[known > 0].mean()) + MOVER_OFFSET if known.any() else log(MOVER_US)
+    mover_mean, mover_sd = _pooled(log_us, known * ~computes, mover, groups)
     return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
 
 
@@ -39,7 +40,3 @@ def _pooled(value: Array, known: Array, reference: float, groups: Groups) -> tup
     off = np.where(known > 0, (value - mean) ** 2, 0.0)
     variance = groups.pool(off, known, ASSUMED_SD**2)
     return mean, np.maximum(np.sqrt(np.maximum(variance, 0.0)), SMALLEST_SD)
-
-
-def _mover(log_us: Array, known: Array) -> float:
-    return float(log_us[known > 0].mean()) + MOVER_OFFSET if known.any() else log(MOVER_US)

@@ -53,7 +53,8 @@ def forecasts(known: Predictions) -> list[Forecast]:
 def _interval(known: Predictions) -> Array:
     """Low end, median and high end of each prediction."""
     freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
-    return _at(known, _ends(freedom)[row]).T
+    ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
+    return _at(known, ends[row]).T
 
 
 def _drops(known: Predictions) -> Array:
@@ -105,9 +106,4 @@ def _rule() -> tuple[Array, Array]:
 @lru_cache(maxsize=4096)
 def _quantiles(freedom: float) -> Array:
     result: Array = stdtrit(freedom, _rule()[0])
-    return result
-
-
-def _ends(freedom: Array) -> Array:
-    result: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
     return result

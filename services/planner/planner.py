@@ -10,16 +10,16 @@ from services.planner.first_pass import first_visit, searcher, total_us, unvisit
 from services.planner.policy import Arm, Policy
 from services.planner.reasons import reason
 from services.planner.resting import over, resting, why_all_rest
-from services.planner.values import JobView, Plan, PlannedRound, TaskView
+from services.planner.values import JobPlan, JobView, PlannedRound
 
 BELIEF: Final = "power-law"
 
 
-def plan(job: JobView) -> Plan:
+def plan(job: JobView) -> JobPlan:
     """Fill the job's free round slots; say so when the budget is spent or nothing is left to tune."""
     decision = _Decision(job)
     rounds = decision.fill()
-    return Plan(tuple(rounds), decision.why_finished(), decision.changes())
+    return JobPlan(tuple(rounds), decision.why_finished(), decision.changes())
 
 
 class _Decision:
@@ -34,7 +34,10 @@ class _Decision:
         self._size = job.round_size or ROUND_SIZE
         self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)
         self._total_us = total_us(job.tasks, self._forecasts)
-        self._retired = [self._why_retired(task, self._forecasts[at]) for at, task in enumerate(job.tasks)]
+        self._retired = [
+            over(task, job.task_trials) or (resting(task, ahead) if self._policy.rests else "")
+            for task, ahead in zip(job.tasks, self._forecasts, strict=True)
+        ]
 
     def fill(self) -> list[PlannedRound]:
         """Rounds for the free slots."""
@@ -59,49 +62,40 @@ class _Decision:
             return f"the budget of {job.trials} trials is spent"
         if all(self._retired):
             return self._why_all_retired()
-        return "the time budget is spent" if job.seconds_left is not None and self._no_time() else ""
-
-    def _no_time(self) -> bool:
-        """True if not even a small round fits; a task that another job is measuring may fit later."""
-        open_to_us = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
-        return not any(self._ledger.allows(task) for task in open_to_us)
+        # A task that another job is measuring may fit later.
+        left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
+        no_time = job.seconds_left is not None and not any(self._ledger.allows(task) for task in left)
+        return "the time budget is spent" if no_time else ""
 
     def _next_round(self, arms: dict[int, Arm], index: int) -> PlannedRound:
-        seed = _round_seed(self._job, index)
+        # Differs for every round of a job, and is equal in every process.
+        seed = (self._job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)
         new = unvisited(arms.values(), self._total_us)
         choice = first_visit(new) if new else self._policy.choose(list(arms.values()), self._tasks, seed)
         at = next(at for at, arm in arms.items() if arm.task is choice.task)
         first = first_size(self._job, self._policy.first_visit)
         size = min(first, arms[at].size) if new else choice.size or arms[at].size
-        self._book(at, size)
+        self._ledger.book(choice.task, size)
+        self._tasks[at] = replace(choice.task, in_flight=size, blocked=True)
         why = reason(choice, self._forecast(at, size), "first-pass" if new else self._job.policy)
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
         """The tasks that may be tuned now, by index."""
         free = [at for at, task in enumerate(self._tasks) if not task.blocked and not self._retired[at]]
-        arms = {at: self._arm(at, len(free)) for at in free}
-        return {at: arm for at, arm in arms.items() if arm.size > 0}
-
-    def _arm(self, at: int, free: int) -> Arm:
-        task = self._tasks[at]
-        size = min(round_size(self._job, task, free), self._ledger.allows(task))
-        return Arm(task, self._forecasts[at], size, size * seconds_per_trial(self._job, task))
-
-    def _book(self, at: int, size: int) -> None:
-        task = self._tasks[at]
-        self._ledger.book(task, size)
-        self._tasks[at] = replace(task, in_flight=size, blocked=True)
+        arms: dict[int, Arm] = {}
+        for at in free:
+            task = self._tasks[at]
+            size = min(round_size(self._job, task, len(free)), self._ledger.allows(task))
+            if size > 0:
+                arms[at] = Arm(task, self._forecasts[at], size, size * seconds_per_trial(self._job, task))
+        return arms
 
     def _forecast(self, at: int, size: int) -> Forecast:
         """The forecast for the round at its final size."""
         same = size == self._size
         forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
         return forecasts[at]
-
-    def _why_retired(self, task: TaskView, ahead: Forecast) -> str:
-        words = over(task, self._job.task_trials)
-        return words or (resting(task, ahead) if self._policy.rests else "")
 
     def _why_all_retired(self) -> str:
         if all(task.left_out for task in self._tasks):
@@ -110,8 +104,3 @@ class _Decision:
         if not rest:
             return "no task is left to tune"
         return why_all_rest([self._tasks[at] for at in rest], [self._forecasts[at] for at in rest])
-
-
-def _round_seed(job: JobView, index: int) -> int:
-    """A seed that differs for every round of a job and is equal in every process."""
-    return (job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)

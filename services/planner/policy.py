@@ -1,9 +1,9 @@
 """The Policy seam: which task is the next round worth most to."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from services.planner.belief import Forecast
 from services.planner.values import TaskView
@@ -23,13 +23,13 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TaskChoice:
     """The chosen task, its score and the reasoning behind it, for the decision log."""
 
     task: TaskView
     score: float
     why: str
-    details: dict[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)  # that the log shows beside it
     size: int | None = None  # None: the arm's size
 
 
@@ -48,7 +48,7 @@ class Policy(ABC):
     first_visit: ClassVar[float] = 1.0
 
     @abstractmethod
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         """The task that gets the next round; `tasks` are all tasks of the job, eligible or not."""
 
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from services.planner.fit import REFERENCE, Array, CurvePrior, Fit
 
-SHRINKAGE: Final = (
-    2.0  # a wider group's mean weighs as much as this many well-known tasks of the narrower group
-)
+# A wider group's mean weighs as much as this many well-known tasks of the narrower group.
+SHRINKAGE: Final = 2.0
 SMALLEST_DROP_SD: Final = 0.4
 DROP_STEP: Final = 0.1
 NOISE_STEP: Final = 0.2

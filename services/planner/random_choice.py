@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from services.planner.policy import Arm, Choice, Policy
+from services.planner.policy import Arm, Policy, TaskChoice
 from services.planner.values import TaskView
 
 
@@ -12,7 +12,7 @@ class RandomChoice(Policy):
 
     rests = False
 
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         by_index = sorted((arm.task for arm in arms), key=lambda task: task.index)
         task = Random(seed).choice(by_index)  # noqa: S311  (a choice, not a secret)
-        return Choice(task, 0.0, f"drawn among {len(arms)} tasks")
+        return TaskChoice(task, 0.0, f"drawn among {len(arms)} tasks")

@@ -3,13 +3,13 @@
 from typing import Any, Final
 
 from services.planner.belief import Forecast
-from services.planner.policy import Arm, Choice
+from services.planner.policy import Arm, TaskChoice
 from services.planner.values import TaskView
 
 SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
-def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
+def reason(choice: TaskChoice, ahead: Forecast, policy: str) -> dict[str, Any]:
     """Why a round was planned, and its forecast."""
     return {
         "policy": policy,
@@ -17,7 +17,7 @@ def reason(choice: Choice, ahead: Forecast, policy: str) -> dict[str, Any]:
         "why": choice.why,
         "best_us": choice.task.best_us,
         "forecast": _figures(ahead, choice.task.best_us),
-        **choice.details,
+        **choice.figures,
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from services.planner.policy import Arm, Choice, Policy
+from services.planner.policy import Arm, Policy, TaskChoice
 from services.planner.values import TaskView
 
 
@@ -11,6 +11,6 @@ class RoundRobin(Policy):
 
     rests = False
 
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         task = min((arm.task for arm in arms), key=lambda task: (task.rounds, task.index))
-        return Choice(task, 0.0, f"its turn after {task.rounds} rounds")
+        return TaskChoice(task, 0.0, f"its turn after {task.rounds} rounds")

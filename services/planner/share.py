@@ -39,7 +39,11 @@ def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS)
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)
-    known = {owner: _latest(theirs) for owner, theirs in of_owner.items()}
+    # Passes only grow, so an owner's newest is the greatest that its jobs hold.
+    known = {
+        owner: max((job.owner_pass for job in theirs if job.owner_pass is not None), default=None)
+        for owner, theirs in of_owner.items()
+    }
     owners = _standings(known, {owner: weights.get(owner, 1.0) for owner in known})
     return tuple(
         replace(job, owner_pass=owner_pass)
@@ -80,11 +84,6 @@ def _among_siblings(jobs: Iterable[JobShare]) -> list[JobShare]:
     known = {job.id: job.share_pass for job in by_id.values()}
     standings = _standings(known, {job.id: job.weight for job in by_id.values()})
     return [replace(by_id[job_id], share_pass=now) for job_id, now in standings.items()]
-
-
-def _latest(jobs: Iterable[JobShare]) -> float | None:
-    """An owner's newest pass: passes only grow, so it is the greatest that its jobs hold."""
-    return max((job.owner_pass for job in jobs if job.owner_pass is not None), default=None)
 
 
 def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:

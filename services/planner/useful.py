@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from services.planner.curve import NOISE, STANDARD_SIZE
+from services.planner.curve import STANDARD_SIZE, last_gain
 from services.planner.first_pass import SHARE_THAT_MATTERS
 from services.planner.resting import ROUNDS_TO_REST
 from services.planner.values import Point
@@ -18,7 +18,7 @@ TRIALS_TO_REST: Final = ROUNDS_TO_REST * STANDARD_SIZE
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class TaskSpending:
     """What a job spent on one task, and the result. `best_us` None: no time is known."""
 
     weight: int
@@ -28,28 +28,18 @@ class Effort:
     over: bool = False  # the planner has finished with it
 
 
-def trials_left(efforts: Iterable[Effort]) -> int:
+def trials_left(efforts: Iterable[TaskSpending]) -> int:
     """How many more trials may pay, over all tasks that matter."""
     tasks = list(efforts)
     total_us = sum(task.weight * task.best_us for task in tasks if task.best_us is not None)
-    return sum(_until_rest(task) for task in tasks if not task.over and _matters(task, total_us))
+    least_us = SHARE_THAT_MATTERS * total_us
+    matter = [task for task in tasks if task.best_us is None or task.weight * task.best_us >= least_us]
+    # At least one round each, because only the planner decides that a task rests.
+    return sum(max(STANDARD_SIZE, TRIALS_TO_REST - _since_gain(task)) for task in matter if not task.over)
 
 
-def _matters(task: Effort, total_us: float) -> bool:
-    return task.best_us is None or task.weight * task.best_us >= SHARE_THAT_MATTERS * total_us
-
-
-def _until_rest(task: Effort) -> int:
-    """Trials until the task may rest; at least one round, because only the planner decides that it rests."""
-    return max(STANDARD_SIZE, TRIALS_TO_REST - _since_gain(task))
-
-
-def _since_gain(task: Effort) -> int:
+def _since_gain(task: TaskSpending) -> int:
     """Trials since the best fell by more than noise would explain."""
     if not task.points:
         return task.known_trials
-    best_us, gained_at = float("inf"), 0
-    for point in task.points:
-        if point.best_us is not None and point.best_us < best_us * (1 - NOISE):
-            best_us, gained_at = point.best_us, point.trials
-    return task.points[-1].trials - gained_at
+    return task.points[-1].trials - int(last_gain(task.points, known_us=None, first=0.0))

@@ -87,11 +87,10 @@ class PlannedRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """The planner's answer: rounds to open, or why tuning is over."""
 
     rounds: tuple[PlannedRound, ...] = ()
     finished: str = ""  # the reason; empty while tuning goes on
-    retired: Mapping[int, str] = field(
-        default_factory=dict
-    )  # changes: why no more rounds, or "" to bring a task back
+    # Changes by task: why it gets no more rounds, or "" to bring it back.
+    retired: Mapping[int, str] = field(default_factory=dict)

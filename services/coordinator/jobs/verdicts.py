@@ -11,7 +11,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Verdict
 from mallorn.results.verdict import Facts, judge
-from services.planner.useful import Effort, trials_left
+from services.planner.useful import TaskSpending, trials_left
 from services.planner.values import Point
 
 
@@ -39,12 +39,12 @@ def _useful(session: Session, job: Job, progress: Progress) -> int | None:
     return progress.spent + trials_left(_effort(task, progress) for task in tasks)
 
 
-def _effort(task: TaskEffort, progress: Progress) -> Effort:
+def _effort(task: TaskEffort, progress: Progress) -> TaskSpending:
     best_us = progress.best_us.get(task.id)
     too_small = progress.steered and best_us is None and not task.rounds  # the first pass left it out
     spent = accumulate((result.trials for result in task.rounds), initial=task.known_at_start)
     own = zip(list(spent)[1:], task.rounds, strict=True)
-    return Effort(
+    return TaskSpending(
         weight=task.weight,
         best_us=best_us,
         points=tuple(Point(trials, result.best_us) for trials, result in own),

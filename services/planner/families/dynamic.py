@@ -24,15 +24,15 @@ class Dynamic(Families):
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
         # By key, not by id: the same workloads get the same answer in every database.
         before = sorted(members, key=lambda member: member.key)
-        after = _apply(before, _first_places(before))
+        placed = [member for member in before if member.family]
+        after = _apply(before, {each.id: _first_place(each, placed) for each in before if not each.family})
         while moved := next(filter(None, (revise(after) for revise in REVISIONS)), None):
             after = _apply(after, moved)
-        return {was.id: _place(was, now) for was, now in zip(before, after, strict=True)}
-
-
-def _place(was: Member, now: Member) -> Placement:
-    """The family after all changes; a member that left and came back has not moved."""
-    return Placement(now.family, was.why if now.family == was.family else now.why)
+        # A member that left and came back has not moved.
+        return {
+            was.id: Placement(now.family, was.why if now.family == was.family else now.why)
+            for was, now in zip(before, after, strict=True)
+        }
 
 
 def _apply(members: Sequence[Member], moved: Mapping[int, Placement]) -> Sequence[Member]:
@@ -40,11 +40,6 @@ def _apply(members: Sequence[Member], moved: Mapping[int, Placement]) -> Sequenc
         replace(member, family=to.family, why=to.why, rankings=()) if (to := moved.get(member.id)) else member
         for member in members
     ]
-
-
-def _first_places(members: Sequence[Member]) -> Mapping[int, Placement]:
-    placed = [member for member in members if member.family]
-    return {member.id: _first_place(member, placed) for member in members if not member.family}
 
 
 def _first_place(member: Member, placed: Sequence[Member]) -> Placement:

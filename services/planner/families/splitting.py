@@ -28,20 +28,14 @@ def operator_family(op: str) -> str:
 
 
 def _leaving(family: Sequence[Member]) -> Iterator[tuple[int, Placement]]:
-    if not any(_is_understood(member) for member in family):
+    newest = [share for member in family for share in _shares(member)[-1:]]
+    if max(newest, default=0.0) < BADLY_RANKED:
         return
-    for member in filter(_is_misjudged, family):
-        if name := _apart(member, family):
+    for member in family:
+        last = _shares(member)[-ROUNDS:]
+        misjudged = len(last) == ROUNDS and max(last) < BADLY_RANKED
+        if misjudged and (name := _apart(member, family)):
             yield member.id, Placement(name, _words(member))
-
-
-def _is_misjudged(member: Member) -> bool:
-    last = _shares(member)[-ROUNDS:]
-    return len(last) == ROUNDS and max(last) < BADLY_RANKED
-
-
-def _is_understood(member: Member) -> bool:
-    return any(share >= BADLY_RANKED for share in _shares(member)[-1:])
 
 
 def _shares(member: Member) -> list[float]:

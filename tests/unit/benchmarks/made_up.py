@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.sim.curve_file import RecordedRound
 from benchmarks.sim.curves import ModelCurves, TaskCurve
-from services.planner.policy import Arm, Choice, Policy
+from services.planner.policy import Arm, Policy, TaskChoice
 from services.planner.values import TaskView
 
 ROUND = RecordedRound(
@@ -47,6 +47,6 @@ class Favourite(Policy):
 
     rests = False
 
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> Choice:
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         chosen = min((arm.task for arm in arms), key=lambda task: (task.rounds >= 3, task.index))
-        return Choice(chosen, 0.0, "the favourite")
+        return TaskChoice(chosen, 0.0, "the favourite")

@@ -11,13 +11,13 @@ from services.planner.budgets import SMALLEST_ROUND
 from services.planner.planner import plan
 from services.planner.resting import HOPELESS_ROUNDS
 from services.planner.testing import job, measured, task
-from services.planner.values import JobView, Plan
+from services.planner.values import JobPlan, JobView
 
 POLICIES = sorted(REGISTRY["policy"])
 STILL = [50.0, 50.0] + [50.001] * 60
 
 
-def apply(view: JobView, step: Plan, latency_us: float | None) -> JobView:
+def apply(view: JobView, step: JobPlan, latency_us: float | None) -> JobView:
     """The job after every planned round has been measured."""
     sizes = {round_.task_id: round_.size for round_ in step.rounds}
     tasks = tuple(measured(t, sizes[t.id], latency_us) if t.id in sizes else t for t in view.tasks)
@@ -173,7 +173,7 @@ def test_warm_knowledge_counts_as_a_visit() -> None:
 
 def test_a_workload_with_an_open_round_gets_no_second_one() -> None:
     step = plan(job(task(0, in_flight=16, blocked=True), task(1, blocked=True), slots=4))
-    assert step == Plan()
+    assert step == JobPlan()
 
 
 def test_a_batch_that_failed_entirely_is_followed_by_another_searchers() -> None:
@@ -250,7 +250,7 @@ def test_rounds_shrink_to_fit_the_time_that_is_left() -> None:
 
 def test_a_job_with_time_left_waits_for_workloads_that_others_measure() -> None:
     elsewhere = task(0, [5.0], blocked=True)
-    assert plan(job(elsewhere, seconds_left=100.0, seconds_per_trial=0.5)) == Plan()
+    assert plan(job(elsewhere, seconds_left=100.0, seconds_per_trial=0.5)) == JobPlan()
     late = plan(job(elsewhere, seconds_left=0.2, seconds_per_trial=0.5))
     assert late.finished == "the time budget is spent"
 

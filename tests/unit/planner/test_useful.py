@@ -1,14 +1,14 @@
 """How many trials a job has a use for."""
 
-from services.planner.useful import TRIALS_TO_REST, Effort, trials_left
+from services.planner.useful import TRIALS_TO_REST, TaskSpending, trials_left
 from services.planner.values import Point
 
 
-def effort(*best_us: float | None, **changes: object) -> Effort:
+def effort(*best_us: float | None, **changes: object) -> TaskSpending:
     points = tuple(Point(16 * (at + 1), best) for at, best in enumerate(best_us))
     known = [best for best in best_us if best is not None]
     fields: dict[str, object] = {"weight": 1, "best_us": min(known, default=None), "points": points}
-    return Effort(**fields | changes)  # type: ignore[arg-type]
+    return TaskSpending(**fields | changes)  # type: ignore[arg-type]
 
 
 def test_a_task_that_nobody_tried_has_use_for_all_that_it_takes_to_rest() -> None:
