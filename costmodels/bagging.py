@@ -1,4 +1,4 @@
-"""What learners share whose members are each fit on a bootstrap of the rows."""
+"""Bootstraps, and spreads from the members' disagreement, for learners that are ensembles."""
 
 from typing import Any
 

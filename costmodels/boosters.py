@@ -60,7 +60,7 @@ def as_bytes(booster: xgboost.Booster) -> bytes:
 
 
 def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
-    """What `as_bytes` made; InvalidRequest where it is damaged."""
+    """The booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
     booster = xgboost.Booster({"nthread": THREADS})
     try:
         booster.load_model(bytearray(blob))
@@ -75,5 +75,5 @@ def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
-    """What `as_arrays` made."""
+    """The boosters that `as_arrays` stored."""
     return [from_bytes(arrays[f"booster{at}"].tobytes(), kind) for at in range(members)]

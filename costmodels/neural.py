@@ -149,7 +149,7 @@ class Neural(CostModel):
         return pack(self.KIND, {"heads": heads, "head": self._head} | self._extra(), arrays)
 
     def _extra(self) -> dict[str, Any]:
-        """What a subclass saves besides the networks."""
+        """The state of a subclass that is saved beside the networks."""
         return {}
 
     @classmethod

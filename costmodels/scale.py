@@ -12,9 +12,8 @@ Column = NDArray[np.float64]
 
 MOST_KNOTS = 12
 ROWS_A_KNOT = 8
-TILT = (
-    0.02  # slope in labels per deviation, so that scores between equal knots and beyond the last stay apart
-)
+# Slope in labels per deviation, so that scores between equal knots and beyond the last stay apart.
+TILT = 0.02
 
 
 class Scale(NamedTuple):
