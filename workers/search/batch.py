@@ -1,4 +1,4 @@
-"""The common outline of a batch."""
+"""The common outline of a batch, and the request that subclasses answer."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,6 +13,17 @@ from workers.search.sampler import BatchSampler
 from workers.search.space import Space
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The arguments of `Searcher.propose`; `count` is what is left after defaults and random candidates."""
+
+    space: Space
+    history: Sequence[Trial]
+    model: CostModel | None
+    count: int
+    rng: np.random.Generator
+
+
 @dataclass(eq=False)
 class BatchSearcher(Searcher):
     """Defaults first, then the subclass's choice, then random candidates, which also fill up the batch."""
@@ -22,16 +33,8 @@ class BatchSearcher(Searcher):
     random_share: float = 0.05
 
     @abstractmethod
-    def choose(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        sieve: Filter,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        """At most `count` candidates (one or more) that the sieve found valid."""
+    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+        """At most `asked.count` candidates (one or more) that the sieve found valid."""
 
     def propose(
         self,
@@ -45,5 +48,5 @@ class BatchSearcher(Searcher):
         batch = defaults_first(space, history, sieve, count)
         left = count - len(batch)
         if wanted := left - int(rng.binomial(left, self.random_share)):
-            batch += self.choose(space, history, model, sieve, wanted, rng)
+            batch += self.choose(Request(space, history, model, wanted, rng), sieve)
         return batch + random_fill(space, sieve, count - len(batch), rng)

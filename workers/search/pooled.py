@@ -8,8 +8,8 @@ import numpy as np
 
 from costmodels.base import CostModel, Prediction
 from costmodels.views import DECISIONS
-from workers.search.base import Proposal, Trial
-from workers.search.batch import BatchSearcher
+from workers.search.base import Proposal
+from workers.search.batch import BatchSearcher, Request
 from workers.search.fill import Filter
 from workers.search.prudence import prudent
 from workers.search.sampler import ScoredPool
@@ -26,52 +26,25 @@ class PooledSearcher(BatchSearcher):
     """
 
     @abstractmethod
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
+    def pool(self, asked: Request) -> dict[Candidate, str]:
         """Candidates to score with their origins; measured ones may be among them."""
 
-    def choose(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        sieve: Filter,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        origins = self.pool(space, history, model, count, rng)
-        scored = score(space, model, sieve.fresh(origins))
-        chosen = self._sampled(prudent(space, history, scored, rng), sieve, count, rng)
-        return _proposals(chosen, scored, origins)
+    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+        origins = self.pool(asked)
+        scored = score(asked.space, asked.model, sieve.fresh(origins))
+        chosen = self._sampled(prudent(asked.space, asked.history, scored, asked.rng), asked, sieve)
+        # With the model's own predictions, before penalties.
+        expected = dict(zip(scored.candidates, scored.prediction.mean.tolist(), strict=True))
+        return [Proposal(candidate, expected[candidate], origins[candidate]) for candidate in chosen]
 
-    def _sampled(
-        self,
-        pool: ScoredPool,
-        sieve: Filter,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Candidate]:
+    def _sampled(self, pool: ScoredPool, asked: Request, sieve: Filter) -> list[Candidate]:
         sampler = self.sampler or TopK()
         chosen: list[Candidate] = []
-        while len(chosen) < count and len(pool):
-            lines = sampler.choose(pool, count - len(chosen), rng)
+        while len(chosen) < asked.count and len(pool):
+            lines = sampler.choose(pool, asked.count - len(chosen), asked.rng)
             chosen += sieve.valid([pool.candidates[at] for at in lines])
             pool = pool.without(lines)
         return chosen
-
-
-def _proposals(
-    chosen: Sequence[Candidate], scored: ScoredPool, origins: dict[Candidate, str]
-) -> list[Proposal]:
-    """Proposals with the model's own prediction, before penalties."""
-    expected = dict(zip(scored.candidates, scored.prediction.mean.tolist(), strict=True))
-    return [Proposal(candidate, expected[candidate], origins[candidate]) for candidate in chosen]
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:

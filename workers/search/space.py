@@ -1,4 +1,4 @@
-"""The Space seam, and with it all the values that a searcher needs."""
+"""The Space seam: the candidates of a task, and what searchers may do with them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -58,15 +58,15 @@ class Space(ABC):
 
     @abstractmethod
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Whether each candidate can be rebuilt into a program."""
+        """True for each candidate that can be rebuilt into a program."""
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """What searchers and most cost models see, one row a candidate: the view `decisions`."""
+        """One row for each candidate in the view `decisions`, which searchers and most cost models read."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        """What a cost model of this view sees; InvalidRequest for a view that takes more than decisions."""
+        """The same in another view. Raises InvalidRequest for a view that needs a compiler."""
 
     @cached_property
     def by_key(self) -> dict[str, Sketch]:

@@ -10,6 +10,7 @@ from costmodels.random import RandomModel
 from workers.search.algorithms.ga import Genetic
 from workers.search.algorithms.islands import elite, islands, shares, tournament
 from workers.search.base import Searcher, Trial
+from workers.search.batch import Request
 from workers.search.fill import Filter
 from workers.search.origins import CROSSOVER, MUTATION
 from workers.search.simulate import trained
@@ -33,7 +34,7 @@ class Loathing(RandomModel):
 
 
 def pool_of(model: CostModel | None, history: list[Trial], space: SyntheticSpace) -> Counter[str]:
-    pool = Genetic().pool(space, history, model, 16, np.random.default_rng(0))
+    pool = Genetic().pool(Request(space, history, model, 16, np.random.default_rng(0)))
     return Counter(candidate.sketch for candidate in pool)
 
 
@@ -47,7 +48,7 @@ def test_a_sketch_that_the_model_loathes_still_breeds() -> None:
 def test_without_a_model_the_measured_have_children_by_both_operators() -> None:
     space = SyntheticSpace(64, 64, 64)
     history = [space.measure(c) for c in space.sample(np.random.default_rng(0), 40)]
-    pool = Genetic().pool(space, history, None, 64, np.random.default_rng(0))
+    pool = Genetic().pool(Request(space, history, None, 64, np.random.default_rng(0)))
     origins = Counter(pool[candidate] for candidate in Filter(space, history).fresh(pool))
     assert origins[CROSSOVER] > 5
     assert origins[MUTATION] > 40

@@ -8,6 +8,7 @@ from workers.search.algorithms.directions import Directions
 from workers.search.algorithms.guided import Guided
 from workers.search.algorithms.priorities import priorities
 from workers.search.base import Searcher, Trial
+from workers.search.batch import Request
 from workers.search.measured import fastest
 from workers.search.space import Candidate
 from workers.search.synthetic import RFACTOR, TILED, SyntheticSpace
@@ -59,6 +60,6 @@ def test_what_has_no_spatial_tiles_has_no_priority() -> None:
 
 def test_without_a_model_it_tries_the_next_step_up_first() -> None:
     space = SyntheticSpace(64, 64, 64)
-    pool = list(Guided(noise=0.0).pool(space, by_lanes(), None, 16, np.random.default_rng(0)))
+    pool = list(Guided(noise=0.0).pool(Request(space, by_lanes(), None, 16, np.random.default_rng(0))))
     assert len(pool) <= 32
     assert np.mean([candidate.decisions[7] for candidate in pool[:8]]) > 8

@@ -15,6 +15,7 @@ from workers.search.algorithms.qlearning import QLearning
 from workers.search.algorithms.random import RandomSearch
 from workers.search.algorithms.reinforce import Reinforce
 from workers.search.base import Searcher, Trial
+from workers.search.batch import Request
 from workers.search.decisions import DecisionSpace
 from workers.search.policy.history_sample import MOST, sample_of
 from workers.search.policy.learner import Learner
@@ -94,7 +95,7 @@ def test_what_it_looks_at_gets_better_as_it_learns(
     kind: type[Learner], space: SyntheticSpace, history: list[Trial]
 ) -> None:
     model = trained(space, history, XGBoost, seed=0)
-    pool = list(kind(considered=2048).pool(space, history, model, 64, np.random.default_rng(0)))
+    pool = list(kind(considered=2048).pool(Request(space, history, model, 64, np.random.default_rng(0))))
     first, last = pool[:600], pool[-600:]
     assert median_us(space, last) < 0.5 * median_us(space, first)
     assert len(pool) <= 2048

@@ -7,6 +7,7 @@ from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from workers.search.algorithms.sa import ANNEALING, Annealing
 from workers.search.base import Searcher, Trial
+from workers.search.batch import Request
 from workers.search.simulate import trained
 from workers.search.space import Candidate
 from workers.search.synthetic import SyntheticSpace
@@ -41,7 +42,7 @@ def test_rounds_begin_colder_the_more_was_measured() -> None:
 def test_without_a_model_it_stays_within_two_changes_of_what_was_measured() -> None:
     space = SyntheticSpace(64, 64, 64)
     history = measured(space, 30)
-    pool = Annealing().pool(space, history, None, 16, np.random.default_rng(0))
+    pool = Annealing().pool(Request(space, history, None, 16, np.random.default_rng(0)))
     walked = [candidate for candidate, origin in pool.items() if origin == ANNEALING]
     near = [min(changes(c, trial.candidate) for trial in history) for c in walked]
     assert max(near) <= 2
@@ -52,7 +53,7 @@ def test_when_it_is_cold_the_chains_start_at_the_best() -> None:
     space = SyntheticSpace(64, 64, 64)
     candidates = space.sample(np.random.default_rng(0), 600)
     history = [Trial(c, Outcome.OK, 10.0 if at == 77 else 1000.0) for at, c in enumerate(candidates)]
-    pool = Annealing().pool(space, history, None, 16, np.random.default_rng(0))
+    pool = Annealing().pool(Request(space, history, None, 16, np.random.default_rng(0)))
     assert max(changes(c, candidates[77]) for c, origin in pool.items() if origin == ANNEALING) <= 2
 
 
@@ -60,7 +61,7 @@ def test_chains_find_more_promising_candidates_than_luck_among_as_many() -> None
     space = SyntheticSpace(128, 128, 64)
     history = measured(space, 120)
     model = trained(space, history, XGBoost, seed=0)
-    walked = list(Annealing().pool(space, history, model, 16, np.random.default_rng(0)))
+    walked = list(Annealing().pool(Request(space, history, model, 16, np.random.default_rng(0))))
     drawn = space.sample(np.random.default_rng(1), len(walked))
     best = [np.sort(model.predict(space.features(each)).mean)[-32:].mean() for each in (walked, drawn)]
     assert best[0] > best[1] + 0.05

@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel
 from workers.search.algorithms.acquisition import ACQUISITIONS
 from workers.search.algorithms.credit import credit
 from workers.search.algorithms.gp import Beliefs, GaussianProcess
 from workers.search.base import Proposal, Trial
-from workers.search.batch import BatchSearcher
+from workers.search.batch import BatchSearcher, Request
 from workers.search.fill import Filter
 from workers.search.measured import fastest
 from workers.search.origins import means_of
@@ -21,7 +20,7 @@ from workers.search.pooled import score
 from workers.search.prudence import prudent
 from workers.search.sampler import ScoredPool
 from workers.search.scaling import scaled
-from workers.search.space import Candidate, Space
+from workers.search.space import Candidate
 
 Column = NDArray[np.float64]
 
@@ -42,62 +41,39 @@ class BayesianOptimisation(BatchSearcher):
     kept: int = 2048
     elite: int = 48
 
-    def choose(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        sieve: Filter,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        timed = [trial for trial in history if trial.time_us is not None]
+    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+        timed = [trial for trial in asked.history if trial.time_us is not None]
         if len(timed) < FEWEST:
             return []
-        pool = self._pool(space, history, model, sieve, rng)
-        return self._by_acquisition(space, history, timed, pool, sieve, count, rng)
+        pool = self._pool(asked, sieve)
+        return self._by_acquisition(asked, timed, pool, sieve) if len(pool) else []
 
-    def _pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        sieve: Filter,
-        rng: np.random.Generator,
-    ) -> ScoredPool:
-        elite = fastest(history, self.elite).candidates
+    def _pool(self, asked: Request, sieve: Filter) -> ScoredPool:
+        space, rng = asked.space, asked.rng
+        elite = fastest(asked.history, self.elite).candidates
         half = self.considered // 2
         parents = [elite[at] for at in rng.integers(len(elite), size=half)]
         near = space.mutate_all(rng, parents)
         far = space.mutate_all(rng, near[: half // 2])
         strangers = space.sample(rng, half - len(far))
-        pool = score(space, model, sieve.fresh([*near, *far, *strangers]))
-        pool = prudent(space, history, pool, rng)
+        pool = score(space, asked.model, sieve.fresh([*near, *far, *strangers]))
+        pool = prudent(space, asked.history, pool, rng)
         order = rng.permutation(len(pool))
         ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
         return pool.without(ranked[self.kept :])
 
     def _by_acquisition(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        timed: Sequence[Trial],
-        pool: ScoredPool,
-        sieve: Filter,
-        count: int,
-        rng: np.random.Generator,
+        self, asked: Request, timed: Sequence[Trial], pool: ScoredPool, sieve: Filter
     ) -> list[Proposal]:
-        if not len(pool):
-            return []
         rows = spread(timed, ROWS)
-        seen = space.features([trial.candidate for trial in rows])
+        seen = asked.space.features([trial.candidate for trial in rows])
         points = scaled(np.vstack([seen, pool.features]))
         targets = np.log([_time_us(trial) for trial in rows])
         process = GaussianProcess.fit(points[: len(rows)], targets)
         beliefs = process.beliefs(points[len(rows) :])
-        shares = credit(history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
-        asked = rng.choice(tuple(ACQUISITIONS), size=4 * count, p=shares / shares.sum())
-        return _batch(beliefs, targets, pool.candidates, asked.tolist(), sieve, count)
+        shares = credit(asked.history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
+        turns = asked.rng.choice(tuple(ACQUISITIONS), size=4 * asked.count, p=shares / shares.sum())
+        return _batch(beliefs, targets, pool.candidates, turns.tolist(), sieve, asked.count)
 
 
 def _batch(

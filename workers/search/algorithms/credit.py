@@ -72,15 +72,12 @@ def _earned(trials: Sequence[Trial], best_us: float) -> tuple[Column, Column]:
     rank = np.zeros(len(times_us))
     for end in range(len(times_us), 0, -WINDOW):
         lines = slice(max(0, end - WINDOW), end)
-        rank[lines] = _ranks(times_us[lines])
+        near = times_us[lines]
+        # The share of the others that each trial beats; failures beat none.
+        slower = (near[None, :] > near[:, None]).sum(axis=1) / max(1, len(near) - 1)
+        rank[lines] = np.where(np.isfinite(near), slower, 0.0)
     weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
     return rank + GAIN_WORTH * gain, weight
-
-
-def _ranks(times_us: Column) -> Column:
-    """The share of the others that each trial beats; failures beat none."""
-    slower = (times_us[None, :] > times_us[:, None]).sum(axis=1) / max(1, len(times_us) - 1)
-    return np.where(np.isfinite(times_us), slower, 0.0)
 
 
 def _time_us(trial: Trial) -> float:

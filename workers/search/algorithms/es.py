@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import CostModel
 from workers.search.algorithms.strategy import Strategy, by_rank
 from workers.search.base import Trial
+from workers.search.batch import Request
 from workers.search.measured import fastest
 from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
@@ -32,24 +32,18 @@ class EvolutionStrategy(PooledSearcher):
     rate: float = 0.4
     optimism: float = 0.5
 
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
-        strategy = self._fitted(space, history, rng)
-        if model is None:
-            drawn = strategy.draw(rng, 2 * count)
+    def pool(self, asked: Request) -> dict[Candidate, str]:
+        space, rng = asked.space, asked.rng
+        strategy = self._fitted(space, asked.history, rng)
+        if asked.model is None:
+            drawn = strategy.draw(rng, 2 * asked.count)
             pool = dict.fromkeys((drawn[at] for at in rng.permutation(len(drawn))), STRATEGY)
-            return pool | dict.fromkeys(space.sample(rng, count), RANDOM)
+            return pool | dict.fromkeys(space.sample(rng, asked.count), RANDOM)
         pool = dict.fromkeys(space.defaults(), STRATEGY)
         for _ in range(self.generations):
             drawn = list(dict.fromkeys(strategy.draw(rng, self.offspring)))
             pool.update(dict.fromkeys(drawn, STRATEGY))
-            promise = score(space, model, drawn).promise(self.optimism)
+            promise = score(space, asked.model, drawn).promise(self.optimism)
             winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[: self.parents]]
             strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool

@@ -1,13 +1,11 @@
 """Evolutionary search as in Ansor and MetaSchedule, on decision vectors: many are scored, none is lowered."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel
-from workers.search.base import Trial
+from workers.search.batch import Request
 from workers.search.measured import fastest
 from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
@@ -27,25 +25,20 @@ class Evolutionary(PooledSearcher):
     crossover: float = 0.15
     optimism: float = 0.5
 
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
-        elite = fastest(history, self.elite).candidates
-        if model is None:
-            return self._unguided(space, elite, count, rng)
+    def pool(self, asked: Request) -> dict[Candidate, str]:
+        space, rng = asked.space, asked.rng
+        elite = fastest(asked.history, self.elite).candidates
+        if asked.model is None:
+            return self._unguided(space, elite, asked.count, rng)
         pool = self._founders(space, elite, rng)
         parents = list(pool)
         for _ in range(self.generations):
-            promise = score(space, model, parents).promise(self.optimism)
+            promise = score(space, asked.model, parents).promise(self.optimism)
             children = self._children(space, parents, promise, rng)
             for child, origin in children.items():
                 pool.setdefault(child, origin)
-            parents = _survivors(parents, promise, self.population // 2) + list(children)
+            best_first = np.argsort(-promise, kind="stable")
+            parents = [parents[at] for at in best_first[: self.population // 2]] + list(children)
         return pool
 
     def _unguided(
@@ -83,7 +76,3 @@ def _by_rank(promise: NDArray[np.float32]) -> NDArray[np.float64]:
     ranks[np.argsort(-promise, kind="stable")] = np.arange(len(promise))
     weights = np.exp(-10.0 * ranks / len(promise))
     return np.asarray(weights / weights.sum())
-
-
-def _survivors(parents: list[Candidate], promise: NDArray[np.float32], count: int) -> list[Candidate]:
-    return [parents[at] for at in np.argsort(-promise, kind="stable")[:count]]

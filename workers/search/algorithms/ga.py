@@ -1,13 +1,11 @@
 """A genetic algorithm on decision vectors: tournaments, crossover choice by choice, islands by sketch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import CostModel
 from workers.search.algorithms.islands import Lines, Scores, elite, islands, shares, tournament
-from workers.search.base import Trial
+from workers.search.batch import Request
 from workers.search.measured import Measured, fastest
 from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
@@ -31,21 +29,17 @@ class Genetic(PooledSearcher):
     mutation: float = 0.4
     optimism: float = 0.5
 
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
-        known = fastest(history, self.remembered)
-        if model is None:
-            return self._children_of_measured(space, known, count, rng)
-        pool = self._founders(space, known, rng)
+    def pool(self, asked: Request) -> dict[Candidate, str]:
+        space, rng = asked.space, asked.rng
+        known = fastest(asked.history, self.remembered)
+        if asked.model is None:
+            return self._children_of_measured(space, known, asked.count, rng)
+        founders = dict.fromkeys(known.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
+        strangers = space.sample(rng, max(1, self.population - len(founders)))
+        pool = dict.fromkeys(strangers, RANDOM) | founders
         alive = list(pool)
         for _ in range(self.generations):
-            fitness = score(space, model, alive).promise(self.optimism)
+            fitness = score(space, asked.model, alive).promise(self.optimism)
             champions = [
                 alive[at] for lines in islands(alive) for at in elite(fitness, lines, self.champions)
             ]
@@ -63,11 +57,6 @@ class Genetic(PooledSearcher):
         fitness = -known.slowdown.astype(np.float32)
         children = self._breed(space, known.candidates, fitness, 2 * count, rng)
         return children | strangers
-
-    def _founders(self, space: Space, known: Measured, rng: np.random.Generator) -> dict[Candidate, str]:
-        founders = dict.fromkeys(known.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
-        strangers = space.sample(rng, max(1, self.population - len(founders)))
-        return dict.fromkeys(strangers, RANDOM) | founders
 
     def _breed(
         self, space: Space, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator

@@ -1,6 +1,5 @@
 """A guided walk around the best measured candidates, in directions that paid before."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from costmodels.base import CostModel
 from workers.search.algorithms.directions import Directions
 from workers.search.algorithms.priorities import priorities
-from workers.search.base import Trial
+from workers.search.batch import Request
 from workers.search.measured import Measured, Values, fastest
 from workers.search.origins import WALK
 from workers.search.pooled import PooledSearcher, score
@@ -33,16 +32,10 @@ class Guided(PooledSearcher):
     noise: float = 0.05
     optimism: float = 0.5
 
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
+    def pool(self, asked: Request) -> dict[Candidate, str]:
         """All candidates that the walkers saw, the most promising first."""
-        known = fastest(history, self.remembered)
+        space, model, rng = asked.space, asked.model, asked.rng
+        known = fastest(asked.history, self.remembered)
         directions = Directions(space, known)
         at, worth = self._starts(space, known, rng)
         seen: dict[Candidate, float] = {}
@@ -55,7 +48,7 @@ class Guided(PooledSearcher):
             chosen = self._ahead(value, rng)
             at, worth = [ahead[line] for line in chosen], value[chosen]
         best_first = sorted(seen, key=lambda candidate: -seen[candidate])
-        return dict.fromkeys(best_first if model else best_first[: 2 * count], WALK)
+        return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
 
     def _value(
         self, space: Space, model: CostModel | None, ahead: list[Candidate], worth: Values, hints: Values

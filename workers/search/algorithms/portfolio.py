@@ -47,7 +47,11 @@ class Portfolio(Searcher):
         batch = defaults_first(space, history, sieve, count)
         sizes = self.sizes(history, count - len(batch), rng)
         for arm in np.argsort(-sizes, kind="stable"):
-            batch += self._ask(self.arms[arm], space, [*history, *pending(batch)], model, sizes[arm], rng)
+            if sizes[arm]:
+                searcher: Searcher = resolve("search", self.arms[arm])(self.sampler)
+                known = [*history, *pending(batch)]
+                proposals = searcher.propose(space, known, model, int(sizes[arm]), rng)
+                batch += [named(proposal, self.arms[arm]) for proposal in proposals]
         sieve.pass_over(proposal.candidate for proposal in batch)
         batch += random_fill(space, sieve, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
@@ -62,18 +66,3 @@ class Portfolio(Searcher):
         if left:
             sizes += rng.multinomial(left, rest / rest.sum())
         return sizes
-
-    def _ask(
-        self,
-        name: str,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        if not count:
-            return []
-        searcher: Searcher = resolve("search", name)(self.sampler)
-        proposals = searcher.propose(space, history, model, int(count), rng)
-        return [named(proposal, name) for proposal in proposals]

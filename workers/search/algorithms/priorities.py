@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workers.search.features import Layout, decision_rows, layout, places_by_sketch
+from workers.search.features import decision_rows, layout, places_by_sketch
 from workers.search.measured import Values
 from workers.search.space import Candidate, Sketch, Space
 from workers.search.tiles import Rows
@@ -41,16 +41,12 @@ def _of_rows(sketch: Sketch, rows: Rows) -> Values:
     beside = sum(logs[:, tile.stop - 1] for tile in where.spatial[:-1])
     sums = beside + np.log2(np.ceil(width / LANES))
     lost = 0.5 * idle + 0.3 * _outside(sums, FEWEST_SUMS, MOST_SUMS)
-    lost += 0.1 * _outside(_tasks(where, logs), LEAST_TASKS, MOST_TASKS)
+    tasks = np.asarray(sum(logs[:, tile.start] for tile in where.spatial))  # the outermost loops
+    lost += 0.1 * _outside(tasks, LEAST_TASKS, MOST_TASKS)
     if where.reduction:
         depth = np.asarray(sum(logs[:, tile.stop - 1] for tile in where.reduction))
         lost += 0.2 * np.maximum(0.0, np.log2(LEAST_DEPTH) - depth)
     return -np.asarray(lost)
-
-
-def _tasks(where: Layout, logs: Values) -> Values:
-    """The product of the outermost loops."""
-    return np.asarray(sum(logs[:, tile.start] for tile in where.spatial))
 
 
 def _outside(logs: Values, least: float, most: float) -> Values:

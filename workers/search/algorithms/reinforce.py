@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.knobs import knobs_of
@@ -37,7 +36,9 @@ class DecisionPolicy:
 
     def learn(self, draws: Sequence[Draw], promises: Sequence[Promise], entropy: float) -> None:
         """One policy-gradient step; the sketches share one baseline."""
-        advantage = _advantage(np.concatenate(promises))
+        promise = np.concatenate(promises)
+        lead = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
+        advantage = np.maximum(WORST, lead)
         parts = np.split(advantage, np.cumsum([len(promise) for promise in promises])[:-1])
         self._taste += self._rate * np.array([part.sum() for part in parts]) / len(advantage)
         for table, draw, part in zip(self._tables, draws, parts, strict=True):
@@ -61,16 +62,15 @@ class Reinforce(Learner):
     entropy: float = 0.02
 
     def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
-        policies = [self._policy(scout, rng) for _ in range(self.policies)]
+        policies = []
+        for _ in range(self.policies):
+            liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
+            policies.append(DecisionPolicy(scout.space.sketches, liked, self.rate))
         count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
         for _ in range(self.updates):
             draws = [policy.draw(rng, count) for policy in policies]
             for policy, drawn, promises in zip(policies, draws, _priced(scout, draws), strict=True):
                 policy.learn(drawn, promises, self.entropy)
-
-    def _policy(self, scout: Scout, rng: np.random.Generator) -> DecisionPolicy:
-        liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
-        return DecisionPolicy(scout.space.sketches, liked, self.rate)
 
 
 def _tables(sketch: Sketch, liked: Rows, rate: float) -> KnobTables:
@@ -84,8 +84,3 @@ def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]
     views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]
     promises = [sight.promise for sight in scout.look(views, POLICY)]
     return [promises[at : at + len(sketches)] for at in range(0, len(promises), len(sketches))]
-
-
-def _advantage(promise: NDArray[np.float64]) -> NDArray[np.float64]:
-    lead = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
-    return np.asarray(np.maximum(WORST, lead))

@@ -1,16 +1,14 @@
 """Simulated annealing as in AutoTVM and FlexTensor: many chains on the cost model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import CostModel
-from workers.search.base import Trial
+from workers.search.batch import Request
 from workers.search.measured import fastest, latest
 from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
-from workers.search.space import Candidate, Space
+from workers.search.space import Candidate
 
 ANNEALING = "annealing"
 
@@ -31,40 +29,25 @@ class Annealing(PooledSearcher):
     halving_trials: int = 64
     optimism: float = 0.5
 
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
-        temperature = self.temperature(len(history))
-        if model is None:
-            return self._steps_for_the_device(space, history, temperature, count, rng)
-        return self._walk(space, self._starts(space, history, temperature, rng), model, temperature, rng)
+    def pool(self, asked: Request) -> dict[Candidate, str]:
+        temperature = self.temperature(len(asked.history))
+        if asked.model is None:
+            return self._steps_for_the_device(asked, temperature)
+        return self._walk(asked, self._starts(asked, temperature), temperature)
 
     def temperature(self, trials: int) -> float:
         """The temperature at the start of a round, in log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
 
-    def _starts(
-        self, space: Space, history: Sequence[Trial], temperature: float, rng: np.random.Generator
-    ) -> list[Candidate]:
+    def _starts(self, asked: Request, temperature: float) -> list[Candidate]:
         """Half from fast candidates, a quarter from the last, the rest from defaults and random ones."""
-        fast = fastest(history, self.remembered).draw(rng, self.chains // 2, temperature)
-        last = latest(history, self.remembered).draw(rng, self.chains // 4, temperature)
-        known = [*fast, *last, *space.defaults()][: self.chains]
-        return known + space.sample(rng, self.chains - len(known))
+        fast = fastest(asked.history, self.remembered).draw(asked.rng, self.chains // 2, temperature)
+        last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
+        known = [*fast, *last, *asked.space.defaults()][: self.chains]
+        return known + asked.space.sample(asked.rng, self.chains - len(known))
 
-    def _walk(
-        self,
-        space: Space,
-        at: list[Candidate],
-        model: CostModel,
-        temperature: float,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
+    def _walk(self, asked: Request, at: list[Candidate], temperature: float) -> dict[Candidate, str]:
+        space, model, rng = asked.space, asked.model, asked.rng
         seen = dict.fromkeys(at, ANNEALING)
         promise = score(space, model, at).promise(self.optimism)
         for step in range(self.steps):
@@ -77,17 +60,11 @@ class Annealing(PooledSearcher):
             at = [new if go else old for old, new, go in zip(at, ahead, goes, strict=True)]
         return seen
 
-    def _steps_for_the_device(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        temperature: float,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
+    def _steps_for_the_device(self, asked: Request, temperature: float) -> dict[Candidate, str]:
         """One step from half of the starts, two from the others."""
-        starts = fastest(history, self.remembered).draw(rng, 2 * count, temperature)
+        space, rng = asked.space, asked.rng
+        starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
         once = space.mutate_all(rng, starts)
         twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
-        strangers = dict.fromkeys(space.sample(rng, count), RANDOM)
+        strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
         return dict.fromkeys((twice[at] for at in rng.permutation(len(twice))), ANNEALING) | strangers

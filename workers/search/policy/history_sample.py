@@ -1,4 +1,4 @@
-"""A bounded part of a task's history to learn from, so that the cost does not grow."""
+"""A bounded sample of a task's history to learn from, so that the cost does not grow with it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

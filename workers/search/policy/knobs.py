@@ -34,7 +34,11 @@ class Knobs:
 
     def __init__(self, sketch: Sketch) -> None:
         self.knobs = [knob for knob in _knobs(sketch) if knob.options]
-        self._start = np.array([value for choice in sketch.choices for value in _undecided(choice)], np.int32)
+        start: list[int] = []
+        for choice in sketch.choices:
+            tiled = choice.kind is ChoiceKind.TILE
+            start += [choice.extent] + [1] * (choice.width - 1) if tiled else [choice.values[0]]
+        self._start = np.array(start, np.int32)
         self.most = max((len(knob.options) for knob in self.knobs), default=1)
         self.exists = np.zeros((len(self.knobs), self.most), dtype=np.bool_)
         self._options = np.ones((len(self.knobs), self.most), dtype=np.int32)
@@ -85,15 +89,12 @@ def _knobs(sketch: Sketch) -> list[Knob]:
     knobs: list[Knob] = []
     start = 0
     for choice in sketch.choices:
-        knobs += _of_tile(choice, start) if choice.kind is ChoiceKind.TILE else _of_list(choice, start)
+        if choice.kind is ChoiceKind.TILE:
+            knobs += _of_tile(choice, start)
+        else:
+            knobs.append(Knob(start, tuple(support(choice).tolist()), start, 0))
         start += choice.width
     return knobs
-
-
-def _undecided(choice: Choice) -> list[int]:
-    if choice.kind is ChoiceKind.TILE:
-        return [choice.extent] + [1] * (choice.width - 1)
-    return [choice.values[0]]
 
 
 def _of_tile(choice: Choice, start: int) -> list[Knob]:
@@ -104,7 +105,3 @@ def _of_tile(choice: Choice, start: int) -> list[Knob]:
     return [
         Knob(start + level, mine, start, choice.extent) for level, mine in zip(levels, options, strict=True)
     ]
-
-
-def _of_list(choice: Choice, start: int) -> list[Knob]:
-    return [Knob(start, tuple(support(choice).tolist()), start, 0)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from costmodels.base import CostModel
 from workers.search.base import Proposal, Trial
+from workers.search.batch import Request
 from workers.search.origins import DEFAULT, MEASURED, RANDOM
 from workers.search.policy.history_sample import HistorySample, sample_of
 from workers.search.policy.kernel_regression import KernelRegression
@@ -43,18 +44,12 @@ class Learner(PooledSearcher):
             model = stand_in(space, sample_of(history))
         return super().propose(space, history, model, count, rng)
 
-    def pool(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> dict[Candidate, str]:
-        if model is None:
-            return dict.fromkeys(space.sample(rng, count), RANDOM)
-        sample = sample_of(history)
-        scout = Scout(space, model, optimism=self.optimism)
+    def pool(self, asked: Request) -> dict[Candidate, str]:
+        space, rng = asked.space, asked.rng
+        if asked.model is None:
+            return dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+        sample = sample_of(asked.history)
+        scout = Scout(space, asked.model, optimism=self.optimism)
         scout.look_at(sample.candidates, MEASURED)
         scout.look_at(space.defaults(), DEFAULT)
         scout.look_at(space.sample(rng, self.considered // 8), RANDOM)
@@ -63,7 +58,7 @@ class Learner(PooledSearcher):
 
 
 def stand_in(space: Space, sample: HistorySample) -> CostModel | None:
-    """A model of the sample alone; None without sample."""
+    """A model of the sample alone; None if it is empty."""
     if not sample.candidates:
         return None
     model = KernelRegression()

@@ -75,7 +75,12 @@ class Scout:
 
     def memory(self) -> list[Sight]:
         """Everything seen so far, each candidate once; one sight per sketch."""
-        return [_joined(self._seen[s.key]) for s in self.space.sketches if s.key in self._seen]
+        memory = []
+        for sketch in self.space.sketches:
+            if sights := self._seen.get(sketch.key):
+                columns = [(sight.rows, sight.features, sight.promise) for sight in sights]
+                memory.append(Sight(sketch, *map(np.concatenate, zip(*columns, strict=True))))
+        return memory
 
     def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[Sight]:
         """Candidates drawn from memory with probability exp(-greed * relative loss of speed)."""
@@ -89,12 +94,6 @@ class Scout:
     def pool(self) -> dict[Candidate, str]:
         """Every candidate seen, with its origin."""
         return dict(self._origins)
-
-
-def _joined(sights: Sequence[Sight]) -> Sight:
-    rows = np.concatenate([sight.rows for sight in sights])
-    features = np.concatenate([sight.features for sight in sights])
-    return Sight(sights[0].sketch, rows, features, np.concatenate([sight.promise for sight in sights]))
 
 
 def _split(memory: Sequence[Sight], drawn: NDArray[np.int64]) -> Iterable[Sight]:

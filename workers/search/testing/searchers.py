@@ -104,7 +104,7 @@ class SearcherTestCase:
     ) -> None:
         assert searcher.propose(space, history, model, 0, generator(0)) == []
 
-    def test_every_proposal_says_whose_idea_it_was(
+    def test_every_proposal_has_an_origin(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
         for proposal in searcher.propose(space, history, model, 32, generator(0)):
