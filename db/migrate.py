@@ -26,7 +26,8 @@ class OldTables(Conflict):
 def upgrade(url: str, revision: str = "head") -> None:
     """Run missing migrations in one transaction; a second process waits and then has nothing to do.
 
-    Raises Conflict when the database belongs to a newer Mallorn, StorageFull, Unavailable.
+    Raises Conflict when the database belongs to a newer Mallorn or to a development version, StorageFull,
+    Unavailable.
     """
     _make_home(url)
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
@@ -36,7 +37,7 @@ def upgrade(url: str, revision: str = "head") -> None:
         with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            _refuse_newer(connection)
+            _refuse_unknown(connection)
             config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
@@ -48,7 +49,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 def check(database: Database) -> None:
     """Raise Conflict, naming the command to type, unless the tables are this version's (OldTables)."""
     with translated(), database.engine.connect() as connection:
-        _refuse_newer(connection)
+        _refuse_unknown(connection)
         found = _revision(connection)
     if found != _script().get_current_head():
         raise OldTables(hint=_MIGRATE)
@@ -86,11 +87,16 @@ def _revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _refuse_newer(connection: Connection) -> None:
+def _refuse_unknown(connection: Connection) -> None:
     found = _revision(connection)
-    known = {script.revision for script in _script().walk_revisions()}
-    if found is not None and found not in known:
-        raise Conflict(f"the database was written by a newer Mallorn (revision {found})", hint=upgrade_line())
+    if found is None or found in {script.revision for script in _script().walk_revisions()}:
+        return
+    if found.isdigit():
+        raise Conflict(
+            f"the database is of a development version before 0.1.0 (revision {found})",
+            hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
+        )
+    raise Conflict(f"the database was written by a newer Mallorn (revision {found})", hint=upgrade_line())
 
 
 def _check_references(connection: Connection) -> None:

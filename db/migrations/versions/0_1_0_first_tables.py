@@ -1,4 +1,4 @@
-"""first tables"""
+"""The tables of 0.1.0"""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql
 
 from db.clock import now
 
-revision: str = "0001"
+revision: str = "0.1.0"
 down_revision: str | None = None
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
@@ -18,23 +18,31 @@ JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 IN_FLIGHT = sa.text("state in ('queued', 'leased')")
 REFUTED = sa.text("outcome = 'wrong_result'")
 FROM_ELSEWHERE = sa.text("source_id is not null")
+HELD = sa.text("until is not null")
+WAITING = sa.text("until is null and sent_at is not null")
+TO_REMOVE = sa.text("deleted_at is not null and export_uri is not null")
+OWN = sa.text("own")
+ACTIVE = sa.text("active")
 
 
 def upgrade() -> None:
-    _leases()
+    _foreign_tasks()
     _models()
     _sketches()
     _snapshots()
     _sources()
-    _foreign()
     _targets()
     _workers()
     _workloads()
     _contexts()
     _cost_models()
     _devices()
+    _feature_rows()
+    _foreign_records()
     _jobs()
     _events()
+    _held_work()
+    _stage_runs()
     _tasks()
     _rounds()
     _measurements()
@@ -45,14 +53,16 @@ def downgrade() -> None:
     raise NotImplementedError("restore a backup: migrations here only go forward")
 
 
-def _leases() -> None:
+def _foreign_tasks() -> None:
     op.create_table(
-        "leases",
-        sa.Column("name", sa.String(), nullable=False),
-        sa.Column("holder", sa.String(), nullable=False),
-        sa.Column("token", sa.Integer(), nullable=False),
-        sa.Column("until", sa.Float(53), nullable=False),
-        sa.PrimaryKeyConstraint("name", name="pk_leases"),
+        "foreign_tasks",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("format", sa.String(), nullable=False),
+        sa.Column("task", sa.String(), nullable=False),
+        sa.Column("target", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_foreign_tasks"),
+        sa.UniqueConstraint("key", name="uq_foreign_tasks_key"),
     )
 
 
@@ -107,38 +117,14 @@ def _sources() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_sources"),
         sa.UniqueConstraint("key", name="uq_sources_key"),
     )
-    own = sa.text("own")
-    op.create_index("uq_sources_own", "sources", ["own"], unique=True, sqlite_where=own, postgresql_where=own)
-
-
-def _foreign() -> None:
-    op.create_table(
-        "foreign_tasks",
-        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
-        sa.Column("key", sa.String(), nullable=False),
-        sa.Column("format", sa.String(), nullable=False),
-        sa.Column("task", sa.String(), nullable=False),
-        sa.Column("target", sa.String(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_foreign_tasks"),
-        sa.UniqueConstraint("key", name="uq_foreign_tasks_key"),
+    op.create_index(
+        "uq_sources_own",
+        "sources",
+        ["own"],
+        unique=True,
+        sqlite_where=OWN,
+        postgresql_where=OWN,
     )
-    op.create_table(
-        "foreign_records",
-        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
-        sa.Column("key", sa.LargeBinary(), nullable=False),
-        sa.Column("task_id", BIG_ID, nullable=False),
-        sa.Column("steps", sa.LargeBinary(), nullable=False),
-        sa.Column("outcome", sa.String(), nullable=False),
-        sa.Column("failure", sa.String(), nullable=True),
-        sa.Column("latency_us", sa.Double(), nullable=True),
-        sa.Column("run_us", sa.LargeBinary(), nullable=True),
-        sa.Column("measured_at", sa.Double(), nullable=True),
-        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
-        sa.ForeignKeyConstraint(["task_id"], ["foreign_tasks.id"], name="fk_foreign_records_task_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_foreign_records"),
-        sa.UniqueConstraint("key", name="uq_foreign_records_key"),
-    )
-    op.create_index("ix_foreign_records_task", "foreign_records", ["task_id", "id"])
 
 
 def _targets() -> None:
@@ -210,6 +196,8 @@ def _cost_models() -> None:
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("parent_id", BIG_ID, nullable=True),
+        sa.Column("active", sa.Boolean(), nullable=False),
+        sa.Column("snapshot", sa.String(), nullable=True),
         sa.Column("seen_upto", BIG_ID, nullable=False),
         sa.Column("rows", sa.Integer(), nullable=False),
         sa.Column("metrics", JSON, nullable=False),
@@ -221,6 +209,14 @@ def _cost_models() -> None:
         sa.UniqueConstraint(
             "family", "target_id", "name", "version", name="uq_cost_models_family_target_id_name_version"
         ),
+    )
+    op.create_index(
+        "uq_cost_models_active",
+        "cost_models",
+        ["family", "target_id", "name"],
+        unique=True,
+        sqlite_where=ACTIVE,
+        postgresql_where=ACTIVE,
     )
 
 
@@ -242,6 +238,44 @@ def _devices() -> None:
     )
 
 
+def _feature_rows() -> None:
+    op.create_table(
+        "feature_rows",
+        sa.Column("workload_id", BIG_ID, nullable=False),
+        sa.Column("target_id", BIG_ID, nullable=False),
+        sa.Column("view", sa.String(), nullable=False),
+        sa.Column("version", sa.SmallInteger(), nullable=False),
+        sa.Column("tvm_version", sa.String(), nullable=False),
+        sa.Column("candidate", sa.String(), nullable=False),
+        sa.Column("numbers", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_feature_rows_target_id"),
+        sa.ForeignKeyConstraint(["workload_id"], ["workloads.id"], name="fk_feature_rows_workload_id"),
+        sa.PrimaryKeyConstraint(
+            "workload_id", "target_id", "view", "version", "tvm_version", "candidate", name="pk_feature_rows"
+        ),
+    )
+
+
+def _foreign_records() -> None:
+    op.create_table(
+        "foreign_records",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("key", sa.LargeBinary(), nullable=False),
+        sa.Column("task_id", BIG_ID, nullable=False),
+        sa.Column("steps", sa.LargeBinary(), nullable=False),
+        sa.Column("outcome", sa.String(), nullable=False),
+        sa.Column("failure", sa.String(), nullable=True),
+        sa.Column("latency_us", sa.Double(), nullable=True),
+        sa.Column("run_us", sa.LargeBinary(), nullable=True),
+        sa.Column("measured_at", sa.Double(), nullable=True),
+        sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.ForeignKeyConstraint(["task_id"], ["foreign_tasks.id"], name="fk_foreign_records_task_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_foreign_records"),
+        sa.UniqueConstraint("key", name="uq_foreign_records_key"),
+    )
+    op.create_index("ix_foreign_records_task", "foreign_records", ["task_id", "id"])
+
+
 def _jobs() -> None:
     op.create_table(
         "jobs",
@@ -251,7 +285,7 @@ def _jobs() -> None:
         sa.Column("model_id", sa.String(), nullable=False),
         sa.Column("target_id", BIG_ID, nullable=False),
         sa.Column("context_id", BIG_ID, nullable=True),
-        sa.Column("trials", sa.Integer(), nullable=False),
+        sa.Column("trials", sa.Integer(), nullable=True),
         sa.Column("minutes", sa.Double(), nullable=True),
         sa.Column("seed", sa.Integer(), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
@@ -262,24 +296,34 @@ def _jobs() -> None:
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("resume_state", sa.String(), nullable=True),
         sa.Column("reason", sa.String(), nullable=False),
+        sa.Column("cause", sa.String(), server_default="other", nullable=False),
+        sa.Column("cause_detail", sa.String(), server_default="", nullable=False),
+        sa.Column("suggest", JSON, nullable=True),
+        sa.Column("tuning_ended", sa.String(), server_default="", nullable=False),
+        sa.Column("warnings", JSON, server_default="[]", nullable=False),
         sa.Column("graph", JSON, nullable=True),
         sa.Column("report", JSON, nullable=True),
         sa.Column("export_uri", sa.String(), nullable=True),
         sa.Column("idempotency_key", sa.String(), nullable=True),
         sa.Column("request_hash", sa.String(), nullable=True),
         sa.Column("event_count", sa.Integer(), nullable=False),
-        sa.Column("attempts", sa.Integer(), nullable=False),
-        sa.Column("stage_worker", sa.String(), nullable=True),
-        sa.Column("stage_lease_until", sa.Double(), nullable=True),
-        sa.Column("stage_losses", sa.Integer(), nullable=False),
-        sa.Column("stage_sent_at", sa.Double(), nullable=True),
         sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
         sa.Column("started_at", sa.Float(53), nullable=True),
         sa.Column("finished_at", sa.Float(53), nullable=True),
+        sa.Column("archived_at", sa.Float(53), nullable=True),
+        sa.Column("deleted_at", sa.Float(53), nullable=True),
         sa.ForeignKeyConstraint(["context_id"], ["contexts.id"], name="fk_jobs_context_id"),
         sa.ForeignKeyConstraint(["target_id"], ["targets.id"], name="fk_jobs_target_id"),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
         sa.UniqueConstraint("owner", "idempotency_key", name="uq_jobs_owner_idempotency_key"),
+    )
+    op.create_index("ix_jobs_finished", "jobs", ["finished_at"])
+    op.create_index(
+        "ix_jobs_leftovers",
+        "jobs",
+        ["deleted_at"],
+        sqlite_where=TO_REMOVE,
+        postgresql_where=TO_REMOVE,
     )
     op.create_index("ix_jobs_owner_created", "jobs", ["owner", "created_at"])
     op.create_index("ix_jobs_state", "jobs", ["state"])
@@ -296,6 +340,51 @@ def _events() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_events_job_id"),
         sa.PrimaryKeyConstraint("job_id", "seq", name="pk_events"),
     )
+
+
+def _held_work() -> None:
+    op.create_table(
+        "held_work",
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("subject", sa.String(), nullable=False),
+        sa.Column("job_id", sa.String(), nullable=True),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("losses", sa.Integer(), nullable=False),
+        sa.Column("holder", sa.String(), nullable=True),
+        sa.Column("until", sa.Float(53), nullable=True),
+        sa.Column("sent_at", sa.Float(53), nullable=True),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_held_work_job_id"),
+        sa.PrimaryKeyConstraint("kind", "subject", name="pk_held_work"),
+    )
+    op.create_index(
+        "ix_held_work_until",
+        "held_work",
+        ["until"],
+        sqlite_where=HELD,
+        postgresql_where=HELD,
+    )
+    op.create_index(
+        "ix_held_work_waiting",
+        "held_work",
+        ["sent_at"],
+        sqlite_where=WAITING,
+        postgresql_where=WAITING,
+    )
+
+
+def _stage_runs() -> None:
+    op.create_table(
+        "stage_runs",
+        sa.Column("id", BIG_ID, autoincrement=True, nullable=False),
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("worker", sa.String(), nullable=False),
+        sa.Column("started_at", sa.Float(53), server_default=now(), nullable=False),
+        sa.Column("finished_at", sa.Float(53), nullable=True),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_stage_runs_job_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_stage_runs"),
+    )
+    op.create_index("ix_stage_runs_started", "stage_runs", ["started_at"])
 
 
 def _tasks() -> None:
@@ -337,11 +426,7 @@ def _rounds() -> None:
         sa.Column("seen_upto", BIG_ID, nullable=False),
         sa.Column("reason", JSON, nullable=False),
         sa.Column("state", sa.String(), nullable=False),
-        sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("losses", sa.Integer(), nullable=False),
         sa.Column("worker", sa.String(), nullable=True),
-        sa.Column("lease_until", sa.Double(), nullable=True),
-        sa.Column("sent_at", sa.Float(53), server_default=now(), nullable=False),
         sa.Column("error", sa.String(), nullable=False),
         sa.Column("created_at", sa.Float(53), server_default=now(), nullable=False),
         sa.Column("started_at", sa.Float(53), nullable=True),
@@ -355,7 +440,7 @@ def _rounds() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_rounds"),
         sa.UniqueConstraint("job_id", "index", name="uq_rounds_job_id_index"),
     )
-    op.create_index("ix_rounds_state", "rounds", ["state", "lease_until"])
+    op.create_index("ix_rounds_state", "rounds", ["state"])
     op.create_index("ix_rounds_workload", "rounds", ["workload_id", "target_id", "state"])
     op.create_index(
         "uq_rounds_in_flight",
