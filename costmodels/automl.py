@@ -20,7 +20,8 @@ SETTINGS: Final = 20  # tried in each fit
 FEWEST_ROWS: Final = 64  # with fewer, held-out rows tell settings apart by luck only
 MOST_JUDGED: Final = 1500
 WRONG: Final = "wrong_pairs"
-START: Final = {
+Numbered = Mapping[str, float]  # by the name of the hyperparameter
+START: Final[Numbered] = {
     "num_leaves": 31,
     "learning_rate": 0.15,
     "min_data_in_leaf": 3,
@@ -40,16 +41,16 @@ class AutoML(CostModel):
 
     def __init__(self) -> None:
         self._model = LightGBM()
-        self._settings: dict[str, Any] = dict(START)
+        self._settings = START
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Numbered:
         """The settings that won the search."""
         return self._settings
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._settings = dict(START)
+        self._settings = START
         if len(labels) >= FEWEST_ROWS and timed(labels).any():
             self._settings = _search(features, labels, groups, seed)
         self._model = _with(self._settings)
@@ -59,7 +60,7 @@ class AutoML(CostModel):
         return self._model.predict(features)
 
     def save(self) -> bytes:
-        return pack(KIND, {"settings": self._settings}, {"model": as_array(self._model.save())})
+        return pack(KIND, {"settings": dict(self._settings)}, {"model": as_array(self._model.save())})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
@@ -70,17 +71,17 @@ class AutoML(CostModel):
         return model
 
 
-def _with(settings: Mapping[str, Any]) -> LightGBM:
+def _with(settings: Numbered) -> LightGBM:
     own = {name: value for name, value in settings.items() if name != "trees"}
-    return LightGBM(own, trees=settings["trees"])
+    return LightGBM(own, trees=int(settings["trees"]))
 
 
-def _search(features: Matrix, labels: Vector, groups: NDArray[np.int64], seed: int) -> dict[str, Any]:
+def _search(features: Matrix, labels: Vector, groups: NDArray[np.int64], seed: int) -> Numbered:
     flaml = need("flaml", "the cost model automl", "automl")
     train, test = newest(groups, MOST_JUDGED, seed=seed)
     known = rebased(labels[train], groups[train])
 
-    def judge(settings: Mapping[str, Any]) -> dict[str, float]:
+    def judge(settings: Numbered) -> dict[str, float]:
         model = _with(settings)
         model.fit(features[train], known, groups[train], seed=seed)
         accuracy = pairwise_accuracy(model.predict(features[test]).mean, labels[test], groups[test])
@@ -98,7 +99,7 @@ def _search(features: Matrix, labels: Vector, groups: NDArray[np.int64], seed: i
     return dict(found.best_config)
 
 
-def _space(flaml: Any) -> dict[str, Any]:
+def _space(flaml: Any) -> dict[str, object]:
     return {
         "num_leaves": flaml.tune.lograndint(4, 128),
         "learning_rate": flaml.tune.loguniform(0.03, 0.4),

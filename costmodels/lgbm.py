@@ -25,7 +25,8 @@ from costmodels.scale import UNSCALED, Scale, fit_scale
 MEMBERS = 4
 TREES = 40
 GRADES = 31
-SHARED = {
+Settings = Mapping[str, float | str | list[int]]  # LightGBM's own parameters
+SHARED: Settings = {
     "num_leaves": 31,
     "learning_rate": 0.15,
     "feature_fraction_bynode": 0.5,
@@ -45,9 +46,9 @@ class LightGBM(CostModel):
     """A few boosters of leaf-wise trees on squared error, each on a bootstrap of the rows."""
 
     KIND: ClassVar = "lightgbm"
-    OBJECTIVE: ClassVar[dict[str, Any]] = {"objective": "regression"}
+    OBJECTIVE: ClassVar[Settings] = {"objective": "regression"}
 
-    def __init__(self, parameters: Mapping[str, Any] | None = None, trees: int = TREES) -> None:
+    def __init__(self, parameters: Settings | None = None, trees: int = TREES) -> None:
         """Takes LightGBM's own parameters, which replace ours."""
         self._parameters, self._trees = {**SHARED, **self.OBJECTIVE, **(parameters or {})}, trees
         self._forget()
@@ -74,7 +75,7 @@ class LightGBM(CostModel):
 
     def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
         del sizes  # labels are relative to their group's best already
-        return lightgbm.Dataset(rows, labels, params=SHARED, free_raw_data=False)
+        return lightgbm.Dataset(rows, labels, params=dict(SHARED), free_raw_data=False)
 
     def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
         self._noise = unexplained(raw, labels, left_out)
@@ -117,7 +118,7 @@ class LightGBMRank(LightGBM):
     """
 
     KIND: ClassVar = "lightgbm-rank"
-    OBJECTIVE: ClassVar[dict[str, Any]] = {
+    OBJECTIVE: ClassVar[Settings] = {
         "objective": "lambdarank",
         "label_gain": list(range(GRADES + 1)),
         "lambdarank_truncation_level": 60,
@@ -125,7 +126,7 @@ class LightGBMRank(LightGBM):
 
     def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
         grades = np.rint(GRADES * (1 - labels / FAILED_LABEL))
-        return lightgbm.Dataset(rows, grades, group=sizes, params=SHARED, free_raw_data=False)
+        return lightgbm.Dataset(rows, grades, group=sizes, params=dict(SHARED), free_raw_data=False)
 
     def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
         truth = np.broadcast_to(labels, raw.shape)

@@ -1,12 +1,12 @@
 """TLP with one head per domain (MTL-TLP): the trunk learns from all targets."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 
 from costmodels.base import Matrix, Vector
-from costmodels.blobs import unpack
+from costmodels.blobs import Numbers, unpack
 from costmodels.descent import Indices
 from costmodels.domains import ManyDomains
 from costmodels.tlp import TLP
@@ -61,7 +61,7 @@ class MTLTLP(TLP, ManyDomains):
         copy._head = copy._domains.index(domain)
         return copy
 
-    def _extra(self) -> dict[str, Any]:
+    def _extra(self) -> Numbers:
         return {"domains": list(self._domains)}
 
     @classmethod

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from costmodels.bagging import folds, ignorant, pooled
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
-from costmodels.blobs import pack, unpack
+from costmodels.blobs import Numbers, pack, unpack
 from costmodels.checks import check_rows, check_width
 from costmodels.descent import Indices, TrainingRows, descend, scores_of
 from costmodels.scale import Scale, ScoreCalibration, calibrated
@@ -146,9 +146,9 @@ class Neural(CostModel):
         for head, (scale, _) in enumerate(self._calibrations):
             arrays |= {f"scores{head}": scale.scores, f"labels{head}": scale.labels}
         heads = [{"noise": noise, "tilt": scale.tilt} for scale, noise in self._calibrations]
-        return pack(self.KIND, {"heads": heads, "head": self._head} | self._extra(), arrays)
+        return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
 
-    def _extra(self) -> dict[str, Any]:
+    def _extra(self) -> Numbers:
         """The state of a subclass that is saved beside the networks."""
         return {}
 

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ class Written:
 
 def export(
     database: Database, snapshot: Snapshot, directory: Path, progress: Progress = silent
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write a snapshot's rows into a directory that appears when it is complete, and say what it holds.
 
     Raises Conflict for a directory that holds something, InvalidRequest for one that cannot be written.
@@ -82,7 +82,7 @@ def _appearing(directory: Path) -> Iterator[Path]:
 
 
 def _write_measurements(
-    database: Database, frozen: Frozen, head: dict[str, Any], draft: Path, progress: Progress
+    database: Database, frozen: Frozen, head: Mapping[str, object], draft: Path, progress: Progress
 ) -> Written:
     with database.session() as session:
         contexts = FrozenRows(session).contexts()
@@ -111,7 +111,7 @@ def _regrouped(pages: Iterable[Columns]) -> Iterator[Columns]:
         yield Columns.joined(waiting)
 
 
-def _write(draft: Path, table: Table, head: dict[str, Any], groups: Iterable[pa.Table]) -> None:
+def _write(draft: Path, table: Table, head: Mapping[str, object], groups: Iterable[pa.Table]) -> None:
     options = {"compression": "zstd", "write_page_checksum": True}
     with pq.ParquetWriter(draft / table.file, table.with_head(head), **options) as writer:
         for group in groups:
@@ -146,7 +146,7 @@ def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
         yield pa.Table.from_pylist(rows, schema=WORKLOAD_TABLE.schema)
 
 
-def _workload(row: Workload) -> dict[str, Any]:
+def _workload(row: Workload) -> dict[str, object]:
     texts = {"tir": tir_of(row), "args": _json(row.args), "features": _json(row.features)}
     return {name: getattr(row, name) for name in WORKLOAD_TABLE.schema.names} | texts
 
@@ -158,7 +158,7 @@ def _sketches(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
         yield pa.Table.from_pylist(rows, schema=SKETCH_TABLE.schema)
 
 
-def _sketch(row: SketchRow) -> dict[str, Any]:
+def _sketch(row: SketchRow) -> dict[str, object]:
     texts = {"trace": trace_of(row), "choices": _json(row.choices)}
     return {name: getattr(row, name) for name in SKETCH_TABLE.schema.names} | texts
 

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from db.dataset.schema import Row
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
@@ -16,7 +17,7 @@ KINDS: Final = frozenset({MeasurementKind.TRIAL, MeasurementKind.FINISH})
 OUTCOMES: Final = frozenset(Outcome)
 
 
-def flaw(row: Mapping[str, Any], widths: Mapping[str, int]) -> str | None:
+def flaw(row: Row, widths: Mapping[str, int]) -> str | None:
     """What is wrong, in a word or two; None for a good row. `widths`: decisions of each sketch."""
     if any(row[name] is None for name in NEEDED):
         return "missing value"
@@ -31,7 +32,7 @@ def flaw(row: Mapping[str, Any], widths: Mapping[str, int]) -> str | None:
     return _flaw_of_times(row)
 
 
-def _flaw_of_times(row: Mapping[str, Any]) -> str | None:
+def _flaw_of_times(row: Row) -> str | None:
     ok = row["outcome"] == Outcome.OK
     if ok != bool(row["run_us"]) or ok != (row["latency_us"] is not None):
         return "times of a failure" if not ok else "no times"

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from db.codec import pack_decisions, pack_times
 from db.dataset.flaws import CONTEXT, flaw
 from db.dataset.parcel import Parcel, open_parcel
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
+from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row
 from db.dataset.snapshots import Progress, silent
 from db.repositories.contexts import Contexts
 from db.repositories.foreign_rows import ForeignRows
@@ -34,7 +34,6 @@ COPIED: Final = (
     *("slot", "outcome", "latency_us", "error", "origin"),
     *("predicted", "build_ms", "run_ms", "created_at"),
 )
-Values = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -96,11 +95,11 @@ def _store_sketches(database: Database, parcel: Parcel, names: Names) -> None:
             names.sketches |= Sketches(session).ensure_many(new)
 
 
-def _parsed(row: Values, *json_columns: str) -> Values:
+def _parsed(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _good(batch: Iterable[Values], widths: Mapping[str, int], result: Imported) -> list[Values]:
+def _good(batch: Iterable[Row], widths: Mapping[str, int], result: Imported) -> list[Row]:
     good = []
     for row in batch:
         wrong = flaw(row, widths)
@@ -111,7 +110,7 @@ def _good(batch: Iterable[Values], widths: Mapping[str, int], result: Imported) 
     return good
 
 
-def _columns(session: Session, row: Values, names: Names) -> Values:
+def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
     target_id = _target(session, row["target"], names)
     times = row["run_us"]
     copied = (

@@ -17,6 +17,7 @@ from db.dataset.schema import (
     VERSION,
     VERSION_KEY,
     WORKLOAD_TABLE,
+    Row,
     Table,
 )
 from mallorn.core.errors import InvalidRequest, NotFound
@@ -33,11 +34,11 @@ class Parcel:
     """An export that can be read to its last row."""
 
     directory: Path
-    snapshot: dict[str, Any]
+    snapshot: dict[str, object]
     rows: int
     widths: dict[str, int]  # how many decisions a sketch has, by its key
 
-    def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[dict[str, Any]]]:
+    def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         """The rows of a table, a bounded number at a time."""
         for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
             yield batch.to_pylist()
@@ -99,14 +100,14 @@ def _check_columns(path: Path, found: pa.Schema, table: Table) -> None:
             )
 
 
-def _head(path: Path, file: pq.ParquetFile) -> dict[str, Any]:
+def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
     try:
         return dict(json.loads(file.schema_arrow.metadata[SNAPSHOT_KEY]))
     except (KeyError, TypeError, ValueError):
         raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
 
 
-def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[dict[str, Any]]:
+def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
     """The rows of a small table, their JSON parsed."""
     for row in _rows(directory, table, 100):
         if None in row.values():
@@ -153,7 +154,7 @@ def _check_json(path: Path, text: str) -> None:
         raise InvalidRequest(f"{path} has an evaluator that is no JSON: {text[:80]}", hint=AGAIN) from None
 
 
-def _rows(directory: Path, table: Table, size: int) -> Iterator[dict[str, Any]]:
+def _rows(directory: Path, table: Table, size: int) -> Iterator[Row]:
     for batch in _batches(directory, table, size):
         yield from batch.select(table.schema.names).to_pylist()
 

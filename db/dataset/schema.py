@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+Row = dict[str, Any]  # of a file, before it is checked
 # Increased when a reader of old files would misread new ones; tests keep frozen files of each version.
 VERSION: Final = 1
 VERSION_KEY: Final = b"mallorn.schema"
@@ -77,7 +78,7 @@ class Table:
     def file(self) -> str:
         return f"{self.name}.parquet"
 
-    def with_head(self, snapshot: Mapping[str, Any]) -> pa.Schema:
+    def with_head(self, snapshot: Mapping[str, object]) -> pa.Schema:
         """The schema with its version and snapshot in the metadata."""
         return self.schema.with_metadata(
             {

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from db.columns import Columns
 from db.repositories.frozen import FrozenRows
@@ -76,7 +76,7 @@ def check_snapshot(database: Database, snapshot: Snapshot, progress: Progress = 
     return found == (snapshot.rows, snapshot.digest)
 
 
-def describe(snapshot: Snapshot, source: str) -> dict[str, Any]:
+def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
     """A snapshot as it is told to others."""
     return {
         "name": snapshot.name,

@@ -52,7 +52,7 @@ class Activity(Repository):
         return {"rounds": self.session.scalar(waiting) or 0} | dict(self.session.execute(jobs).all())
 
 
-def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
     """A row with what is nobody's business but its owner's left out where it is not `mine`."""
     told = dict(row._mapping)
     return told if told.pop("mine") else told | dict.fromkeys(PRIVATE)

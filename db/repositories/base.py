@@ -1,7 +1,6 @@
 """What the repositories share: the session, upserts for both databases, and the lock on a job."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, CursorResult, Executable, Select, select, true
 from sqlalchemy.dialects import postgresql, sqlite
@@ -32,7 +31,7 @@ class Repository:
         assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
         return result.rowcount
 
-    def inserted(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
+    def inserted(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
         """Run one prepared INSERT for any number of rows and say how many were written."""
         # Through the connection: the ORM would write the values into ever longer statements.
         options = {"preserve_rowcount": True}
@@ -53,7 +52,7 @@ def until(seconds: float) -> ColumnElement[float]:
     return now() + seconds
 
 
-def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, Any]:
+def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, object]:
     """The columns of a job that say why it is where it is: to people, and to programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 

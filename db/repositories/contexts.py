@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any
+from collections.abc import Mapping
 
 from sqlalchemy import select
 
@@ -14,7 +14,7 @@ class Contexts(Repository):
     """Contexts, each stored once under the hash of its fields."""
 
     def ensure(
-        self, target_id: int, host_class: str, tvm_version: str, threads: int, evaluator: dict[str, Any]
+        self, target_id: int, host_class: str, tvm_version: str, threads: int, evaluator: Mapping[str, object]
     ) -> Context:
         """The context with these fields, written if it is new."""
         fields = {

@@ -106,5 +106,5 @@ def _seats(*columns: Any) -> Select[*tuple[Any, ...]]:
     return select(Workload.id, Workload.key, Workload.op, Workload.structure, *columns)
 
 
-def _place(seat: Seat) -> dict[str, Any]:
+def _place(seat: Seat) -> dict[str, object]:
     return {"family": seat.family, "family_why": seat.why, "family_since": seat.since}

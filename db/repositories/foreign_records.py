@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Any
 
 from sqlalchemy import select
 
@@ -70,7 +69,7 @@ class ForeignRecords(Repository):
         return dict(self.session.execute(query).all())
 
 
-def _columns(record: ForeignTrial, task_id: int) -> dict[str, Any]:
+def _columns(record: ForeignTrial, task_id: int) -> dict[str, object]:
     return {
         "key": record.key,
         "task_id": task_id,

@@ -1,7 +1,7 @@
 """Measurements imported from other datasets of Mallorn."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import select
 
@@ -14,7 +14,7 @@ IDENTITY: Final = ("source_id", "source_row", "created_at")
 class ForeignRows(Repository):
     """Rows identified by their dataset, their id there and their date."""
 
-    def add(self, rows: Sequence[Mapping[str, Any]]) -> int:
+    def add(self, rows: Sequence[Mapping[str, object]]) -> int:
         """Store rows that are not here yet; return their number."""
         new = self._without_own(rows)
         if not new:
@@ -24,7 +24,7 @@ class ForeignRows(Repository):
         )
         return self.inserted(once, new)
 
-    def _without_own(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _without_own(self, rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         """Drop rows that were measured here; dates tell, because a copy of this database reuses ids."""
         own = self.session.scalar(select(Source.id).where(Source.own))
         returned = [row["source_row"] for row in rows if row["source_id"] == own]

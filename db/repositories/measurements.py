@@ -1,8 +1,7 @@
 """Measurements: committing them behind the fence, and what searchers, trainers and users read of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 
@@ -67,16 +66,16 @@ class Measurements(Repository):
         owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)
 
-    def _add(self, common: dict[str, Any], rows: Sequence[NewMeasurement]) -> Sequence[int]:
+    def _add(self, common: Mapping[str, object], rows: Sequence[NewMeasurement]) -> Sequence[int]:
         if not rows:
             return []
-        values = [common | _columns(row) for row in sorted(rows, key=lambda row: row.slot)]
+        values = [{**common, **_columns(row)} for row in sorted(rows, key=lambda row: row.slot)]
         once = self.insert(Measurement).values(values)
         once = once.on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
         return sorted(self.session.scalars(once.returning(Measurement.id)))
 
 
-def _columns(row: NewMeasurement) -> dict[str, Any]:
+def _columns(row: NewMeasurement) -> dict[str, object]:
     trial = row.trial
     return {
         "slot": row.slot,

@@ -1,6 +1,6 @@
 """What a recording is made of: every first measurement of the candidates of a workload, failures included."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class Recordings(Repository):
         """Oldest first; what never reached a device belongs to every context."""
         return [_trial(row) for row in self.session.execute(_full_trials(of))]
 
-    def context(self, context_id: int) -> dict[str, Any]:
+    def context(self, context_id: int) -> Mapping[str, object]:
         """The facts that must be equal for two times to compare."""
         found = self.session.get_one(Context, context_id)
         return {

@@ -14,7 +14,7 @@ from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.final)
 # What people said and read of a job; what its measurements need to be understood is kept.
-WORDS: Final[dict[str, Any]] = {
+WORDS: Final[dict[str, object]] = {
     "name": "",
     **said(""),
     "suggest": None,
@@ -52,7 +52,7 @@ class Removals(Jobs):
         self.changed(told.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
 
-    def _change_ended(self, job_id: str, owner: str | None, verb: str, changes: dict[str, Any]) -> None:
+    def _change_ended(self, job_id: str, owner: str | None, verb: str, changes: dict[str, object]) -> None:
         job = self.get(job_id, owner)
         ended = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
         if not self.changed(update(Job).where(*ended).values(changes)):

@@ -15,7 +15,7 @@ class Selection:
     since: float | None = None  # seconds since the epoch, included
     until: float | None = None  # not included
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The fields that are set, for a JSON column."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 

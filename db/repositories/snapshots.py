@@ -1,8 +1,7 @@
 """Named, frozen sets of measurements, and the name of the dataset itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import select
@@ -18,7 +17,7 @@ class NewSnapshot:
 
     name: str
     upto: int
-    filter: dict[str, Any]
+    filter: Mapping[str, object]
     rows: int
     digest: str
 

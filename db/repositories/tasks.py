@@ -3,7 +3,6 @@
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
 
@@ -124,8 +123,8 @@ class Tasks(Repository):
             .where(Task.job_id == job_id)
             .order_by(Task.index)
         )
-        rows: list[dict[str, Any]] = [row._asdict() for row in self.session.execute(query)]
-        return [TaskSummary(**row, rounds=tuple(rounds[row["id"]])) for row in rows]
+        found = self.session.execute(query)
+        return [TaskSummary(**row._asdict(), rounds=tuple(rounds[row.id])) for row in found]
 
     def weights(self, job_id: str) -> dict[int, int]:
         """How often the model calls each task, by the task's id."""

@@ -1,8 +1,7 @@
 """Workloads: the tensor programs of the dataset."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import select
 
@@ -21,8 +20,8 @@ class NewWorkload:
     structure: str
     flops: float
     tir: str
-    args: dict[str, Any]
-    features: dict[str, Any]
+    args: Mapping[str, object]
+    features: Mapping[str, object]
     tvm_version: str
 
 

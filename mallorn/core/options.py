@@ -1,6 +1,6 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -108,7 +108,7 @@ class JobOptions(BaseModel):
         Field(description="Binds the free dimensions of the model's inputs."),
     ] = {}
 
-    def timing(self) -> dict[str, Any]:
+    def timing(self) -> dict[str, object]:
         """What of the options must be equal for two times to compare: part of the measuring context."""
         return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
 

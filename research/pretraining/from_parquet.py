@@ -5,12 +5,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from db.codec import pack_decisions
 from db.dataset.flaws import CONTEXT, flaw
 from db.dataset.parcel import Parcel, open_parcel
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
+from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row
 from db.dataset.snapshots import Progress, silent
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
@@ -56,7 +56,7 @@ def _exported(parcel: Parcel, progress: Progress, limit: int) -> TrainingData:
     return TrainingData(tasks, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
 
 
-def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Mapping[str, Any]) -> None:
+def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Row) -> None:
     context = NOWHERE if row["host_class"] is None else json.dumps([row[name] for name in CONTEXT])
     place = TaskKey(row["workload"], row["target"], context)
     decisions = pack_decisions(row["decisions"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -16,6 +16,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.stand_ins import real_target
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
 from research.replay.recording import RecordedTask
 from research.replay.space_file import read_tasks
@@ -83,11 +84,6 @@ def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> Holdings:
     return Holdings(_endpoint(same[0].context, target), trials)
 
 
-def _endpoint(context: Mapping[str, Any], target: Target) -> Endpoint:
-    return Endpoint(
-        name=f"{REPLAY}-{target.key}",
-        host_id=REPLAY,
-        host_class=str(context["host_class"]),
-        threads=int(context["threads"]),
-        tvm_version=str(context.get("tvm_version", "unknown")),
-    )
+def _endpoint(context: Mapping[str, object], target: Target) -> Endpoint:
+    on = MeasuredOn.model_validate(context)
+    return Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)

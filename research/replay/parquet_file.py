@@ -11,7 +11,11 @@ import pyarrow.parquet as pq
 
 
 def write_rows(
-    path: Path, schema: pa.Schema, rows: Sequence[Mapping[str, Any]], key: bytes, facts: Mapping[str, Any]
+    path: Path,
+    schema: pa.Schema,
+    rows: Sequence[Mapping[str, object]],
+    key: bytes,
+    facts: Mapping[str, object],
 ) -> None:
     """Write a file atomically; `key` names the facts in its metadata."""
     metadata = {key: json.dumps(facts, sort_keys=True).encode()}
@@ -22,7 +26,6 @@ def write_rows(
     os.replace(draft, path)
 
 
-def facts_of(path: Path, key: bytes) -> dict[str, Any]:
+def facts_of(path: Path, key: bytes) -> Any:
     """The facts that were written with the rows."""
-    facts: dict[str, Any] = json.loads(pq.read_schema(path).metadata[key])
-    return facts
+    return json.loads(pq.read_schema(path).metadata[key])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -22,13 +22,15 @@ from workers.round.context import descriptors_of
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
 
 
-def collect(directories: Sequence[Path], candidates: int) -> tuple[list[RecordedTask], list[dict[str, Any]]]:
+def collect(
+    directories: Sequence[Path], candidates: int
+) -> tuple[list[RecordedTask], list[dict[str, object]]]:
     """The tasks of some data directories and the hosts that measured them.
 
     Of tasks with the same target and context the first is taken. Raises NotFound if there is none.
     """
     tasks: dict[tuple[str, str, str], RecordedTask] = {}
-    hosts: list[dict[str, Any]] = []
+    hosts: list[dict[str, object]] = []
     for database in _datasets(directories):
         for task in recorded_tasks(database, candidates):
             tasks.setdefault((task.workload, task.target, str(task.context)), task)
@@ -59,7 +61,7 @@ def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
         return list(_tasks(session, candidates))
 
 
-def measuring_hosts(database: Database) -> list[dict[str, Any]]:
+def measuring_hosts(database: Database) -> list[dict[str, object]]:
     """The hosts that measured, as their devices describe them."""
     with database.session() as session:
         return [

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Sketch
@@ -19,10 +18,10 @@ class RecordedTask:
     op: str
     structure: str
     flops: float
-    args: Mapping[str, Any]  # shapes and types, as db.tables.Workload.args has them
+    args: Mapping[str, object]  # shapes and types, as db.tables.Workload.args has them
     descriptors: tuple[float, ...]
     target: str  # canonical JSON
-    context: Mapping[str, Any]  # what must be equal for two times to compare: host class, threads, evaluator
+    context: Mapping[str, object]  # host class, threads, evaluator: equal where two times compare
     sketches: tuple[Sketch, ...]
     trials: tuple[Trial, ...]  # with their origins: a recording is as biased as its searcher
 

@@ -29,6 +29,7 @@ except ModuleNotFoundError:
 
 FACTS: Final = b"mallorn.facts"
 TASK: Final = ("workload", "target", "context")  # what one task's rows have in common
+Row = dict[str, Any]  # of the file, by the names of SCHEMA
 SCHEMA: Final = pa.schema(
     [
         ("workload", pa.string()),
@@ -55,7 +56,7 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, Any]) -> None:
+def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, object]) -> None:
     """Write a file atomically."""
     write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
 
@@ -75,7 +76,7 @@ def read_tasks(path: Path) -> list[RecordedTask]:
         ) from None
 
 
-def read_facts(path: Path) -> dict[str, Any]:
+def read_facts(path: Path) -> Any:
     """The facts about the hosts that measured it."""
     _check(path)
     return facts_of(path, FACTS)
@@ -93,7 +94,7 @@ def _check(path: Path) -> None:
         raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
 
 
-def _rows(task: RecordedTask) -> Iterator[dict[str, Any]]:
+def _rows(task: RecordedTask) -> Iterator[Row]:
     shared = {
         "workload": task.workload,
         "name": task.name,
@@ -128,7 +129,7 @@ def _rows(task: RecordedTask) -> Iterator[dict[str, Any]]:
         }
 
 
-def _task(rows: Sequence[Mapping[str, Any]]) -> RecordedTask:
+def _task(rows: Sequence[Row]) -> RecordedTask:
     first = rows[0]
     sketches = {
         row["sketch"]: Sketch(
@@ -151,7 +152,7 @@ def _task(rows: Sequence[Mapping[str, Any]]) -> RecordedTask:
     )
 
 
-def _trial(row: Mapping[str, Any]) -> Trial:
+def _trial(row: Row) -> Trial:
     return Trial(
         candidate=Candidate(row["sketch"], tuple(row["decisions"])),
         outcome=Outcome(row["outcome"]),

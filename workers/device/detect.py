@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target, parse_target
+from workers.device.identity import HostFacts
 
 LLVM_TIMEOUT_SEC = 120
 LLVM_CPU_PROGRAM = "from tvm.target import codegen; print(codegen.llvm_get_system_cpu())"
@@ -26,8 +26,8 @@ X86_LEVELS = (
 )
 
 
-def host_fingerprint() -> dict[str, Any]:
-    """Describe this host: `host_id` tells machines apart, `host_class` is equal where times compare."""
+def host_fingerprint() -> HostFacts:
+    """Describe this host."""
     cpu = cpu_info()
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     cores, governor = available_cores(), _governor()

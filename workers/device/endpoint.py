@@ -1,10 +1,9 @@
 """The device that measured, as it described itself."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from mallorn.core.values.fleet import DeviceInfo
+from workers.device.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +18,7 @@ class Endpoint:
     info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
-def endpoint_of(identity: Mapping[str, Any]) -> Endpoint:
+def endpoint_of(identity: Identity) -> Endpoint:
     """What a device said of itself, as an Endpoint."""
     return Endpoint(
         name=str(identity["name"]),

@@ -3,7 +3,7 @@
 import json
 import os
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import Target
@@ -52,6 +52,14 @@ print(json.dumps({"there": there, "version": version, "arch": str(target.attrs.g
 """
 
 
+class _Llvm(TypedDict):
+    """What LLVM_PROGRAM says of a target."""
+
+    cpus: list[str]
+    known: bool
+    features: list[str]
+
+
 def check_executable(target: Target) -> None:
     """Raise InvalidTarget, saying why, when this host cannot execute what is compiled for the target."""
     if why := why_not(target):
@@ -82,11 +90,11 @@ def _unknown_instructions(target: Target) -> str:
         return "LLVM cannot read it"
     if answer.returncode > 0:  # only TVM's runtime is installed: nobody here knows, the first candidate will
         return ""
-    llvm: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    llvm: _Llvm = json.loads(answer.stdout.splitlines()[-1])
     return _unknown_cpu(target, llvm) or _unknown_feature(target, llvm) or _missing(target, llvm)
 
 
-def _unknown_cpu(target: Target, llvm: dict[str, Any]) -> str:
+def _unknown_cpu(target: Target, llvm: _Llvm) -> str:
     if llvm["known"]:
         return ""
     cpu = str(target.attrs["mcpu"])
@@ -94,12 +102,12 @@ def _unknown_cpu(target: Target, llvm: dict[str, Any]) -> str:
     return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(alike)}" if alike else "")
 
 
-def _unknown_feature(target: Target, llvm: dict[str, Any]) -> str:
+def _unknown_feature(target: Target, llvm: _Llvm) -> str:
     unknown = sorted(set(_attributes(target, "+")) - set(llvm["features"]))
     return f"LLVM knows no feature {unknown[0]}" if unknown else ""
 
 
-def _missing(target: Target, llvm: dict[str, Any]) -> str:
+def _missing(target: Target, llvm: _Llvm) -> str:
     field, words = FEATURES.get(os.uname().machine, ("", {}))
     has = set(cpu_info().get(field, "").split())
     needed = set(llvm["features"]) - set(_attributes(target, "-"))

@@ -7,14 +7,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 from mallorn.core.errors import MallornError
 
+A = TypeVar("A")  # an answer that JSON holds
 _PR_SET_PDEATHSIG = 1
 
 
-def ask_in_fork(question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def ask_in_fork(question: Callable[[], A]) -> A:
     """The answer of a function that runs in a process of its own."""
     reader, writer = os.pipe()
     pid = fork(lambda: _write_answer(writer, question()))
@@ -24,7 +25,8 @@ def ask_in_fork(question: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     status = os.waitpid(pid, 0)[1]
     if status != 0:
         raise MallornError(f"TVM's runtime cannot be used here: {how_it_ended(status)}")
-    return dict(json.loads(text))
+    answer: A = json.loads(text)
+    return answer
 
 
 def fork(work: Callable[[], None]) -> int:
@@ -62,5 +64,5 @@ def _detach(parent_pid: int) -> None:
         os._exit(1)
 
 
-def _write_answer(writer: int, answer: dict[str, Any]) -> None:
+def _write_answer(writer: int, answer: object) -> None:
     os.write(writer, json.dumps(answer).encode())

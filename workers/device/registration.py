@@ -4,9 +4,9 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
 
 from mallorn.core.errors import Unavailable
+from workers.device.identity import Identity
 from workers.device.tracker_client import Address, TrackerClient
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ UNCLAIMED_SEC = 2.0
 class Registration:
     """Keeps one device known to a tracker that may go and come back; no method raises for that."""
 
-    def __init__(self, tracker: Address, key: str, listening: Address, identity: dict[str, Any]) -> None:
+    def __init__(self, tracker: Address, key: str, listening: Address, identity: Identity) -> None:
         self.key = key
         self.match_key = ""  # what a client must show; opens one session
         self._address = tracker

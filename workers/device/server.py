@@ -9,12 +9,12 @@ import socket
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tvm.rpc import _ffi_api as rpc_api
 
 from workers.device.forks import fork, how_it_ended
 from workers.device.handshake import DEATH_NOTICE, welcome
+from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.session import Session
 
@@ -41,7 +41,7 @@ class DeviceServer:
         self,
         registration: Registration,
         listener: socket.socket,
-        identity: dict[str, Any],
+        identity: Identity,
         folder: Path,
         log_path: Path | None,
     ) -> None:

@@ -6,13 +6,13 @@ import socket
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.targets import Target
 from workers.device.addresses import listen
 from workers.device.detect import available_cores, host_fingerprint
 from workers.device.forks import ask_in_fork
+from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.tracker import OnReady, log_ready
 from workers.device.tracker_client import Address, device_key
@@ -44,7 +44,7 @@ def serve_device(
     from workers.device.server import DeviceServer
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
-        identity = describe(name, target, listener) | {"is_local": is_local}
+        identity = describe(name, target, listener, is_local)
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity)
         on_ready(*listening)
@@ -69,7 +69,7 @@ def prepare_runtime(target: Target) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def describe(name: str, target: Target, listener: socket.socket) -> dict[str, Any]:
+def describe(name: str, target: Target, listener: socket.socket, is_local: bool) -> Identity:
     """What clients and the tracker are told of this device."""
     from workers.device.session import runtime_facts
 
@@ -77,10 +77,17 @@ def describe(name: str, target: Target, listener: socket.socket) -> dict[str, An
     facts = ask_in_fork(lambda: runtime_facts(target))
     fingerprint = host_fingerprint()
     if not target.is_cpu:
-        if not facts["accelerator"]:
+        if not (accelerator := facts.get("accelerator")):
             raise InvalidTarget(
                 f"this host has no {target.kind} device", hint="mallorn device --target local"
             )
-        fingerprint["host_class"] += "+" + facts["accelerator"].replace(" ", "-")
+        fingerprint["host_class"] += "+" + accelerator.replace(" ", "-")
     host, port = listener.getsockname()[:2]
-    return {"name": name, "target": target.text, "address": f"{host}:{port}", **fingerprint, **facts}
+    return {
+        "name": name,
+        "target": target.text,
+        "address": f"{host}:{port}",
+        "is_local": is_local,
+        **fingerprint,
+        **facts,
+    }

@@ -4,8 +4,8 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tvm
 import tvm_ffi
@@ -13,6 +13,7 @@ from tvm.rpc import _ffi_api as rpc_api
 from tvm.runtime import Device, Module, Tensor, load_module, num_threads
 
 from mallorn.core.targets import Target
+from workers.device.identity import Identity, RuntimeFacts
 from workers.device.poison import poison_fresh_memory
 from workers.device.values import random_values
 from workers.host.cores import Cores
@@ -21,7 +22,7 @@ from workers.host.cores import Cores
 class Session:
     """Holds what one client uploads, and writes down every candidate before it runs."""
 
-    def __init__(self, identity: dict[str, Any], folder: Path, log_path: Path | None) -> None:
+    def __init__(self, identity: Identity, folder: Path, log_path: Path | None) -> None:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path
@@ -36,7 +37,7 @@ class Session:
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
 
-    def _functions(self) -> dict[str, Any]:
+    def _functions(self) -> dict[str, Callable[..., object]]:
         return {
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
@@ -89,9 +90,9 @@ def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
     tensor.copyfrom(random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed))
 
 
-def runtime_facts(target: Target) -> dict[str, Any]:
+def runtime_facts(target: Target) -> RuntimeFacts:
     """What TVM's runtime really is and does in this process; starts its thread pool."""
-    facts: dict[str, Any] = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
+    facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
     if not target.is_cpu:
         device = tvm.device(target.kind, 0)
         facts["accelerator"] = _accelerator(device)

@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -35,9 +36,9 @@ class TrackerClient:
             raise self._unavailable(error) from None
         self._greet()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Any:
         """What is registered: `queue_info` by key and `server_info`, what the servers say of themselves."""
-        return dict(self._ask([SUMMARY])[1])
+        return self._ask([SUMMARY])[1]
 
     def request(self, key: str, timeout_sec: float) -> tuple[str, int, str] | None:
         """Wait for a free server of `key`: its host, port and match key. None when the time is over.
@@ -58,7 +59,7 @@ class TrackerClient:
         """Offer a server that is free."""
         self._ask([PUT, key, [port, match_key], host])
 
-    def update(self, info: dict[str, Any]) -> None:
+    def update(self, info: Mapping[str, object]) -> None:
         """Say something about the server at this end; it shows in `summary`."""
         self._ask([UPDATE_INFO, info])
 

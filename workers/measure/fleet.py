@@ -59,7 +59,7 @@ class Fleet:
         return devices[0].endpoint
 
 
-def _device(server: dict[str, Any]) -> Device:
+def _device(server: Any) -> Device:
     identity = server["mallorn"]
     key = str(server["key"]).removeprefix("server:")
     return Device(key, str(identity["target"]), bool(server["busy"]), endpoint_of(identity))

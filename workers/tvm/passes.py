@@ -53,7 +53,7 @@ def operators(mod: Any) -> dict[str, int]:
 
 def _run(mod: Any, step: Step, target: Any) -> tuple[Any, str]:
     """The module after a step, and why the step was passed over if it was."""
-    required = step_json(step) | {"optional": False}
+    required: stock.Step = {**step_json(step), "optional": False}
     try:
         return stock.run_passes(mod, [required], target), ""
     except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have

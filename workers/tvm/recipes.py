@@ -6,12 +6,15 @@ tasks exist: change a step and schedules tuned before match nothing. Raise `vers
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
 from mallorn.core.targets import Target
 from mallorn.core.values.graph import RecipeStep, StoredRecipe
+
+if TYPE_CHECKING:
+    from workers.tvm.templates.compiling import Step as PassStep
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ def recipe_of(stored: StoredRecipe) -> Recipe:
     return Recipe(stored.name, stored.version, _steps(stored.before), _steps(stored.after))
 
 
-def step_json(step: Step) -> dict[str, Any]:
+def step_json(step: Step) -> "PassStep":
     """A step as the exported script reads it."""
     return {"pass": step.name, "args": list(step.args), "optional": step.optional}
 

@@ -14,6 +14,7 @@ from tvm.runtime import Module, Tensor, empty
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.targets import Target
 from workers.device.handshake import DEATH_NOTICE
+from workers.device.identity import Identity
 from workers.device.tracker_client import Address, TrackerClient, device_key
 from workers.faces.values import Arguments
 
@@ -41,9 +42,9 @@ class RemoteDevice:
     def __init__(self, tracker: Address, target: Target, wait_sec: float) -> None:
         self._session = connect(tracker, device_key(target), wait_sec)
         self._device = self._session.device("cpu" if target.is_cpu else target.kind, 0)
-        self._functions: dict[str, Any] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
         self._args: dict[int, tuple[Any, Tensor]] = {}
-        self.identity: dict[str, Any] = json.loads(self._call("mallorn.identity"))
+        self.identity: Identity = json.loads(self._call("mallorn.identity"))
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
         """Upload a library and do `work` with it before the deadline.

@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def apply(manifest: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def apply(manifest: Any, args: argparse.Namespace) -> dict[str, object]:
     """Compile and time the model; the report. Raises Refused."""
     # By default TVM takes half of an x86 processor's cores. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
@@ -68,7 +68,7 @@ def apply(manifest: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     mod = compiling.import_model(model, manifest, target)
     found, missing = compiling.count_hits(mod, str(HERE), target)
     checks.all_found(manifest, found, missing, args)
-    report = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
+    report: dict[str, object] = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
     report["threads"] = machine.threads()
     with tempfile.TemporaryDirectory() as scratch:
         library = args.output or f"{scratch}/model.so"

@@ -8,8 +8,9 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 # Another version of these may find no schedule, or crash.
 EXACT = ("apache-tvm", "apache-tvm-ffi")
@@ -21,6 +22,18 @@ LARGEST_ERROR = 1e-3
 LARGEST_ERROR_BF16 = 5e-2
 
 
+Spec = Mapping[str, Any]  # of an input: name, dtype and shape
+
+
+class Manifest(TypedDict, total=False):
+    """What these checks read of a manifest."""
+
+    versions: dict[str, str]
+    inputs: list[Spec]
+    recipe: dict[str, list[dict[str, object]]]
+    without_schedule: list[str]
+
+
 class Refused(Exception):
     """Why compilation cannot continue, and what to type."""
 
@@ -28,7 +41,7 @@ class Refused(Exception):
         super().__init__(f"{message}\n  {hint}")
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
+def read_manifest(directory: Path) -> Any:
     """The manifest of the schedules. Raises Refused if it is missing or damaged."""
     try:
         manifest = json.loads((directory / "manifest.json").read_text())
@@ -39,7 +52,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         ) from None
 
 
-def before_tvm_is_loaded(manifest: dict[str, Any], args: argparse.Namespace) -> None:
+def before_tvm_is_loaded(manifest: Manifest, args: argparse.Namespace) -> None:
     """Check files, packages and the compiler. Raises Refused."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
@@ -89,7 +102,7 @@ def _compiler() -> None:
         )
 
 
-def same_inputs(manifest: dict[str, Any], inputs: list[dict[str, Any]], model: str) -> None:
+def same_inputs(manifest: Manifest, inputs: Sequence[Spec], model: str) -> None:
     """Raises Refused if the model's shapes or types differ from those that were tuned."""
     tuned = manifest.get("inputs")
     if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
@@ -99,17 +112,15 @@ def same_inputs(manifest: dict[str, Any], inputs: list[dict[str, Any]], model: s
         )
 
 
-def _kind(spec: dict[str, Any]) -> tuple[Any, ...]:
+def _kind(spec: Spec) -> tuple[Any, ...]:
     return spec["dtype"], tuple(spec["shape"])
 
 
-def _told(specs: list[dict[str, Any]]) -> str:
+def _told(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{spec['name']} {spec['dtype']}{spec['shape']}" for spec in specs) or "no inputs"
 
 
-def all_found(
-    manifest: dict[str, Any], found: list[str], missing: list[str], args: argparse.Namespace
-) -> None:
+def all_found(manifest: Manifest, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
     """Raises Refused if workloads lack a schedule: TVM would silently compile them to slow loops."""
     unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
     told = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
@@ -127,7 +138,7 @@ def all_found(
         )
 
 
-def small_error(manifest: dict[str, Any], error: float) -> None:
+def small_error(manifest: Manifest, error: float) -> None:
     """Raises Refused if the outputs are wrong."""
     rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
     allowed = LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR

@@ -2,8 +2,9 @@
 
 import importlib
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import onnx
@@ -13,6 +14,21 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+Shapes = Mapping[str, Sequence[int]]  # by the name of an input
+Arrays = dict[str, Any]  # by the name of an input
+Step = TypedDict(
+    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
+)  # of a recipe, or an argument that is made by a call
+
+
+class InputSpec(TypedDict):
+    """What an input takes; a dimension that is free has a name."""
+
+    name: str
+    dtype: str
+    shape: Sequence[Any]
+
 
 checks = importlib.import_module(f"{__package__}.checks" if __package__ else "checks")
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
@@ -41,26 +57,26 @@ def read_model(path: str) -> Any:
         raise checks.Refused(f"{path} is no ONNX model: {error}", "give the model that was tuned") from None
 
 
-def input_specs(model: Any, shapes: dict[str, Any]) -> list[dict[str, Any]]:
+def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
     """Name, type and shape of each input, in calling order; `shapes` bind free dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [_spec(value, shapes) for value in model.graph.input if value.name not in weights]
 
 
-def _spec(value: Any, shapes: dict[str, Any]) -> dict[str, Any]:
+def _spec(value: Any, shapes: Shapes) -> InputSpec:
     kind = value.type.tensor_type
     own = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
     dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
     return {"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, own)}
 
 
-def import_model(model: Any, manifest: dict[str, Any], target: Any) -> Any:
+def import_model(model: Any, manifest: Mapping[str, Any], target: Any) -> Any:
     """The model as a Relax module, after the recipe's first half."""
     mod = from_onnx(model, shape_dict=manifest["input_shapes"])
     return run_passes(mod, manifest["recipe"]["before"], target)
 
 
-def make_pass(step: dict[str, Any]) -> Any:
+def make_pass(step: Mapping[str, Any]) -> Any:
     """The pass of a recipe's step, made with the step's arguments."""
     name = step.get("pass") or step["call"]
     args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
@@ -76,7 +92,7 @@ def _module(name: str) -> Any:
     raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
 
 
-def run_passes(mod: Any, steps: list[dict[str, Any]], target: Any) -> Any:
+def run_passes(mod: Any, steps: Sequence[Step], target: Any) -> Any:
     """The module after the steps, in order; an optional step that TVM refuses is skipped."""
     with target, tvm.transform.PassContext(opt_level=3):
         for step in steps:
@@ -101,7 +117,7 @@ def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[st
     return found
 
 
-def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> Any:
+def build(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
     """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
@@ -110,9 +126,7 @@ def build(mod: Any, after: list[dict[str, Any]], target: Any, work_dir: str) -> 
     return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
-def random_inputs(
-    model: Any, shapes: dict[str, Any], ranges: dict[str, Any], seed: int = 0
-) -> dict[str, Any]:
+def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
     """Random inputs by name; integers stay within the model's look-up ranges."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
@@ -133,7 +147,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
     return [output.numpy() for output in outputs], timing.median * 1e3
 
 
-def relative_error(path: str, inputs: dict[str, Any], outputs: list[Any]) -> float:
+def relative_error(path: str, inputs: Arrays, outputs: list[Any]) -> float:
     """Largest difference from onnxruntime over the largest value; the worst output counts."""
     import onnxruntime
 

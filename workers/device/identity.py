@@ -1,0 +1,32 @@
+"""What a device tells of itself: to the tracker, and to whoever holds a session."""
+
+from typing import NotRequired, TypedDict
+
+
+class HostFacts(TypedDict):
+    """The host: `host_id` tells machines apart, `host_class` is equal where times compare."""
+
+    host_id: str
+    host_class: str
+    cpu_model: str
+    cores: int
+    governor: str
+    machine: str
+    hostname: str
+
+
+class RuntimeFacts(TypedDict):
+    """What TVM's runtime is there."""
+
+    tvm_version: str
+    threads: int
+    accelerator: NotRequired[str]  # of a GPU; empty where there is none
+
+
+class Identity(HostFacts, RuntimeFacts):
+    """A device."""
+
+    name: str
+    target: str
+    address: str
+    is_local: bool
