@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, func, insert, select, update
 
 from db.repositories.base import Repository
-from db.tables import CostModel, TargetRow
+from db.tables import CostModelRow, TargetRow
 from mallorn.core.versions import VersionName, base_family
 
 
@@ -47,25 +47,25 @@ class BaseHead(NamedTuple):
 class CostModels(Repository):
     """Cost models by family, target and name: a line. Versions count from 1; one of each line is active."""
 
-    def add(self, new: NewCostModel, active: bool = True) -> CostModel:
+    def add(self, new: NewCostModel, active: bool = True) -> CostModelRow:
         """Store the next version, active unless told otherwise."""
         # Two trainers of one family take turns here.
         self.lock_target(new.target_id)
         same = _line(new.family, new.target_id, new.name)
-        version = (self.session.scalar(select(func.max(CostModel.version)).where(*same)) or 0) + 1
+        version = (self.session.scalar(select(func.max(CostModelRow.version)).where(*same)) or 0) + 1
         if active:
-            self.changed(update(CostModel).where(*same, CostModel.active).values(active=False))
-        stored = insert(CostModel).values(**asdict(new), version=version, active=active)
-        return self.session.scalars(stored.returning(CostModel)).one()
+            self.changed(update(CostModelRow).where(*same, CostModelRow.active).values(active=False))
+        stored = insert(CostModelRow).values(**asdict(new), version=version, active=active)
+        return self.session.scalars(stored.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
         """Hold a target's lines until the transaction ends; SQLite holds the whole database anyway."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 
-    def latest(self, family: str, target_id: int, name: str) -> CostModel | None:
+    def latest(self, family: str, target_id: int, name: str) -> CostModelRow | None:
         """The active version, bytes included."""
-        query = select(CostModel).where(*_line(family, target_id, name), CostModel.active)
+        query = select(CostModelRow).where(*_line(family, target_id, name), CostModelRow.active)
         return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
@@ -74,13 +74,13 @@ class CostModels(Repository):
         After a rollback the line has seen more than its active version. A refit waits for more rows than the
         newest version had, or it would undo the rollback at once.
         """
-        facts = CostModel.version, CostModel.seen_upto, CostModel.rows, CostModel.metrics
-        columns = CostModel.id, CostModel.active, *facts
-        query = select(*columns).where(*_line(family, target_id, name)).order_by(CostModel.version.desc())
+        facts = CostModelRow.version, CostModelRow.seen_upto, CostModelRow.rows, CostModelRow.metrics
+        columns = CostModelRow.id, CostModelRow.active, *facts
+        query = select(*columns).where(*_line(family, target_id, name)).order_by(CostModelRow.version.desc())
         newest = self.session.execute(query.limit(1)).one_or_none()
         if newest is None:
             return None
-        active = self.session.execute(query.where(CostModel.active)).one_or_none()
+        active = self.session.execute(query.where(CostModelRow.active)).one_or_none()
         if active is None:  # no version was good enough so far
             return None
         base = active.metrics.get("base")
@@ -89,15 +89,15 @@ class CostModels(Repository):
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
         """The active versions of all models that were pre-trained for an operator, the newest first."""
         family = base_family(op)
-        columns = CostModel.id, CostModel.name, CostModel.version, CostModel.rows
-        same = CostModel.family == family, CostModel.target_id == target_id, CostModel.active
-        rows = self.session.execute(select(*columns).where(*same).order_by(CostModel.id.desc()))
+        columns = CostModelRow.id, CostModelRow.name, CostModelRow.version, CostModelRow.rows
+        same = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
+        rows = self.session.execute(select(*columns).where(*same).order_by(CostModelRow.id.desc()))
         return [BaseHead(row.id, VersionName(family, row.name, row.version), row.rows) for row in rows]
 
-    def get(self, cost_model_id: int) -> CostModel:
+    def get(self, cost_model_id: int) -> CostModelRow:
         """A cost model whose id came from the database."""
-        return self.session.get_one(CostModel, cost_model_id)
+        return self.session.get_one(CostModelRow, cost_model_id)
 
 
 def _line(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], ...]:
-    return CostModel.family == family, CostModel.target_id == target_id, CostModel.name == name
+    return CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.name == name

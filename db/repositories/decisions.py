@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, c
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.best import comparable, eligible
-from db.tables import CostModel, HeldWork, Job, Measurement, Round, Task
+from db.tables import CostModelRow, HeldWork, Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, WorkKind
 from mallorn.core.versions import VersionName
@@ -71,7 +71,7 @@ class Decisions(Repository):
 
 
 def _decisions() -> Select[*tuple[Any, ...]]:
-    columns = Task.index, Task.name, Task.weight, CostModel.family, CostModel.name, CostModel.version
+    columns = Task.index, Task.name, Task.weight, CostModelRow.family, CostModelRow.name, CostModelRow.version
     failed = Measurement.outcome != Outcome.OK
     query = select(Round, *columns, _count(), _count(failed), _before(), _found(), HeldWork.attempt)
     held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
@@ -79,7 +79,7 @@ def _decisions() -> Select[*tuple[Any, ...]]:
         query.join(HeldWork, and_(*held))
         .join(Task, Task.id == Round.task_id)
         .join(Job, Job.id == Round.job_id)
-        .join(CostModel, CostModel.id == Round.cost_model_id, isouter=True)
+        .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, func, or_, select, update
 
 from db.repositories.base import Repository
-from db.tables import CostModel, Job, Round, Task, Workload
+from db.tables import CostModelRow, Job, Round, Task, Workload
 from mallorn.core.states import RoundState
 
 RANKED_ROUNDS: Final = 8  # newest rounds read per workload
@@ -36,7 +36,7 @@ class RankedRound:
     stats: Mapping[str, Any]
 
 
-class Families(Repository):
+class WorkloadFamilies(Repository):
     """The places of workloads, which all jobs of a target with the same grouping share."""
 
     def unplaced(self, job_id: str) -> set[int]:
@@ -66,8 +66,8 @@ class Families(Repository):
             select(*columns, place.label("place")).where(*same, Round.state == RoundState.DONE).subquery()
         )
         query = (
-            select(closed.c.workload_id, closed.c.id, CostModel.family, closed.c.stats)
-            .join(CostModel, CostModel.id == closed.c.cost_model_id)
+            select(closed.c.workload_id, closed.c.id, CostModelRow.family, closed.c.stats)
+            .join(CostModelRow, CostModelRow.id == closed.c.cost_model_id)
             .where(closed.c.place <= RANKED_ROUNDS)
             .order_by(closed.c.id)
         )

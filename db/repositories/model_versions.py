@@ -8,7 +8,7 @@ from sqlalchemy.orm import aliased
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
-from db.tables import CostModel, TargetRow
+from db.tables import CostModelRow, TargetRow
 from mallorn.core.errors import NotFound
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.versions import VersionName
@@ -30,24 +30,24 @@ class ModelVersions(Repository):
     ) -> Page[CostModelVersion]:
         """Newest first; `target` is a key."""
         wanted: list[tuple[Any, Any]] = [
-            (CostModel.family, family),
+            (CostModelRow.family, family),
             (TargetRow.key, target),
-            (CostModel.name, name),
-            (CostModel.version, version),
-            (CostModel.active, active),
+            (CostModelRow.name, name),
+            (CostModelRow.version, version),
+            (CostModelRow.active, active),
         ]
         conditions: list[ColumnElement[bool]] = [
             column == value for column, value in wanted if value is not None
         ]
         if cursor is not None:
-            conditions.append(CostModel.id < decode_cursor(cursor, int)[0])
-        query = _versions().where(*conditions).order_by(CostModel.id.desc()).limit(check_limit(limit) + 1)
+            conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
+        query = _versions().where(*conditions).order_by(CostModelRow.id.desc()).limit(check_limit(limit) + 1)
         found = [_version(row) for row in self.session.execute(query)]
         return page(found, limit, lambda row: (row.id,))
 
     def get(self, version_id: int) -> CostModelVersion:
         """Raises NotFound."""
-        row = self.session.execute(_versions().where(CostModel.id == version_id)).one_or_none()
+        row = self.session.execute(_versions().where(CostModelRow.id == version_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no cost model {version_id}", hint="mallorn costmodels list")
         return _version(row)
@@ -57,25 +57,25 @@ class ModelVersions(Repository):
 
         Rounds that have begun keep the version they froze; later versions are kept.
         """
-        found = self.session.get(CostModel, version_id)
+        found = self.session.get(CostModelRow, version_id)
         if found is not None:
             CostModels(self.session).lock_target(found.target_id)
-            same = CostModel.target_id == found.target_id, CostModel.name == found.name
-            line = update(CostModel).where(*same, CostModel.family == found.family)
+            same = CostModelRow.target_id == found.target_id, CostModelRow.name == found.name
+            line = update(CostModelRow).where(*same, CostModelRow.family == found.family)
             # Two statements, because a line may never have two active versions.
-            self.changed(line.where(CostModel.active).values(active=False))
-            self.changed(line.where(CostModel.id == version_id).values(active=True))
+            self.changed(line.where(CostModelRow.active).values(active=False))
+            self.changed(line.where(CostModelRow.id == version_id).values(active=True))
         return self.get(version_id)
 
 
 def _versions() -> Select[*tuple[Any, ...]]:
-    parent = aliased(CostModel)
-    model = CostModel.family, CostModel.name, CostModel.version, CostModel.id, CostModel.active
-    learned = CostModel.snapshot, CostModel.seen_upto, CostModel.rows, CostModel.metrics, CostModel.created_at
-    before = CostModel.parent_id, parent.family.label("f"), parent.name.label("n"), parent.version.label("v")
+    own, parent = CostModelRow, aliased(CostModelRow)
+    model = own.family, own.name, own.version, own.id, own.active
+    learned = own.snapshot, own.seen_upto, own.rows, own.metrics, own.created_at
+    before = own.parent_id, parent.family.label("f"), parent.name.label("n"), parent.version.label("v")
     query = select(*model, *learned, *before, TargetRow.text.label("target"))
-    query = query.join(TargetRow, TargetRow.id == CostModel.target_id)
-    return query.join(parent, parent.id == CostModel.parent_id, isouter=True)
+    query = query.join(TargetRow, TargetRow.id == own.target_id)
+    return query.join(parent, parent.id == own.parent_id, isouter=True)
 
 
 def _version(row: Row[*tuple[Any, ...]]) -> CostModelVersion:

@@ -16,7 +16,7 @@ from mallorn.core.values.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredTask:
     """A workload on a target in one measuring context."""
 
     workload_id: int
@@ -27,16 +27,14 @@ class Measured:
 class Recordings(Repository):
     """Reads whole tasks."""
 
-    def measured(self) -> Sequence[Measured]:
+    def measured(self) -> Sequence[MeasuredTask]:
         """All that was measured here, in the order it was first met."""
         same = Measurement.workload_id, Measurement.target_id, Measurement.context_id
         query = select(*same).where(_is_trial(), Measurement.context_id.is_not(None))
         rows = self.session.execute(query.group_by(*same).order_by(func.min(Measurement.id)))
-        return [
-            Measured(workload, target, context) for workload, target, context in rows if context is not None
-        ]
+        return [MeasuredTask(task, on, context) for task, on, context in rows if context is not None]
 
-    def trials(self, of: Measured) -> Sequence[Trial]:
+    def trials(self, of: MeasuredTask) -> Sequence[Trial]:
         """Oldest first; what never reached a device belongs to every context."""
         return [_trial(row) for row in self.session.execute(_full_trials(of))]
 
@@ -60,7 +58,7 @@ class Recordings(Repository):
         return self.session.scalars(select(Device).where(Device.id.in_(measured)).order_by(Device.name)).all()
 
 
-def _full_trials(of: Measured) -> Select[*tuple[Any, ...]]:
+def _full_trials(of: MeasuredTask) -> Select[*tuple[Any, ...]]:
     columns = (
         SketchRow.key,
         Measurement.decisions,

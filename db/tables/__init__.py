@@ -1,7 +1,7 @@
 """The typed tables, one file a group of words."""
 
 from db.tables.base import Base
-from db.tables.dataset import Context, CostModel, Measurement, Schedule, SketchRow, TargetRow, Workload
+from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow
 from db.tables.fleet import Device, HeldWork, Worker
@@ -10,7 +10,7 @@ from db.tables.jobs import Event, Job, Model, Round, StageRun, Task
 __all__ = [
     "Base",
     "Context",
-    "CostModel",
+    "CostModelRow",
     "Device",
     "Event",
     "FeatureRow",

@@ -139,7 +139,7 @@ class Schedule(Base):
     created_at: Mapped[CreatedAt]
 
 
-class CostModel(Base):
+class CostModelRow(Base):
     """A trained, versioned predictor of a family on a target. New rounds freeze the active version."""
 
     __tablename__ = "cost_models"

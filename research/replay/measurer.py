@@ -10,7 +10,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from research.replay.holdings import holdings
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandIn, Tools
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice, Tools
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
 OLD_FAILURE: Final = "it failed when it was recorded"
@@ -51,13 +51,13 @@ class ReplayMeasurer(Measurer):
         """One result for each slot: a repeated one would look more certain than it is."""
         return list(self.measure(program, target, slots, options))
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandIn:
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandInDevice:
         held = holdings(options.recording, target)
         lacking = [name for key, name in tasks.items() if not held.trials(key)]
         if lacking and len(lacking) == len(tasks):
             raise InvalidRequest(f"{options.recording} holds no task of this job", hint=RECORD)
         told = f"{len(lacking)} of {len(tasks)} tasks are not in the recording: {', '.join(lacking)}"
-        return StandIn(held.endpoint, told, RECORD) if lacking else StandIn(held.endpoint)
+        return StandInDevice(held.endpoint, told, RECORD) if lacking else StandInDevice(held.endpoint)
 
     def require(self, need: Need) -> bool:
         raise InvalidRequest("a replay has no device to run anything on", hint=STEPS[need])

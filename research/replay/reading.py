@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from costmodels.training import UNINFORMATIVE
-from db.repositories.recordings import Measured, Recordings
+from db.repositories.recordings import MeasuredTask, Recordings
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
@@ -91,7 +91,7 @@ def _distinct(trials: Sequence[Trial]) -> list[Trial]:
     return list(first.values())
 
 
-def _task(session: Session, measured: Measured, trials: Sequence[Trial]) -> RecordedTask:
+def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> RecordedTask:
     workload = Workloads(session).get(measured.workload_id)
     of_sketch: dict[str, list[Candidate]] = {}
     for trial in trials:

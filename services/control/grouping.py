@@ -6,8 +6,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
-from db.repositories.families import Families as StoredFamilies
-from db.repositories.families import RankedRound, Seat
+from db.repositories.families import RankedRound, Seat, WorkloadFamilies
 from db.repositories.tasks import Tasks
 from db.tables import Job
 from mallorn.core import queues
@@ -22,7 +21,7 @@ Evidence = Mapping[int, Sequence[RankedRound]]  # by workload
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
-    stored = StoredFamilies(session)
+    stored = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     unplaced = stored.unplaced(job.id)
     if not grouping.revises and not unplaced:
@@ -37,7 +36,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     return _announce(session, job, moved)
 
 
-def _evidence(stored: StoredFamilies, seats: Sequence[Seat], target_id: int) -> Evidence:
+def _evidence(stored: WorkloadFamilies, seats: Sequence[Seat], target_id: int) -> Evidence:
     return stored.ranked([seat.workload_id for seat in seats if seat.family], target_id)
 
 

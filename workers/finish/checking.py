@@ -14,7 +14,7 @@ INVALID: Final = "it can no longer be rebuilt"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class NumericCheck:
     """The numeric check of one candidate: WRONG_RESULT is for good, other failures are those of the check.
 
     One that is ok without a `max_error` was not checked.
@@ -38,7 +38,7 @@ class Checker(ABC):
         self._target = target
 
     @abstractmethod
-    def verify(self, program: Program, slot: Slot) -> Verdict:
+    def verify(self, program: Program, slot: Slot) -> NumericCheck:
         """Check one candidate. Raises Unavailable when the device is lost meanwhile."""
 
     def trace(self, program: Program, slot: Slot) -> str | None:
@@ -51,11 +51,11 @@ class Checker(ABC):
 class Unchecked(Checker):
     """Where there is nothing to run them on, winners need only be programs."""
 
-    def verify(self, program: Program, slot: Slot) -> Verdict:
+    def verify(self, program: Program, slot: Slot) -> NumericCheck:
         try:
             trace = self.trace(program, slot)
         except ChildError as error:
-            return Verdict(Outcome.BUILD_ERROR, words=error.message)
+            return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
         if trace is None:
-            return Verdict(Outcome.BUILD_ERROR, words=INVALID)
-        return Verdict(Outcome.OK, trace)
+            return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
+        return NumericCheck(Outcome.OK, trace)

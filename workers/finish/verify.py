@@ -11,7 +11,7 @@ from mallorn.core.targets import Target
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs, Reference
 from workers.faces.runner import Run
-from workers.finish.checking import INVALID, Checker, Verdict
+from workers.finish.checking import INVALID, Checker, NumericCheck
 from workers.measure.base import Program, Slot
 from workers.slot.runtime import Runtime
 
@@ -30,31 +30,31 @@ class Verifier(Checker):
         self._folder = folder
         self._references: dict[str, Reference] = {}
 
-    def verify(self, program: Program, slot: Slot) -> Verdict:
+    def verify(self, program: Program, slot: Slot) -> NumericCheck:
         try:
             reference = self._reference(program)
         except ChildError as error:
-            return Verdict(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
+            return NumericCheck(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
         try:
             trace = self._build(program, slot)
         except ChildError as error:
-            return Verdict(Outcome.BUILD_ERROR, words=error.message)
+            return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
         if trace is None:
-            return Verdict(Outcome.BUILD_ERROR, words=INVALID)
+            return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
         try:
             answer = self._run(program, slot)
         except ChildError as error:
-            return Verdict(Outcome.RUN_ERROR, trace, words=error.message)
+            return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
         if answer.outcome.failed:
-            return Verdict(answer.outcome, trace, words=answer.error)
+            return NumericCheck(answer.outcome, trace, words=answer.error)
         return self._compare(program, trace, reference)
 
-    def _compare(self, program: Program, trace: str, reference: Reference) -> Verdict:
+    def _compare(self, program: Program, trace: str, reference: Reference) -> NumericCheck:
         outputs, expected = str(self._file(program, "outputs")), str(self._file(program, "expected"))
         found = self._graphs.compare(outputs, expected, reference)
         words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
         outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
-        return Verdict(outcome, trace, found.max_error, words)
+        return NumericCheck(outcome, trace, found.max_error, words)
 
     def _reference(self, program: Program) -> Reference:
         if program.key not in self._references:

@@ -12,7 +12,7 @@ from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
-from workers.finish.checking import Checker, Verdict
+from workers.finish.checking import Checker, NumericCheck
 from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Slot, SlotTrial
 from workers.racing.bursts import interval
@@ -54,7 +54,7 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
     results = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
     entries = [_Entry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
     ranked = sorted((entry for entry in entries if entry.failure is None), key=_Entry.rank)
-    verdicts: dict[int, Verdict] = {}
+    verdicts: dict[int, NumericCheck] = {}
     winner = None
     for place, entry in enumerate(ranked):
         claimed.lease.check()
@@ -81,7 +81,7 @@ class _Entry:
         """The pass that went wrong: what fails now and then is not stable enough to win."""
         return next((each.trial for each in self.results if each.trial.outcome.failed), None)
 
-    def trial(self, verdict: Verdict | None) -> Trial:
+    def trial(self, verdict: NumericCheck | None) -> Trial:
         """All passes as one; a candidate that failed in one of them, or its check, has no time."""
         first = self.results[0].trial
         passed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
@@ -99,7 +99,7 @@ class _Entry:
         return -len(self.results), self.latency()
 
 
-def _winner(contest: Contest, entry: _Entry, verdict: Verdict) -> Winner:
+def _winner(contest: Contest, entry: _Entry, verdict: NumericCheck) -> Winner:
     return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
 
 
@@ -112,7 +112,7 @@ def _rivals(
         if len(entry.results) == len(winner.results) and entry.latency() <= CLOSE * winner.latency()
     ]
     traces = [(entry, verifier.trace(contest.program, entry.slot)) for entry in close[:RIVALS]]
-    return tuple(_winner(contest, entry, Verdict(Outcome.OK, trace)) for entry, trace in traces if trace)
+    return tuple(_winner(contest, entry, NumericCheck(Outcome.OK, trace)) for entry, trace in traces if trace)
 
 
 def _store(
@@ -120,7 +120,7 @@ def _store(
     claimed: Stage,
     contest: Contest,
     entries: Sequence[_Entry],
-    verdicts: dict[int, Verdict],
+    verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
     job = claimed.job
@@ -154,7 +154,7 @@ def _row(
     claimed: Stage,
     entry: _Entry,
     sketches: dict[str, int],
-    verdict: Verdict | None,
+    verdict: NumericCheck | None,
 ) -> NewMeasurement:
     place = Place.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
     sketch_id = sketches[entry.slot.candidate.sketch]

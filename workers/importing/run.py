@@ -23,7 +23,7 @@ from workers.children.errors import ChildFailed
 from workers.faces.graphs import Extraction, ModelTask
 from workers.faces.values import pack_arguments
 from workers.host.courtesy import giving_way
-from workers.measure.base import StandIn
+from workers.measure.base import StandInDevice
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, stored_recipe
@@ -90,13 +90,13 @@ def _closest(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: -likeness[name])
 
 
-def _stand_in(claimed: Stage, tasks: Mapping[str, str]) -> StandIn | None:
+def _stand_in(claimed: Stage, tasks: Mapping[str, str]) -> StandInDevice | None:
     """What measures this job where it is no device."""
     measurer = claimed.runtime.measurer(claimed.options)
     return measurer.stand_in(tasks, claimed.target, claimed.options)
 
 
-def _bind(session: Session, claimed: Stage, instead: StandIn) -> None:
+def _bind(session: Session, claimed: Stage, instead: StandInDevice) -> None:
     """Give the job the measuring context that it would have of its first device."""
     job, endpoint, options = claimed.job, instead.endpoint, claimed.options
     host = endpoint.host_class, endpoint.tvm_version, endpoint.threads

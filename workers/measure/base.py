@@ -47,7 +47,7 @@ class SlotTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
+class StandInDevice:
     """A device that is none, and what of a job it cannot do, in words with the next step."""
 
     endpoint: Endpoint
@@ -112,7 +112,7 @@ class Measurer(ABC):
     ) -> list[SlotTrial]:
         """Measure every slot up to `passes` times, in turn, so that all meet the machine in the same mood."""
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandIn | None:
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandInDevice | None:
         """What measures in place of a device; None, as here, where devices of the target do.
 
         Asked once a job, when its tasks are known: their names by Program.key. Raises InvalidRequest where

@@ -12,7 +12,7 @@ from workers.device.tracker_client import TrackerClient, device_key
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class TrackedDevice:
     """A registered device."""
 
     key: str
@@ -36,7 +36,7 @@ class Fleet:
     def __init__(self, settings: Settings) -> None:
         self._tracker = settings.tracker_address
 
-    def devices(self, target: Target | None = None) -> list[Device]:
+    def devices(self, target: Target | None = None) -> list[TrackedDevice]:
         """The devices of a target, or all; those that `mallorn device` did not start are left out."""
         with TrackerClient(self._tracker) as client:
             servers = client.summary()["server_info"]
@@ -59,7 +59,7 @@ class Fleet:
         return devices[0].endpoint
 
 
-def _device(server: Any) -> Device:
+def _device(server: Any) -> TrackedDevice:
     identity = server["mallorn"]
     key = str(server["key"]).removeprefix("server:")
-    return Device(key, str(identity["target"]), bool(server["busy"]), endpoint_of(identity))
+    return TrackedDevice(key, str(identity["target"]), bool(server["busy"]), endpoint_of(identity))

@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.children.shutdown import STOP
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandIn, Tools
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice, Tools
 from workers.measure.patience import work
 from workers.search.space import ChoiceKind
 
@@ -70,8 +70,8 @@ class SimulatedMeasurer(Measurer):
         """The same in every pass: nothing disturbs this device."""
         return [result for _ in range(passes) for result in self.measure(program, target, slots, options)]
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandIn:
-        return StandIn(_endpoint(target))
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandInDevice:
+        return StandInDevice(_endpoint(target))
 
     def require(self, need: Need) -> bool:
         raise MallornError("the times are made up", hint="mallorn tune MODEL")

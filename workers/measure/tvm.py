@@ -17,7 +17,7 @@ from workers.faces.runner import Runner
 from workers.host.alone import Host
 from workers.measure.base import Measurer, Program, Slot, SlotTrial, Tools
 from workers.measure.builds import Builds, Built
-from workers.measure.fleet import Device, Fleet
+from workers.measure.fleet import Fleet, TrackedDevice
 from workers.measure.patience import run_timeout_sec
 from workers.measure.timing import Timing
 
@@ -77,7 +77,7 @@ class TvmMeasurer(Measurer):
                 builds.abort()
                 timing.give_back()
 
-    def _devices(self, target: Target) -> list[Device]:
+    def _devices(self, target: Target) -> list[TrackedDevice]:
         devices = self._fleet.devices(target)
         if not devices:
             raise NoDevice
@@ -102,7 +102,7 @@ class TvmMeasurer(Measurer):
         )
 
 
-def share_cores(devices: Sequence[Device], target: Target) -> bool:
+def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
     """Whether what we build disturbs what the devices measure; a GPU measures by its own clock."""
     return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 

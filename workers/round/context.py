@@ -15,8 +15,7 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads, tir_of
-from db.tables import CostModel as CostModelRow
-from db.tables import Round, Workload
+from db.tables import CostModelRow, Round, Workload
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
 from mallorn.core.versions import VersionName

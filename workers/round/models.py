@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from costmodels.base import CostModel
-from db.tables import CostModel as CostModelRow
+from db.tables import CostModelRow
 from mallorn.core.errors import InvalidRequest, PluginFailed
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming

@@ -14,7 +14,7 @@ from mallorn.core.hosts import host_id
 from mallorn.core.libraries import runnable
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
-from workers.measure.fleet import Device, Fleet
+from workers.measure.fleet import Fleet, TrackedDevice
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class RollCall:
             Devices(session).missed([device.endpoint.name for device in devices], MISSED_SEC)
 
 
-def _seen(device: Device, targets: Targets) -> SeenDevice:
+def _seen(device: TrackedDevice, targets: Targets) -> SeenDevice:
     endpoint = device.endpoint
     return SeenDevice(
         name=endpoint.name,

@@ -38,7 +38,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Pattern:
     """One way to fill in the choices that the machine leaves open."""
 
     rows_level: int = 2  # tile level of the register rows: outside the inner reduction (2) or inside it (3)
@@ -47,19 +47,19 @@ class Recipe:
     location: Location = Location.OUTER
 
 
-RECIPES = (
-    Recipe(),
-    Recipe(rows_level=3, reduction=16, location=Location.ROOT),
-    Recipe(reduction=16, location=Location.INNER),
-    Recipe(rows_level=3, reduction=1, unroll=16),
+PATTERNS = (
+    Pattern(),
+    Pattern(rows_level=3, reduction=16, location=Location.ROOT),
+    Pattern(reduction=16, location=Location.INNER),
+    Pattern(rows_level=3, reduction=1, unroll=16),
 )
 
 
-def default_decisions(sketch: Sketch, machine: Machine, recipe: Recipe) -> tuple[int, ...]:
-    """The decision vector of a sketch by one recipe."""
-    tiles = iter(_tiles(sketch, machine, recipe))
+def default_decisions(sketch: Sketch, machine: Machine, pattern: Pattern) -> tuple[int, ...]:
+    """The decision vector of a sketch by one pattern."""
+    tiles = iter(_tiles(sketch, machine, pattern))
     chained = sum(choice.kind is ChoiceKind.LOCATION for choice in sketch.choices) > 1
-    location = Location.OUTER if chained and recipe.location is Location.INNER else recipe.location
+    location = Location.OUTER if chained and pattern.location is Location.INNER else pattern.location
     vector: list[int] = []
     for choice in sketch.choices:
         match choice.kind:
@@ -67,13 +67,13 @@ def default_decisions(sketch: Sketch, machine: Machine, recipe: Recipe) -> tuple
                 vector += choice.suggested or next(tiles)
             case ChoiceKind.CATEGORICAL:
                 labels = choice.labels or choice.values
-                vector.append(min(choice.values, key=lambda value: abs(labels[value] - recipe.unroll)))
+                vector.append(min(choice.values, key=lambda value: abs(labels[value] - pattern.unroll)))
             case ChoiceKind.LOCATION:
                 vector.append(_location(choice.values, location))
     return tuple(vector)
 
 
-def _tiles(sketch: Sketch, machine: Machine, recipe: Recipe) -> Iterator[list[int]]:
+def _tiles(sketch: Sketch, machine: Machine, pattern: Pattern) -> Iterator[list[int]]:
     """The factors of each tile choice, in order."""
     choices = [choice for choice in sketch.choices if choice.kind is ChoiceKind.TILE and not choice.suggested]
     while choices:
@@ -87,10 +87,10 @@ def _tiles(sketch: Sketch, machine: Machine, recipe: Recipe) -> Iterator[list[in
             )
         elif machine.gpu:
             yield from _gpu_spatial(spatial)
-            yield from _reduction(reduction, recipe.reduction)
+            yield from _reduction(reduction, pattern.reduction)
         else:
-            yield from _cpu_spatial(spatial, machine, recipe)
-            yield from _reduction(reduction, recipe.reduction)
+            yield from _cpu_spatial(spatial, machine, pattern)
+            yield from _reduction(reduction, pattern.reduction)
 
 
 def _next_group(choices: Sequence[Choice]) -> list[Choice]:
@@ -101,7 +101,7 @@ def _next_group(choices: Sequence[Choice]) -> list[Choice]:
     return list(choices[: end if widths[0] >= 4 else start])
 
 
-def _cpu_spatial(axes: Sequence[Choice], machine: Machine, recipe: Recipe) -> list[list[int]]:
+def _cpu_spatial(axes: Sequence[Choice], machine: Machine, pattern: Pattern) -> list[list[int]]:
     tiles = [[1] * axis.width for axis in axes]
     left = [axis.extent for axis in axes]
 
@@ -116,7 +116,7 @@ def _cpu_spatial(axes: Sequence[Choice], machine: Machine, recipe: Recipe) -> li
     if last > 0:
         # The axis that offers most rows, of equals the nearest to the vector.
         axis = max(range(last), key=lambda i: (largest_factor(left[i], rows), i))
-        give(axis, recipe.rows_level, largest_factor(left[axis], rows))
+        give(axis, pattern.rows_level, largest_factor(left[axis], rows))
     chunks = 1
     for axis in range(len(axes)):
         if chunks < _CHUNKS_PER_CORE * machine.cores:

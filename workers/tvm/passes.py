@@ -11,7 +11,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphStep
 from workers.tvm.onnx_reader import first_line
 from workers.tvm.programs import parse_tvm_target
-from workers.tvm.recipes import Step, step_json
+from workers.tvm.recipes import GraphPass, step_json
 from workers.tvm.templates import compiling as stock
 
 TargetLike = str | dict[str, Any]
@@ -26,7 +26,7 @@ def as_tvm_target(target: TargetLike) -> Any:
     return parse_tvm_target(parse_target(target).text)
 
 
-def run_steps(mod: Any, steps: tuple[Step, ...], target: Any) -> tuple[Any, list[GraphStep]]:
+def run_steps(mod: Any, steps: tuple[GraphPass, ...], target: Any) -> tuple[Any, list[GraphStep]]:
     """The module after the steps, and how many functions and operators there were around each."""
     report: list[GraphStep] = []
     before = _sizes(mod)
@@ -51,7 +51,7 @@ def operators(mod: Any) -> dict[str, int]:
     return dict(names)
 
 
-def _run(mod: Any, step: Step, target: Any) -> tuple[Any, str]:
+def _run(mod: Any, step: GraphPass, target: Any) -> tuple[Any, str]:
     """The module after a step, and why the step was passed over if it was."""
     required: stock.Step = {**step_json(step), "optional": False}
     try:
@@ -80,7 +80,7 @@ def _sizes(mod: Any) -> tuple[int, int]:
     return functions, sum(operators(mod).values())
 
 
-def _told(step: Step, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
+def _told(step: GraphPass, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
     (functions_before, ops_before), (functions_after, ops_after) = before, after
     told = GraphStep(
         name=step.name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphPass:
     """One stock TVM pass by its dotted name below `tvm`, with JSON arguments, or one of templates/.
 
     An argument `{"call": name, "args": [...]}` stands for the object that call returns.
@@ -35,15 +35,15 @@ class Recipe:
 
     name: str
     version: int
-    before: tuple[Step, ...]
-    after: tuple[Step, ...]
+    before: tuple[GraphPass, ...]
+    after: tuple[GraphPass, ...]
 
 
-def _relax(*names: str) -> tuple[Step, ...]:
-    return tuple(Step(f"relax.transform.{name}") for name in names)
+def _relax(*names: str) -> tuple[GraphPass, ...]:
+    return tuple(GraphPass(f"relax.transform.{name}") for name in names)
 
 
-_DISPATCH: Final = (Step("relax.backend.DispatchSampling"), Step("relax.backend.DispatchSortScan"))
+_DISPATCH: Final = (GraphPass("relax.backend.DispatchSampling"), GraphPass("relax.backend.DispatchSortScan"))
 # What compile_relax and the pipeline "zero" run before they look a task up.
 _LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "CanonicalizeBindings", "FoldConstant")
@@ -52,13 +52,13 @@ _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "Canonical
 # follow the layout of what they read, and so does a Clip that is an operator again. Optional: the pass gives
 # up on some models (a stack of five dimensions will do). The folding that follows re-lays the weights.
 _NHWC: Final = (
-    Step("mallorn.restore_clip"),
+    GraphPass("mallorn.restore_clip"),
     *_relax("DeadCodeElimination"),
-    Step("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},), optional=True),
+    GraphPass("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},), optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
 )
 
-_DLIGHT: Final = Step(
+_DLIGHT: Final = GraphPass(
     "s_tir.dlight.ApplyDefaultSchedule",
     tuple(
         {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
@@ -71,7 +71,7 @@ PLAIN: Final = Recipe("plain", 1, before=_DISPATCH + _LEGALIZE, after=())
 PLAIN_GPU: Final = Recipe("plain-gpu", 1, before=PLAIN.before, after=(_DLIGHT,))
 
 
-def _tuned(name: str, version: int, *choices: Step) -> Recipe:
+def _tuned(name: str, version: int, *choices: GraphPass) -> Recipe:
     """What is known to be fast on CPUs, with these choices about operators."""
     return Recipe(
         name,
@@ -80,9 +80,9 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
             *_SIMPLIFY,
             *_NHWC,
             *choices,
-            Step("mallorn.heads"),
-            Step("mallorn.transposes"),
-            Step("mallorn.rows"),
+            GraphPass("mallorn.heads"),
+            GraphPass("mallorn.transposes"),
+            GraphPass("mallorn.rows"),
             # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),
             *_DISPATCH,
@@ -98,13 +98,13 @@ def _tuned(name: str, version: int, *choices: Step) -> Recipe:
 
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
-_DEPTHWISE: Final = (Step("mallorn.depthwise"), *_relax("DeadCodeElimination"))
+_DEPTHWISE: Final = (GraphPass("mallorn.depthwise"), *_relax("DeadCodeElimination"))
 # What several products read is rounded once.
-_ROUND: Final = (Step(ROUNDS), *_relax("EliminateCommonSubexpr"))
+_ROUND: Final = (GraphPass(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 6, Step("mallorn.winograd"), *_DEPTHWISE, Step("mallorn.vectors"))
-DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, Step("mallorn.vectors"))
-BF16: Final = _tuned("bf16", 2, Step("mallorn.winograd", ("bfloat16",)), *_ROUND)
+TUNED: Final = _tuned("tuned", 6, GraphPass("mallorn.winograd"), *_DEPTHWISE, GraphPass("mallorn.vectors"))
+DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, GraphPass("mallorn.vectors"))
+BF16: Final = _tuned("bf16", 2, GraphPass("mallorn.winograd", ("bfloat16",)), *_ROUND)
 DIRECT_BF16: Final = _tuned("direct-bf16", 1, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
@@ -155,14 +155,14 @@ def recipe_of(stored: StoredRecipe) -> Recipe:
     return Recipe(stored.name, stored.version, _steps(stored.before), _steps(stored.after))
 
 
-def step_json(step: Step) -> "PassStep":
+def step_json(step: GraphPass) -> "PassStep":
     """A step as the exported script reads it."""
     return {"pass": step.name, "args": list(step.args), "optional": step.optional}
 
 
-def _stored_step(step: Step) -> RecipeStep:
+def _stored_step(step: GraphPass) -> RecipeStep:
     return RecipeStep(name=step.name, args=list(step.args), optional=step.optional)
 
 
-def _steps(stored: Sequence[RecipeStep]) -> tuple[Step, ...]:
-    return tuple(Step(step.name, tuple(step.args), step.optional) for step in stored)
+def _steps(stored: Sequence[RecipeStep]) -> tuple[GraphPass, ...]:
+    return tuple(GraphPass(step.name, tuple(step.args), step.optional) for step in stored)

@@ -12,7 +12,7 @@ from workers.faces.compiler import Compiler
 from workers.measure.base import Program
 from workers.search.decisions import DecisionSpace
 from workers.search.space import Candidate, Sketch
-from workers.tvm.defaults import RECIPES, Machine, default_decisions
+from workers.tvm.defaults import PATTERNS, Machine, default_decisions
 
 _MAX_DEFAULTS = 12
 _TENSORIZED = "meta_schedule.auto_tensorize"
@@ -58,8 +58,8 @@ class TvmSpace(DecisionSpace):
         machine = self._machine()
         # The last sketch fuses most: its consumers are computed at the innermost level.
         return [
-            Candidate(sketch.key, default_decisions(sketch, _tiling(machine, sketch), recipe))
-            for recipe in RECIPES
+            Candidate(sketch.key, default_decisions(sketch, _tiling(machine, sketch), pattern))
+            for pattern in PATTERNS
             for sketch in reversed(self.sketches)
         ]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.families import RANKED_ROUNDS, Families
+from db.repositories.families import RANKED_ROUNDS, WorkloadFamilies
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
@@ -40,7 +40,7 @@ def a_job(rows, families, target_id=None, ops=None):
 
 
 def seats_of(rows, job_id, grouping="dynamic"):
-    found = rows.read(lambda session: Families(session).seats(job_id, rows.target_id, grouping))
+    found = rows.read(lambda session: WorkloadFamilies(session).seats(job_id, rows.target_id, grouping))
     return {seat.key: seat for seat in found}
 
 
@@ -51,7 +51,7 @@ def families_of(rows, job_id):
 def test_new_workloads_have_no_seat_and_known_ones_have_that_of_the_dataset(rows):
     a_job(rows, {"w0": A})
     job = a_job(rows, {"w0": "", "w2": ""})
-    assert rows.read(lambda session: Families(session).unplaced(job)) == {
+    assert rows.read(lambda session: WorkloadFamilies(session).unplaced(job)) == {
         rows.workloads[w] for w in ("w0", "w2")
     }
     assert {key: seat.family for key, seat in seats_of(rows, job).items()} == {"w0": A, "w2": ""}
@@ -73,10 +73,10 @@ def test_workloads_of_the_same_operator_or_family_are_seen_and_no_others(rows):
 def test_seats_are_given_to_new_tasks_only(rows):
     job = a_job(rows, {"w0": "", "w1": B})
     seats = [replace(seat, family=A, why="so", since=7) for seat in seats_of(rows, job).values()]
-    rows.write(lambda session: Families(session).seat(job, seats))
+    rows.write(lambda session: WorkloadFamilies(session).seat(job, seats))
     assert families_of(rows, job) == [A, B]
     assert seats_of(rows, job)["w0"] == replace(seats[0], workload_id=rows.workloads["w0"], key="w0")
-    assert rows.read(lambda session: Families(session).unplaced(job)) == set()
+    assert rows.read(lambda session: WorkloadFamilies(session).unplaced(job)) == set()
 
 
 def test_a_move_counts_for_all_jobs_of_the_target_that_agree(rows):
@@ -85,7 +85,7 @@ def test_a_move_counts_for_all_jobs_of_the_target_that_agree(rows):
     other = a_job(rows, {"w0": "operator:matmul"})
     far = a_job(rows, {"w0": A}, target_id=elsewhere)
     old = seats_of(rows, one)["w0"]
-    rows.write(lambda session: Families(session).move(rows.target_id, old, replace(old, family=B)))
+    rows.write(lambda session: WorkloadFamilies(session).move(rows.target_id, old, replace(old, family=B)))
     assert [families_of(rows, job) for job in (one, two, other, far)] == [
         [B, A],
         [B],
@@ -101,7 +101,7 @@ def test_ranked_rounds_are_the_newest_that_a_model_proposed(rows):
     a_round(rows, None)
     rows.write(lambda session: rows.add_round(session, "w0"))
     places = [rows.workloads[name] for name in ("w0", "w1")]
-    found = rows.read(lambda session: Families(session).ranked(places, rows.target_id))
+    found = rows.read(lambda session: WorkloadFamilies(session).ranked(places, rows.target_id))
     assert list(found) == [rows.workloads["w0"]]
     assert [row.id for row in found[rows.workloads["w0"]]] == made[2:], "the one without a model is newest"
     assert {(row.family, row.stats["rank_own"]) for row in found[rows.workloads["w0"]]} == {(A, 0.5)}

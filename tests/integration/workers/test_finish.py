@@ -27,7 +27,7 @@ from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
 from workers.children.shutdown import Stopping
 from workers.faces.graphs import Compiled, Scripts, Untuned
-from workers.finish.checking import Verdict
+from workers.finish.checking import NumericCheck
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.measure.base import Need
@@ -46,8 +46,8 @@ class MadeUpVerifier:
     def verify(self, program, slot):
         self.asked.append((program.key, slot.candidate))
         if slot.candidate in self.wrong or "all" in self.wrong:
-            return Verdict(Outcome.WRONG_RESULT, "[]", 1.0, "relative error 1, allowed 0.001")
-        return Verdict(Outcome.OK, self.trace(program, slot), 1e-7)
+            return NumericCheck(Outcome.WRONG_RESULT, "[]", 1.0, "relative error 1, allowed 0.001")
+        return NumericCheck(Outcome.OK, self.trace(program, slot), 1e-7)
 
     def trace(self, _program, slot):
         return json.dumps([slot.sketch.key, slot.candidate.decisions])

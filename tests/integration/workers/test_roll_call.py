@@ -13,7 +13,7 @@ from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.waiting import wait_for
 from workers.device.endpoint import Endpoint
-from workers.measure.fleet import Device as Registered
+from workers.measure.fleet import TrackedDevice
 from workers.slot.attendance import RollCall
 
 TARGET = '{"kind":"llvm","num-cores":2}'
@@ -23,7 +23,7 @@ TARGET = '{"kind":"llvm","num-cores":2}'
 def tracker() -> Any:
     """A tracker with one device."""
     endpoint = Endpoint("d", "host", "class", 2, "0.27.0", DeviceInfo(is_local=True))
-    known = [Registered("key", TARGET, True, endpoint)]
+    known = [TrackedDevice("key", TARGET, True, endpoint)]
     return SimpleNamespace(known=known, devices=lambda: known)
 
 

@@ -12,13 +12,13 @@ from workers.device.endpoint import Endpoint
 from workers.faces.compiler import Library
 from workers.faces.values import Arguments
 from workers.measure.base import Program, Slot
-from workers.measure.fleet import Device, Fleet
+from workers.measure.fleet import Fleet, TrackedDevice
 from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tvm import TvmMeasurer
 from workers.search.space import Candidate, Sketch
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
-DEVICE = Device("key", TARGET.text, False, Endpoint("odd", "elsewhere", "c", 2, "0"))
+DEVICE = TrackedDevice("key", TARGET.text, False, Endpoint("odd", "elsewhere", "c", 2, "0"))
 SKETCH = Sketch("sketch", "[]", ())
 
 
@@ -41,7 +41,7 @@ class TestTvmMeasurer(MeasurerTestCase):
     def measurer(
         self, builders: ChildPool[Library], runner: OddRunner, monkeypatch: pytest.MonkeyPatch
     ) -> TvmMeasurer:
-        def devices(_fleet: Fleet, _target: Target | None = None) -> list[Device]:
+        def devices(_fleet: Fleet, _target: Target | None = None) -> list[TrackedDevice]:
             return [DEVICE]
 
         monkeypatch.setattr(Fleet, "devices", devices)

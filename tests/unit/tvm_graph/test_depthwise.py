@@ -26,7 +26,7 @@ from workers.search.decisions import SketchRules
 from workers.search.space import Sketch
 from workers.tvm.anatomy import blocks_of, operator_of
 from workers.tvm.arguments import tensor_args
-from workers.tvm.defaults import Machine, Recipe, default_decisions
+from workers.tvm.defaults import Machine, Pattern, default_decisions
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
 from workers.tvm.templates.depthwise import depthwise
@@ -188,7 +188,7 @@ def scheduled(mod: Any, decisions: Sequence[int]) -> Any:
 
 
 def suggested(mod: Any) -> tuple[int, ...]:
-    return default_decisions(sketched(mod), Machine(cores=2, lanes=8), Recipe())
+    return default_decisions(sketched(mod), Machine(cores=2, lanes=8), Pattern())
 
 
 def numbers(mod: Any, arrays: list[Any]) -> Any:

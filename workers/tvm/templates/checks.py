@@ -25,7 +25,7 @@ LARGEST_ERROR_BF16 = 5e-2
 Spec = Mapping[str, Any]  # of an input: name, dtype and shape
 
 
-class Manifest(TypedDict, total=False):
+class ManifestFile(TypedDict, total=False):
     """What these checks read of a manifest."""
 
     versions: dict[str, str]
@@ -52,7 +52,7 @@ def read_manifest(directory: Path) -> Any:
         ) from None
 
 
-def before_tvm_is_loaded(manifest: Manifest, args: argparse.Namespace) -> None:
+def before_tvm_is_loaded(manifest: ManifestFile, args: argparse.Namespace) -> None:
     """Check files, packages and the compiler. Raises Refused."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
@@ -102,7 +102,7 @@ def _compiler() -> None:
         )
 
 
-def same_inputs(manifest: Manifest, inputs: Sequence[Spec], model: str) -> None:
+def same_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:
     """Raises Refused if the model's shapes or types differ from those that were tuned."""
     tuned = manifest.get("inputs")
     if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
@@ -120,7 +120,7 @@ def _told(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{spec['name']} {spec['dtype']}{spec['shape']}" for spec in specs) or "no inputs"
 
 
-def all_found(manifest: Manifest, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
+def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
     """Raises Refused if workloads lack a schedule: TVM would silently compile them to slow loops."""
     unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
     told = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
@@ -138,7 +138,7 @@ def all_found(manifest: Manifest, found: list[str], missing: list[str], args: ar
         )
 
 
-def small_error(manifest: Manifest, error: float) -> None:
+def small_error(manifest: ManifestFile, error: float) -> None:
     """Raises Refused if the outputs are wrong."""
     rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
     allowed = LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR
