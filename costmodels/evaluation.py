@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from costmodels import metrics
 from costmodels.base import CostModel, Matrix, Vector
 from costmodels.metrics import Groups
@@ -89,43 +87,6 @@ def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluatio
         r2=metrics.r2(mean, truth),
         calibration=metrics.coverage(mean, std, truth, 2.0),
         interval_80=metrics.coverage(mean, std, truth, NORMAL_80),
-        rows=len(truth),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFigures:
-    """Figures of one task. `speed_rmse` is the error of best time / time, which is at most 1."""
-
-    pairwise: float
-    top_pairwise: float
-    top_recall: float
-    spearman: float
-    peak_1: float
-    peak_5: float
-    rmse: float
-    speed_rmse: float
-    rows: int
-
-
-def judge_tasks(scores: Vector, truth: Vector, groups: Groups) -> dict[int, TaskFigures]:
-    """The figures of each task, by group; NaN where one is undefined."""
-    return {
-        int(groups[lines[0]]): _judge_task(scores[lines], truth[lines], groups[lines])
-        for lines in metrics.members(groups)
-    }
-
-
-def _judge_task(scores: Vector, truth: Vector, groups: Groups) -> TaskFigures:
-    return TaskFigures(
-        pairwise=metrics.pairwise_accuracy(scores, truth, groups),
-        top_pairwise=metrics.top_tenth_pairs(scores, truth, groups),
-        top_recall=metrics.top_tenth_recall(scores, truth, groups),
-        spearman=metrics.spearman(scores, truth, groups),
-        peak_1=metrics.peak_score(scores, truth, groups, 1),
-        peak_5=metrics.peak_score(scores, truth, groups, 5),
-        rmse=metrics.rmse(scores, truth),
-        speed_rmse=metrics.rmse(np.exp(scores), np.exp(truth)),
         rows=len(truth),
     )
 

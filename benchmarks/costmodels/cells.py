@@ -11,7 +11,8 @@ import numpy as np
 
 from benchmarks.costmodels.arms import Arm, arm
 from benchmarks.costmodels.rows import Bench, load
-from costmodels.evaluation import NORMAL_80, fitted, judge_tasks
+from benchmarks.costmodels.task_figures import judge_tasks
+from costmodels.evaluation import NORMAL_80, fitted
 from costmodels.metrics import coverage
 from costmodels.splits import scrambled
 
