@@ -1,14 +1,14 @@
 """The base of the learning searchers: they explore through a scout, always with some model."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodels.base import CostModel
-from workers.search.base import Proposal, Trial
+from workers.search.base import Proposal
 from workers.search.batch import Request
+from workers.search.fill import Filter
 from workers.search.origins import DEFAULT, MEASURED, RANDOM
 from workers.search.policy.history_sample import HistorySample, sample_of
 from workers.search.policy.kernel_regression import KernelRegression
@@ -32,17 +32,10 @@ class Learner(PooledSearcher):
     def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
         """Look at about `considered` candidates, increasingly good ones."""
 
-    def propose(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        if model is None and count:
-            model = stand_in(space, sample_of(history))
-        return super().propose(space, history, model, count, rng)
+    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+        if asked.model is None:
+            asked = replace(asked, model=stand_in(asked.space, sample_of(asked.history)))
+        return super().choose(asked, sieve)
 
     def pool(self, asked: Request) -> dict[Candidate, str]:
         space, rng = asked.space, asked.rng
