@@ -1,7 +1,7 @@
 """Answers a job's candidates from a recording: no compiler, no device, no TVM in the process."""
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
@@ -10,7 +10,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from research.replay.holdings import holdings
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice, Tools
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
 OLD_FAILURE: Final = "it failed when it was recorded"
@@ -26,10 +26,6 @@ class ReplayMeasurer(Measurer):
 
     If a recording has several measuring contexts, the one with most tasks is used.
     """
-
-    @classmethod
-    def from_tools(cls, tools: Tools) -> Self:
-        return cls()
 
     def measure(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import log, prod
-from typing import Final, Self
+from typing import Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.children.shutdown import STOP
 from workers.device.endpoint import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice, Tools
+from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
 from workers.measure.patience import work
 from workers.search.space import ChoiceKind
 
@@ -45,10 +45,6 @@ class SimulatedMeasurer(Measurer):
     A candidate whose u(program, candidate) is below `failure_rate` fails to run whenever it is tried. Each
     keeps its device for `device_sec`, in which the worker sleeps. A slot has one device, and takes no core.
     """
-
-    @classmethod
-    def from_tools(cls, tools: Tools) -> Self:
-        return cls()
 
     def measure(
         self,
