@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, or_, select, update
 from db.repositories.base import Repository
 from db.tables import CostModelRow, Job, Round, Task, Workload
 from mallorn.core.states import RoundState
+from mallorn.core.values.stats import RoundStats
 
 RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 
@@ -33,7 +34,7 @@ class RankedRound:
 
     id: int
     family: str
-    stats: Mapping[str, Any]
+    stats: RoundStats
 
 
 class WorkloadFamilies(Repository):
@@ -73,7 +74,7 @@ class WorkloadFamilies(Repository):
         )
         found = defaultdict[int, list[RankedRound]](list)
         for workload_id, round_id, family, stats in self.session.execute(query):
-            found[workload_id].append(RankedRound(round_id, family, stats or {}))
+            found[workload_id].append(RankedRound(round_id, family, RoundStats.model_validate(stats or {})))
         return found
 
     def seat(self, job_id: str, seats: Iterable[Seat]) -> None:

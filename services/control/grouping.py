@@ -50,7 +50,7 @@ def _member(seat: Seat, rounds: Sequence[RankedRound]) -> Member:
 
 
 def _ranking(row: RankedRound) -> Ranking:
-    return Ranking(row.id, row.family, row.stats.get("rank_own"), row.stats.get("rank_others", {}))
+    return Ranking(row.id, row.family, row.stats.rank_own, row.stats.rank_others)
 
 
 def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member]) -> list[Seat]:

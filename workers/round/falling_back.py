@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from db.repositories.rounds import Rounds
 from db.repositories.warnings import Warn, Warnings
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.names import WORDS
 from mallorn.core.plugins import blaming
+from mallorn.core.values.stats import RoundStats
 from workers.measure.base import Slot
 from workers.round.context import RoundContext, load_round
 from workers.round.proposing import SAFE_SEARCHER, propose
@@ -36,14 +36,14 @@ def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
             _leave_out(runtime, round_id, attempt, error)
 
 
-def ranked(runtime: Runtime, context: RoundContext) -> dict[str, Any]:
+def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
     """How well models ordered the round; nothing where one of them does not work."""
     try:
         with blaming(("cost_model", context.options.cost_model)):
             return rank(Viewer(runtime.database, runtime.compiler), context)
     except PluginFailed as error:
         warn(runtime, context.row.job_id, error, "families are judged without it")
-        return {}
+        return RoundStats()
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:

@@ -1,7 +1,7 @@
 """How well models ordered a round's fresh batch: the evidence on which families are split and merged."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -12,6 +12,7 @@ from db.repositories.batches import Batches
 from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
+from mallorn.core.values.stats import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.round.context import RoundContext
 from workers.round.models import model_of
@@ -23,7 +24,7 @@ REVISING: Final = frozenset({"dynamic"})  # groupings that ask about other famil
 Batch = Sequence[tuple[Trial, int]]  # with the measuring context, within which times compare
 
 
-def rank(viewer: Viewer, context: RoundContext) -> dict[str, Any]:
+def rank(viewer: Viewer, context: RoundContext) -> RoundStats:
     """For the stats of a measured round: the shares of pairs that its own and other models had in order.
 
     `rank_own` judges the frozen model by what it predicted; it is None where too little can be compared.
@@ -34,10 +35,11 @@ def rank(viewer: Viewer, context: RoundContext) -> dict[str, Any]:
         sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in batch})
     others = _shares(viewer, context.work(sketches), batch, asked) if len(batch) >= FEWEST else {}
     foreseen = [row for row in batch if row[0].predicted is not None]
-    return {
-        "rank_own": _share(foreseen, np.array([trial.predicted for trial, _ in foreseen], dtype=np.float32)),
-        "rank_others": {family: share for family, share in others.items() if share is not None},
-    }
+    predicted = np.array([trial.predicted for trial, _ in foreseen], dtype=np.float32)
+    return RoundStats(
+        rank_own=_share(foreseen, predicted),
+        rank_others={family: share for family, share in others.items() if share is not None},
+    )
 
 
 def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:

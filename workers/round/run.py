@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -18,6 +17,7 @@ from mallorn.core.errors import LeaseLost
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.event import RoundClosedEvent
+from mallorn.core.values.stats import RoundStats
 from workers.host.alone import Host
 from workers.measure.base import SlotTrial
 from workers.round.bases import proposer
@@ -75,7 +75,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
         "candidates": len(missing),
         "cost_model": context.model_name,
     }
-    _close(runtime, context, attempt, stats | ranked(runtime, context))
+    _close(runtime, context, attempt, ranked(runtime, context).model_copy(update=stats))
     return Closed(context.row.job_id, context.row.task_id)
 
 
@@ -96,11 +96,11 @@ def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> Non
             commits.flush()
 
 
-def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: dict[str, Any]) -> None:
+def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: RoundStats) -> None:
     row = context.row
     with runtime.database.transaction() as session:
-        if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats):
+        if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats.stored()):
             raise LeaseLost
-        told = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats}
+        told = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(told))
-    log.info("a round of %s is done: %s candidates", context.task_name, stats["candidates"])
+    log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)

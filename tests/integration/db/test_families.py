@@ -104,7 +104,7 @@ def test_ranked_rounds_are_the_newest_that_a_model_proposed(rows):
     found = rows.read(lambda session: WorkloadFamilies(session).ranked(places, rows.target_id))
     assert list(found) == [rows.workloads["w0"]]
     assert [row.id for row in found[rows.workloads["w0"]]] == made[2:], "the one without a model is newest"
-    assert {(row.family, row.stats["rank_own"]) for row in found[rows.workloads["w0"]]} == {(A, 0.5)}
+    assert {(row.family, row.stats.rank_own) for row in found[rows.workloads["w0"]]} == {(A, 0.5)}
 
 
 def a_round(rows, model_id):
