@@ -45,7 +45,10 @@ class Database:
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Read only, one consistent snapshot: whoever waits for news opens a new one."""
-        with translated(), _open(_reader(self.engine)) as session:
+        engine = self.engine
+        if engine.dialect.name == "postgresql":
+            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with translated(), _open(engine) as session:
             yield session
 
     @contextmanager
@@ -69,12 +72,6 @@ class Database:
 def read_clock(session: Session) -> float:
     """The database's time, in seconds since the epoch."""
     return session.execute(select(now())).scalar_one()
-
-
-def _reader(engine: Engine) -> Engine:
-    if engine.dialect.name == "postgresql":
-        return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    return engine
 
 
 def _open(engine: Engine) -> Session:

@@ -119,7 +119,10 @@ def _write(draft: Path, table: Table, head: Mapping[str, object], groups: Iterab
 
 
 def _measurements(page: Columns, own: str, contexts: dict[int, Context]) -> pa.Table:
-    facts = {number: _facts(context) for number, context in contexts.items()}
+    facts = {
+        number: [context.host_class, context.tvm_version, context.threads, _json(context.evaluator)]
+        for number, context in contexts.items()
+    }
     nowhere = [None] * len(CONTEXT)
     of_rows = [nowhere if number is None else facts[number] for number in page["context_id"]]
     made = {
@@ -135,32 +138,28 @@ def _measurements(page: Columns, own: str, contexts: dict[int, Context]) -> pa.T
     return pa.Table.from_pydict(made | as_stored, schema=schema)
 
 
-def _facts(context: Context) -> list[Any]:
-    return [context.host_class, context.tvm_version, context.threads, _json(context.evaluator)]
-
-
 def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
     for some in _chunks(ids):
         with database.session() as session:
-            rows = [_workload(row) for row in Workloads(session).get_many(some)]
+            rows = [
+                _row(WORKLOAD_TABLE, row, tir=tir_of(row), args=_json(row.args), features=_json(row.features))
+                for row in Workloads(session).get_many(some)
+            ]
         yield pa.Table.from_pylist(rows, schema=WORKLOAD_TABLE.schema)
-
-
-def _workload(row: Workload) -> dict[str, object]:
-    texts = {"tir": tir_of(row), "args": _json(row.args), "features": _json(row.features)}
-    return {name: getattr(row, name) for name in WORKLOAD_TABLE.schema.names} | texts
 
 
 def _sketches(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
     for some in _chunks(ids):
         with database.session() as session:
-            rows = [_sketch(row) for row in Sketches(session).rows(some)]
+            rows = [
+                _row(SKETCH_TABLE, row, trace=trace_of(row), choices=_json(row.choices))
+                for row in Sketches(session).rows(some)
+            ]
         yield pa.Table.from_pylist(rows, schema=SKETCH_TABLE.schema)
 
 
-def _sketch(row: SketchRow) -> dict[str, object]:
-    texts = {"trace": trace_of(row), "choices": _json(row.choices)}
-    return {name: getattr(row, name) for name in SKETCH_TABLE.schema.names} | texts
+def _row(table: Table, row: Workload | SketchRow, **texts: str) -> dict[str, object]:
+    return {name: getattr(row, name) for name in table.schema.names} | texts
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:

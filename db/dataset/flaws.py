@@ -1,7 +1,7 @@
 """Validates imported measurements: a bad row is counted and skipped."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from db.dataset.schema import Row
@@ -38,9 +38,5 @@ def _flaw_of_times(row: Row) -> str | None:
         return "times of a failure" if not ok else "no times"
     if ok and any(row[name] is None for name in CONTEXT):
         return "no measuring context"
-    return None if not ok or _positive([row["latency_us"], *row["run_us"]]) else "latency"
-
-
-def _positive(times_us: Sequence[float | None]) -> bool:
-    """True for a usable time: not zero, infinite, negative or missing."""
-    return all(time is not None and 0 < time < math.inf for time in times_us)
+    times_us = [row["latency_us"], *row["run_us"]] if ok else []
+    return None if all(time is not None and 0 < time < math.inf for time in times_us) else "latency"

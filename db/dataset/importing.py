@@ -111,21 +111,14 @@ def _good(batch: Iterable[Row], widths: Mapping[str, int], result: Imported) -> 
 
 
 def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
-    target_id = _target(session, row["target"], names)
-    times = row["run_us"]
-    copied = (
-        "slot",
-        "outcome",
-        "latency_us",
-        "error",
-        "origin",
-        "predicted",
-        "build_ms",
-        "run_ms",
-        "created_at",
-    )
-    return {name: row[name] for name in copied} | {
-        "source_id": _source(session, row["dataset"], names),
+    target, source, times = row["target"], row["dataset"], row["run_us"]
+    if target not in names.targets:
+        names.targets[target] = Targets(session).ensure(parse_target(target)).id
+    if source not in names.sources:
+        names.sources[source] = Sources(session).ensure(source)
+    target_id = names.targets[target]
+    return {name: row[name] for name in COPIED} | {
+        "source_id": names.sources[source],
         "source_row": row["row"],
         "kind": MeasurementKind(row["kind"]).foreign,
         "workload_id": names.workloads[row["workload"]],
@@ -135,18 +128,6 @@ def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
         "decisions": pack_decisions(row["decisions"]),
         "run_us": pack_times(times) if times else None,
     }
-
-
-def _target(session: Session, text: str, names: Names) -> int:
-    if text not in names.targets:
-        names.targets[text] = Targets(session).ensure(parse_target(text)).id
-    return names.targets[text]
-
-
-def _source(session: Session, key: str, names: Names) -> int:
-    if key not in names.sources:
-        names.sources[key] = Sources(session).ensure(key)
-    return names.sources[key]
 
 
 def _context(session: Session, target_id: int, facts: Sequence[Any], names: Names) -> int | None:

@@ -109,7 +109,8 @@ def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
 
 def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
     """The rows of a small table, their JSON parsed."""
-    for row in _rows(directory, table, 100):
+    batches = _batches(directory, table, 100)
+    for row in (row for batch in batches for row in batch.select(table.schema.names).to_pylist()):
         if None in row.values():
             raise InvalidRequest(f"{directory / table.file} has a row without a value", hint=AGAIN)
         try:
@@ -132,7 +133,9 @@ def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> Non
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):
         for column, table in (("workload", WORKLOAD_TABLE), ("sketch", SKETCH_TABLE)):
             named = set(batch.column(column).unique().to_pylist())
-            _check_known(directory / table.file, named - known[table])
+            if unknown := sorted(map(str, named - known[table] - {None})):
+                path = directory / table.file
+                raise InvalidRequest(f"{path} lacks {unknown[0]}, which was measured", hint=AGAIN)
         targets.update(batch.column("target").unique().to_pylist())
         evaluators.update(batch.column("evaluator").unique().to_pylist())
     for text in sorted(targets - {None}, key=str):
@@ -141,22 +144,11 @@ def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> Non
         _check_json(directory / MEASUREMENT_TABLE.file, str(text))
 
 
-def _check_known(path: Path, unknown: set[str | None]) -> None:
-    named = sorted(str(key) for key in unknown if key is not None)
-    if named:
-        raise InvalidRequest(f"{path} lacks {named[0]}, which was measured", hint=AGAIN)
-
-
 def _check_json(path: Path, text: str) -> None:
     try:
         json.loads(text)
     except ValueError:
         raise InvalidRequest(f"{path} has an evaluator that is no JSON: {text[:80]}", hint=AGAIN) from None
-
-
-def _rows(directory: Path, table: Table, size: int) -> Iterator[Row]:
-    for batch in _batches(directory, table, size):
-        yield from batch.select(table.schema.names).to_pylist()
 
 
 def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:

@@ -27,11 +27,12 @@ class Batches(Repository):
             .order_by(Measurement.slot)
         )
         return [
-            (_trial(sketch, decisions, latency_us, predicted), context_id)
-            for sketch, decisions, latency_us, predicted, context_id in self.session.execute(query)
+            (
+                Trial(
+                    Candidate(sketch, unpack_decisions(packed)), Outcome.OK, latency_us, predicted=predicted
+                ),
+                context_id,
+            )
+            for sketch, packed, latency_us, predicted, context_id in self.session.execute(query)
             if context_id is not None  # what is valid has one
         ]
-
-
-def _trial(sketch: str, packed: bytes, latency_us: float | None, predicted: float | None) -> Trial:
-    return Trial(Candidate(sketch, unpack_decisions(packed)), Outcome.OK, latency_us, predicted=predicted)

@@ -34,27 +34,24 @@ class Features(Repository):
         """The stored rows of these candidates, by key."""
         keys = list(candidates)
         same = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
+        unpack = zstandard.ZstdDecompressor().decompress
         found: dict[str, bytes | None] = {}
         for start in range(0, len(keys), _SOME):
             some = FeatureRow.candidate.in_(keys[start : start + _SOME])
             query = select(FeatureRow.candidate, FeatureRow.numbers).where(*same, some)
-            found |= {key: _unpack(numbers) for key, numbers in self.session.execute(query)}
+            found |= {
+                key: None if packed is None else unpack(packed, max_output_size=_MOST_BYTES)
+                for key, packed in self.session.execute(query)
+            }
         return found
 
     def keep(self, of: ViewOf, rows: Mapping[str, bytes | None]) -> None:
         """Store rows by candidate; existing rows stay."""
-        shared = asdict(of)
-        values = [shared | {"candidate": key, "numbers": _pack(row)} for key, row in sorted(rows.items())]
+        pack = zstandard.ZstdCompressor(level=_LEVEL).compress
+        values = [
+            asdict(of) | {"candidate": key, "numbers": None if row is None else pack(row)}
+            for key, row in sorted(rows.items())
+        ]
         if values:
             written = self.insert(FeatureRow).values(values)
             self.session.execute(written.on_conflict_do_nothing(index_elements=list(_KEY)))
-
-
-def _pack(row: bytes | None) -> bytes | None:
-    return None if row is None else zstandard.ZstdCompressor(level=_LEVEL).compress(row)
-
-
-def _unpack(numbers: bytes | None) -> bytes | None:
-    if numbers is None:
-        return None
-    return zstandard.ZstdDecompressor().decompress(numbers, max_output_size=_MOST_BYTES)

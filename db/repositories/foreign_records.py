@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -62,10 +62,7 @@ class ForeignRecords(Repository):
         ]
         once = self.insert(ForeignTask).values(rows).on_conflict_do_nothing(index_elements=["key"])
         self.session.execute(once)
-        return self._task_ids(list(records))
-
-    def _task_ids(self, keys: Collection[str]) -> dict[str, int]:
-        query = select(ForeignTask.key, ForeignTask.id).where(ForeignTask.key.in_(keys))
+        query = select(ForeignTask.key, ForeignTask.id).where(ForeignTask.key.in_(list(records)))
         return dict(self.session.execute(query).all())
 
 

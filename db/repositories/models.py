@@ -48,14 +48,12 @@ class Models(Repository):
         """
         self.hold(model_id)
         self.get(model_id, owner)
-        if jobs := self._jobs_of(model_id, owner):
+        users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
+        query = select(Job.id).where(*users).order_by(Job.created_at.desc())
+        if jobs := self.session.scalars(query).all():
             raise _in_use(model_id, jobs)
         self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
-
-    def _jobs_of(self, model_id: str, owner: str) -> Sequence[str]:
-        users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
-        return self.session.scalars(select(Job.id).where(*users).order_by(Job.created_at.desc())).all()
 
     def named(self, text: str) -> str:
         """The id of a model given by id or name, of any owner. Raises NotFound, Conflict."""

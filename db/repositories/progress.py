@@ -31,7 +31,8 @@ class Progress:
 def progress(session: Session, job: Job) -> Progress:
     """Five queries, each answered from an index; none reads a row of another job."""
     outcomes = count_by_outcome(session, job.id)
-    best_us = _best(session, job.id)
+    best = select(Task.id, best_of_task()).join(Job, Job.id == Task.job_id).where(Task.job_id == job.id)
+    best_us = {task_id: time_us for task_id, time_us in session.execute(best) if time_us is not None}
     visits = _visits(session, job.id)
     return Progress(
         planned=job.trials,
@@ -59,11 +60,6 @@ def _in_flight(session: Session, job_id: str) -> int:
         select(func.count()).select_from(Round).join(Measurement, trial[0] & trial[1]).where(*of_open)
     )
     return max(0, handed_out - (committed or 0))
-
-
-def _best(session: Session, job_id: str) -> dict[int, float]:
-    query = select(Task.id, best_of_task()).join(Job, Job.id == Task.job_id).where(Task.job_id == job_id)
-    return {task_id: best for task_id, best in session.execute(query) if best is not None}
 
 
 class _Visit(NamedTuple):

@@ -1,7 +1,7 @@
 """Jobs that are set aside or deleted: what goes, what stays, and what has been kept for long enough."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import delete, exists, select, update
 
@@ -92,10 +92,7 @@ class Removals(Jobs):
 
     def unused_models(self, days: float, limit: int) -> Sequence[Model]:
         """Models uploaded longer ago that none of their owner's jobs refers to."""
-        used = exists(select(Job.id).where(Job.model_id == Model.id, *_of_model_owner()).correlate(Model))
+        own = Job.model_id == Model.id, Job.owner == Model.owner, Job.deleted_at.is_(None)
+        used = exists(select(Job.id).where(*own).correlate(Model))
         old = select(Model).where(Model.created_at < until(-days * 86400), ~used)
         return self.session.scalars(old.order_by(Model.created_at).limit(limit)).all()
-
-
-def _of_model_owner() -> tuple[Any, ...]:
-    return Job.owner == Model.owner, Job.deleted_at.is_(None)

@@ -31,7 +31,9 @@ class Shares(Repository):
         """Claims of all jobs that tune for a target, without reading their rounds or measurements."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
-        rows = self.session.execute(select(*columns, _able()).where(*tuning).order_by(Job.id))
+        free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
+        able = exists(select(Task.id).where(*free).correlate(Job))
+        rows = self.session.execute(select(*columns, able).where(*tuning).order_by(Job.id))
         return [Claim(*row) for row in rows]
 
     def take_turn(self, job_id: str, share_pass: float | None, owner_pass: float | None) -> None:
@@ -42,16 +44,13 @@ class Shares(Repository):
     def due(self, per_target: int, finish_sec: float, finish_sec_per_task: float) -> Sequence[str]:
         """Tuning jobs with unread news, and for each target those not looked at for longest."""
         place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
-        news = or_(Job.planned_at.is_(None), _has_closed_round(), _is_late(finish_sec, finish_sec_per_task))
+        closed = Round.job_id == Job.id, Round.finished_at > Job.planned_at
+        has_closed = exists(select(Round.id).where(*closed).correlate(Job))
+        news = or_(Job.planned_at.is_(None), has_closed, _is_late(finish_sec, finish_sec_per_task))
         tuning = select(Job.id, news.label("news"), place.label("place")).where(Job.state == JobState.TUNING)
         waiting = tuning.subquery()
         due = or_(waiting.c.news, waiting.c.place <= per_target)
         return self.session.scalars(select(waiting.c.id).where(due).order_by(waiting.c.place)).all()
-
-
-def _has_closed_round() -> ColumnElement[bool]:
-    news = Round.job_id == Job.id, Round.finished_at > Job.planned_at
-    return exists(select(Round.id).where(*news).correlate(Job))
 
 
 def _is_late(finish_sec: float, finish_sec_per_task: float) -> ColumnElement[bool]:
@@ -60,8 +59,3 @@ def _is_late(finish_sec: float, finish_sec_per_task: float) -> ColumnElement[boo
     reserve = finish_sec + finish_sec_per_task * tasks.scalar_subquery()
     end = Job.created_at + Job.minutes * 60 - reserve
     return and_(Job.minutes.is_not(None), Job.export_uri.is_(None), end < now())
-
-
-def _able() -> ColumnElement[bool]:
-    free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
-    return exists(select(Task.id).where(*free).correlate(Job))

@@ -40,7 +40,10 @@ class Sketches(Repository):
     def by_key(self, keys: Collection[str]) -> dict[str, Sketch]:
         """In the order of their ids; unknown keys are left out."""
         query = select(SketchRow).where(SketchRow.key.in_(keys)).order_by(SketchRow.id)
-        return {row.key: _sketch(row) for row in self.session.scalars(query)}
+        return {
+            row.key: Sketch(row.key, trace_of(row), unpack_choices(row.choices), row.ordinal)
+            for row in self.session.scalars(query)
+        }
 
     def rows(self, sketch_ids: Collection[int]) -> Sequence[SketchRow]:
         """As they are stored, in the order of their ids."""
@@ -57,10 +60,6 @@ def _columns(new: NewSketch) -> dict[str, object]:
         "space": new.space,
         "tvm_version": new.tvm_version,
     }
-
-
-def _sketch(row: SketchRow) -> Sketch:
-    return Sketch(row.key, trace_of(row), unpack_choices(row.choices), row.ordinal)
 
 
 def trace_of(sketch: SketchRow) -> str:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 
 from db.codec import unpack_decisions
 from db.columns import Columns
@@ -99,7 +99,10 @@ class Trials(Repository):
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
-        return [_trial(row) for row in self.session.execute(query)]
+        return [
+            Trial(Candidate(sketch, unpack_decisions(packed)), Outcome(outcome), latency_us, origin, build_ms)
+            for sketch, packed, outcome, latency_us, origin, build_ms in self.session.execute(query)
+        ]
 
 
 def _trials() -> Select[*tuple[Any, ...]]:
@@ -118,9 +121,3 @@ def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
         Measurement.id > after,
         Measurement.kind.in_(_LEARNABLE),
     )
-
-
-def _trial(row: Row[*tuple[Any, ...]]) -> Trial:
-    sketch, decisions, outcome, latency_us, origin, build_ms = row
-    candidate = Candidate(sketch, unpack_decisions(decisions))
-    return Trial(candidate, Outcome(outcome), latency_us, origin, build_ms)

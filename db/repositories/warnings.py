@@ -32,7 +32,10 @@ class Warnings(Repository):
         kept = self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one()
         told = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)
         known = [
-            told.model_copy(update={"count": one.count + 1}) if _alike(one, told) else one for one in kept
+            told.model_copy(update={"count": one.count + 1})
+            if one.model_copy(update={"count": told.count}) == told
+            else one
+            for one in kept
         ]
         is_new = known == kept
         if is_new and len(kept) >= MOST_KEPT:
@@ -43,7 +46,3 @@ class Warnings(Repository):
             Events(self.session).append(
                 job_id, WarningEvent(source=warn.source, message=warn.message, hint=warn.hint)
             )
-
-
-def _alike(one: JobWarning, other: JobWarning) -> bool:
-    return one.model_copy(update={"count": other.count}) == other
