@@ -1,7 +1,6 @@
 """The directory that schedules are written to: over none but the same model's, and gone if empty."""
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from mallorn.core.errors import Conflict, InvalidRequest, InvalidTarget
+from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.manifest import MANIFEST
+from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.wording.units import short_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
@@ -34,9 +33,9 @@ class Held:
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:
-            found = json.loads((directory / MANIFEST).read_text())
-            return cls(str(found["model"]), parse_target(found["target"]))
-        except (OSError, AttributeError, KeyError, TypeError, ValueError, InvalidTarget):
+            found = read_manifest(directory / MANIFEST)
+            return cls(found.model, parse_target(found.target))
+        except (OSError, InvalidRequest):
             raise Conflict(f"{directory} holds files that are no schedules of Mallorn", hint=CHOOSE) from None
 
 

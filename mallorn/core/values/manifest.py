@@ -57,9 +57,6 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValueError as error:
-        message = f"{path} is not a manifest of Mallorn: {_words(error)}"
+        words = " ".join(str(error).splitlines()[1:3]) or str(error)
+        message = f"{path} is not a manifest of Mallorn: {words}"
         raise InvalidRequest(message, hint="mallorn tune MODEL --out DIR") from None
-
-
-def _words(error: ValueError) -> str:
-    return " ".join(str(error).splitlines()[1:3]) or str(error)

@@ -14,6 +14,7 @@ import pytest
 
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphReport, StoredRecipe
+from mallorn.core.values.manifest import Manifest
 from workers.faces.graphs import Extraction, ModelTask, Tuned
 from workers.tvm.recipes import recipe_for, stored_recipe
 from zoo import MODELS
@@ -70,13 +71,9 @@ class Example:
 
         directory = self.folder / folder
         write_database(str(directory), self.target, records)
-        manifest = {
-            "target": json.loads(self.target),
-            "recipe": self.recipe.stored(),
-            "input_shapes": {},
-            "input_ranges": self.graph.input_ranges,
-        }
-        (directory / "manifest.json").write_text(json.dumps(manifest))
+        target = json.loads(self.target)
+        manifest = Manifest(target=target, recipe=self.recipe, input_ranges=self.graph.input_ranges)
+        (directory / "manifest.json").write_text(manifest.model_dump_json())
         return str(directory)
 
 

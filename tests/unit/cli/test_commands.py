@@ -18,6 +18,8 @@ from db.repositories.workers import Workers
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
+from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.manifest import Manifest
 from stack.datadir import DataDir, StackInfo
 from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -247,9 +249,8 @@ def test_schedules_of_a_job_are_unpacked(
     assert f"mallorn watch {owned.job_id}" in refused.stderr
     directory = coordinator.artifacts / "exports" / "x"
     directory.mkdir(parents=True)
-    (directory / "manifest.json").write_text(
-        json.dumps({"model": "of another", "target": json.loads(TARGET)})
-    )
+    manifest = Manifest(model="of another", target=json.loads(TARGET), recipe=StoredRecipe())
+    (directory / "manifest.json").write_text(manifest.model_dump_json())
     end(owned, JobState.DONE, export_uri=str(directory))
     out = tmp_path / "out"
     answer = data(mallorn("schedules", owned.job_id, "--out", str(out), "--json"))

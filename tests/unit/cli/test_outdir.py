@@ -15,7 +15,9 @@ from cli.watching.finish import Ending
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.states import JobState
+from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.job import JobStatus
+from mallorn.core.values.manifest import Manifest
 from mallorn.job import Job
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -31,7 +33,8 @@ def held(tmp_path: Path) -> Path:
     """A directory with one model's schedules."""
     directory = tmp_path / "tuned"
     directory.mkdir()
-    (directory / "manifest.json").write_text(json.dumps({"model": MODEL_ID, "target": TARGET}))
+    manifest = Manifest(model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
+    (directory / "manifest.json").write_text(manifest.model_dump_json())
     return directory
 
 
