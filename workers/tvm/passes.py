@@ -8,10 +8,10 @@ from tvm import relax
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
-from mallorn.core.values.graph import GraphStep
+from mallorn.core.values.graph import GraphStep, RecipeStep
 from workers.tvm.onnx_reader import first_line
 from workers.tvm.programs import parse_tvm_target
-from workers.tvm.recipes import GraphPass, step_json
+from workers.tvm.recipes import step_json
 from workers.tvm.templates import compiling as stock
 
 TargetLike = str | dict[str, Any]
@@ -26,7 +26,7 @@ def as_tvm_target(target: TargetLike) -> Any:
     return parse_tvm_target(parse_target(target).text)
 
 
-def run_steps(mod: Any, steps: tuple[GraphPass, ...], target: Any) -> tuple[Any, list[GraphStep]]:
+def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any, list[GraphStep]]:
     """The module after the steps, and how many functions and operators there were around each."""
     report: list[GraphStep] = []
     before = _sizes(mod)
@@ -46,12 +46,13 @@ def operators(mod: Any) -> dict[str, int]:
         if isinstance(node, relax.Call):
             names[_callee(node)] += 1
 
-    for function in _graphs(mod):
-        relax.analysis.post_order_visit(function, visit)
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
     return dict(names)
 
 
-def _run(mod: Any, step: GraphPass, target: Any) -> tuple[Any, str]:
+def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
     """The module after a step, and why the step was passed over if it was."""
     required: stock.Step = {**step_json(step), "optional": False}
     try:
@@ -71,16 +72,12 @@ def _callee(call: Any) -> str:
     return name.removeprefix("relax.")
 
 
-def _graphs(mod: Any) -> list[Any]:
-    return [function for function in mod.functions.values() if isinstance(function, relax.Function)]
-
-
 def _sizes(mod: Any) -> tuple[int, int]:
     functions = sum(isinstance(function, tvm.tirx.PrimFunc) for function in mod.functions.values())
     return functions, sum(operators(mod).values())
 
 
-def _told(step: GraphPass, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
+def _told(step: RecipeStep, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
     (functions_before, ops_before), (functions_after, ops_after) = before, after
     told = GraphStep(
         name=step.name,

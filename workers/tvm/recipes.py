@@ -4,9 +4,10 @@ Plain data, so that a worker and a manifest can name a recipe without loading TV
 tasks exist: change a step and schedules tuned before match nothing. Raise `version` with every change.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
@@ -18,32 +19,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GraphPass:
-    """One stock TVM pass by its dotted name below `tvm`, with JSON arguments, or one of templates/.
-
-    An argument `{"call": name, "args": [...]}` stands for the object that call returns.
-    """
-
-    name: str
-    args: tuple[Any, ...] = ()
-    optional: bool = False  # passed over where TVM refuses the model; the same on every run
-
-
-@dataclass(frozen=True)
 class Recipe:
     """The passes before and after MetaScheduleApplyDatabase, which sits between the two."""
 
     name: str
     version: int
-    before: tuple[GraphPass, ...]
-    after: tuple[GraphPass, ...]
+    before: tuple[RecipeStep, ...]
+    after: tuple[RecipeStep, ...]
 
 
-def _relax(*names: str) -> tuple[GraphPass, ...]:
-    return tuple(GraphPass(f"relax.transform.{name}") for name in names)
+def _step(name: str, *args: JsonValue, optional: bool = False) -> RecipeStep:
+    """A pass of TVM or of templates/; an argument `{"call": name, "args": [...]}` is what that returns."""
+    return RecipeStep(name=name, args=list(args), optional=optional)
 
 
-_DISPATCH: Final = (GraphPass("relax.backend.DispatchSampling"), GraphPass("relax.backend.DispatchSortScan"))
+def _relax(*names: str) -> tuple[RecipeStep, ...]:
+    return tuple(_step(f"relax.transform.{name}") for name in names)
+
+
+_DISPATCH: Final = (_step("relax.backend.DispatchSampling"), _step("relax.backend.DispatchSortScan"))
 # What compile_relax and the pipeline "zero" run before they look a task up.
 _LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "CanonicalizeBindings", "FoldConstant")
@@ -52,18 +46,19 @@ _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "Canonical
 # follow the layout of what they read, and so does a Clip that is an operator again. Optional: the pass gives
 # up on some models (a stack of five dimensions will do). The folding that follows re-lays the weights.
 _NHWC: Final = (
-    GraphPass("mallorn.restore_clip"),
+    _step("mallorn.restore_clip"),
     *_relax("DeadCodeElimination"),
-    GraphPass("relax.transform.ConvertLayout", ({"relax.nn.conv2d": ["NHWC", "HWIO"]},), optional=True),
+    _step("relax.transform.ConvertLayout", {"relax.nn.conv2d": ["NHWC", "HWIO"]}, optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
 )
 
-_DLIGHT: Final = GraphPass(
-    "s_tir.dlight.ApplyDefaultSchedule",
-    tuple(
+_DLIGHT: Final = RecipeStep(
+    name="s_tir.dlight.ApplyDefaultSchedule",
+    args=[
         {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
         for rule in ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
-    ),
+    ],
+    optional=False,
 )
 
 
@@ -71,7 +66,7 @@ PLAIN: Final = Recipe("plain", 1, before=_DISPATCH + _LEGALIZE, after=())
 PLAIN_GPU: Final = Recipe("plain-gpu", 1, before=PLAIN.before, after=(_DLIGHT,))
 
 
-def _tuned(name: str, version: int, *choices: GraphPass) -> Recipe:
+def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
     """What is known to be fast on CPUs, with these choices about operators."""
     return Recipe(
         name,
@@ -80,9 +75,9 @@ def _tuned(name: str, version: int, *choices: GraphPass) -> Recipe:
             *_SIMPLIFY,
             *_NHWC,
             *choices,
-            GraphPass("mallorn.heads"),
-            GraphPass("mallorn.transposes"),
-            GraphPass("mallorn.rows"),
+            _step("mallorn.heads"),
+            _step("mallorn.transposes"),
+            _step("mallorn.rows"),
             # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),
             *_DISPATCH,
@@ -98,13 +93,13 @@ def _tuned(name: str, version: int, *choices: GraphPass) -> Recipe:
 
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
-_DEPTHWISE: Final = (GraphPass("mallorn.depthwise"), *_relax("DeadCodeElimination"))
+_DEPTHWISE: Final = (_step("mallorn.depthwise"), *_relax("DeadCodeElimination"))
 # What several products read is rounded once.
-_ROUND: Final = (GraphPass(ROUNDS), *_relax("EliminateCommonSubexpr"))
+_ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 6, GraphPass("mallorn.winograd"), *_DEPTHWISE, GraphPass("mallorn.vectors"))
-DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, GraphPass("mallorn.vectors"))
-BF16: Final = _tuned("bf16", 2, GraphPass("mallorn.winograd", ("bfloat16",)), *_ROUND)
+TUNED: Final = _tuned("tuned", 6, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors"))
+DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, _step("mallorn.vectors"))
+BF16: Final = _tuned("bf16", 2, _step("mallorn.winograd", "bfloat16"), *_ROUND)
 DIRECT_BF16: Final = _tuned("direct-bf16", 1, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
@@ -134,7 +129,7 @@ def _in_bf16(recipe: Recipe, target: Target) -> Recipe:
 
 
 def precision_of(recipe: StoredRecipe) -> str:
-    """In what a model computes after a recipe: the job's option of that name."""
+    """The precision that a model computes in after a recipe, as the job's option names it."""
     return "bf16" if any(step.name == ROUNDS for step in recipe.before) else "float32"
 
 
@@ -143,8 +138,8 @@ def stored_recipe(recipe: Recipe) -> StoredRecipe:
     return StoredRecipe(
         name=recipe.name,
         version=recipe.version,
-        before=[_stored_step(step) for step in recipe.before],
-        after=[_stored_step(step) for step in recipe.after],
+        before=list(recipe.before),
+        after=list(recipe.after),
     )
 
 
@@ -152,17 +147,9 @@ def recipe_of(stored: StoredRecipe) -> Recipe:
     """What was stored, as passes to run; raises InvalidRequest where it is none."""
     if not stored.name or stored.version < 1:
         raise InvalidRequest(f"not a graph recipe: {stored.stored()}")
-    return Recipe(stored.name, stored.version, _steps(stored.before), _steps(stored.after))
+    return Recipe(stored.name, stored.version, tuple(stored.before), tuple(stored.after))
 
 
-def step_json(step: GraphPass) -> "PassStep":
+def step_json(step: RecipeStep) -> "PassStep":
     """A step as the exported script reads it."""
-    return {"pass": step.name, "args": list(step.args), "optional": step.optional}
-
-
-def _stored_step(step: GraphPass) -> RecipeStep:
-    return RecipeStep(name=step.name, args=list(step.args), optional=step.optional)
-
-
-def _steps(stored: Sequence[RecipeStep]) -> tuple[GraphPass, ...]:
-    return tuple(GraphPass(step.name, tuple(step.args), step.optional) for step in stored)
+    return {"pass": step.name, "args": step.args, "optional": step.optional}
