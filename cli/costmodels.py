@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Final, cast
 
 import typer
@@ -26,13 +25,14 @@ from mallorn.core.values.cost_model import CostModelMetrics
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.versions import VersionName
 from mallorn.wording.columns import Cell, Column
+from mallorn.wording.units import moment
 
 COLUMNS: Final = (
     Column[CostModelVersion]("ID", lambda found: found.id),
     Column[CostModelVersion]("MODEL", lambda found: found.full_name),
     Column[CostModelVersion]("ACTIVE", lambda found: _active(found)),
     Column[CostModelVersion]("ROWS", lambda found: found.rows),
-    Column[CostModelVersion]("TRAINED", lambda found: _trained(found)),
+    Column[CostModelVersion]("TRAINED", lambda found: moment(found.created_at)),
     Column[CostModelVersion]("PARENT", lambda found: found.parent),
     Column[CostModelVersion]("SNAPSHOT", lambda found: found.snapshot),
     Column[CostModelVersion]("TARGET", lambda found: found.target, cut=True),
@@ -89,7 +89,7 @@ def show(
         "id": found.id,
         "active": _active(found),
         "rows": found.rows,
-        "trained": _trained(found),
+        "trained": moment(found.created_at),
         "target": found.target,
         "parent": found.parent,
         "snapshot": found.snapshot,
@@ -190,7 +190,3 @@ def _only(found: list[CostModelVersion], model: str) -> CostModelVersion:
 
 def _active(found: CostModelVersion) -> str:
     return "yes" if found.active else "no"
-
-
-def _trained(found: CostModelVersion) -> str:
-    return datetime.fromtimestamp(found.created_at, UTC).strftime("%Y-%m-%d %H:%M")

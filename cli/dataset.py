@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Self
 
@@ -10,17 +9,7 @@ import typer
 
 from cli.dataset_generate import generate
 from cli.dataset_import import bring_in
-from cli.dataset_place import (
-    DatabaseOption,
-    DataOption,
-    ModelOption,
-    OpOption,
-    SinceOption,
-    TargetOption,
-    UntilOption,
-    dataset,
-    selected,
-)
+from cli.dataset_place import DatasetPlace, RowFilter, SnapshotOption, dataset, selected
 from cli.dataset_words import print_statistics
 from cli.parts import installed
 from cli.terminal.bars import bar
@@ -36,6 +25,7 @@ from cli.terminal.output import (
 from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.wording.columns import Column
+from mallorn.wording.units import moment
 
 if TYPE_CHECKING:
     from db.tables import Snapshot
@@ -67,7 +57,7 @@ class TakenSnapshot:
     @property
     def taken(self) -> str:
         """When, for people."""
-        return datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%d %H:%M")
+        return moment(self.created_at)
 
 
 COLUMNS: Final = (
@@ -78,9 +68,6 @@ COLUMNS: Final = (
     Column[TakenSnapshot]("DIGEST", lambda row: row.digest[:12]),
 )
 NO_SNAPSHOTS: Final = "no snapshots yet; take one with   mallorn dataset snapshot NAME"
-SnapshotOption = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
-]
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -91,22 +78,16 @@ def main() -> None:
 
 @app.command()
 @shared
-def stats(
-    data: DataOption = None,
-    database: DatabaseOption = None,
-    as_json: JsonOption = False,
-    *,
-    address: Address,
-) -> None:
+def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
     With --url what your own jobs measured; else everything in the database.
     """
-    if address.url and data is None and database is None:
+    if address.url and place == DatasetPlace():
         with client(*address) as api:
             print_statistics(api.dataset_stats(), as_json)
         return
-    with dataset(data, database) as opened:
+    with dataset(*place) as opened:
         from db.repositories.statistics import Statistics
 
         with opened.session() as session:
@@ -115,27 +96,24 @@ def stats(
 
 
 @app.command()
+@shared
 def snapshot(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: list what there is.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Count a snapshot's rows again instead.")] = False,
-    target: TargetOption = None,
-    op: OpOption = None,
-    model: ModelOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    data: DataOption = None,
-    database: DatabaseOption = None,
+    *,
+    rows: RowFilter,
+    place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Freeze the measurements there are now under a name, or list what was frozen."""
-    with dataset(data, database) as opened:
+    with dataset(*place) as opened:
         from db.dataset.snapshots import check_snapshot, take_snapshot
         from db.repositories.snapshots import Snapshots
 
         if name is None:
             with opened.session() as session:
-                rows = [TakenSnapshot.of(each) for each in Snapshots(session).list()]
-            print_rows(rows, COLUMNS, as_json, NO_SNAPSHOTS)
+                listed = [TakenSnapshot.of(each) for each in Snapshots(session).list()]
+            print_rows(listed, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
             if check:
@@ -146,31 +124,26 @@ def snapshot(
                         f"the rows of {name} are not those that were frozen", hint="restore a backup"
                     )
             else:
-                selection = selected(opened, target, op, model, since, until)
-                taken = take_snapshot(opened, name, selection, progress)
+                taken = take_snapshot(opened, name, selected(opened, rows), progress)
     print_rows([TakenSnapshot.of(taken)], COLUMNS, as_json, "")
 
 
 @app.command()
+@shared
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is not there yet.")],
     of: SnapshotOption = None,
-    target: TargetOption = None,
-    op: OpOption = None,
-    model: ModelOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    data: DataOption = None,
-    database: DatabaseOption = None,
+    *,
+    rows: RowFilter,
+    place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
-    filters = target, op, model, since, until
-    if of is not None and any(value is not None for value in filters):
+    if of is not None and rows != RowFilter():
         raise InvalidRequest(
             "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {of}"
         )
-    with dataset(data, database) as opened:
+    with dataset(*place) as opened:
         with installed("server"):
             from db.dataset.export import export as write
         from db.dataset.snapshots import take_snapshot
@@ -181,7 +154,7 @@ def export(
                 taken = Snapshots(session).get(of)
         else:
             with bar("counting") as progress:
-                taken = take_snapshot(opened, None, selected(opened, *filters), progress)
+                taken = take_snapshot(opened, None, selected(opened, rows), progress)
         with bar("writing") as progress:
             told = write(opened, taken, out, progress)
     if as_json:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.dataset_place import DatabaseOption, DataOption, dataset
+from cli.dataset_place import DatasetPlace, dataset
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
+from cli.terminal.shared import shared
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
@@ -41,6 +42,7 @@ class ImportTally:
             self.problems.append(str(problem))
 
 
+@shared
 def bring_in(
     paths: Annotated[
         list[Path],
@@ -49,8 +51,8 @@ def bring_in(
             help="What `export` or `mallorn tune` wrote, MetaSchedule databases at any depth, TenSet logs.",
         ),
     ],
-    data: DataOption = None,
-    database: DatabaseOption = None,
+    *,
+    place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Add measurements of other datasets, and records of other tuners. A second time adds nothing."""
@@ -58,13 +60,13 @@ def bring_in(
         if not path.exists():
             raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")
     told = ImportTally()
-    with dataset(data, database, create=True) as opened:
+    with dataset(*place, create=True) as opened:
         for path in paths:
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
                 _bring_in_export(opened, path.parent if path.is_file() else path, told)
             else:
                 _bring_in_logs(opened, path, told)
-    _print(told, as_json, data)
+    _print(told, as_json, place.data)
 
 
 def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -> None:
@@ -117,10 +119,7 @@ def _print(told: ImportTally, as_json: bool, data: Path | None) -> None:
     skipped = {**told.skipped, "bad lines": told.bad_lines}
     words = ", ".join(f"{count:,} {wrong}" for wrong, count in skipped.items() if count) or "none"
     stdout().print(f"{told.added:,} added, {told.known:,} known already; skipped: {words}")
+    where = f" --data {shlex.quote(str(data))}" if data is not None else ""
     for target in told.targets:
         print_note("to measure and check these schedules here, and to have them in a directory again:")
-        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{_where(data)}")
-
-
-def _where(data: Path | None) -> str:
-    return f" --data {shlex.quote(str(data))}" if data is not None else ""
+        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{where}")

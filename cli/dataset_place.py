@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -40,6 +40,26 @@ UntilOption = Annotated[
     datetime | None,
     typer.Option("--until", metavar="DATE", formats=[DAY], help="Only before this day, UTC."),
 ]
+SnapshotOption = Annotated[
+    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
+]
+
+
+class DatasetPlace(NamedTuple):
+    """The database that a command works on."""
+
+    data: DataOption = None
+    database: DatabaseOption = None
+
+
+class RowFilter(NamedTuple):
+    """Which of its rows a command means."""
+
+    target: TargetOption = None
+    op: OpOption = None
+    model: ModelOption = None
+    since: SinceOption = None
+    until: UntilOption = None
 
 
 @contextmanager
@@ -52,7 +72,9 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
         from db.engine import parse_url
         from db.migrate import check, upgrade
         from db.session import Database
-    place = _url(data, url)
+    place = url or Settings().database_url
+    if data is not None:
+        place = f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
     parsed = parse_url(place)
     missing = parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file()
     if missing and not create:
@@ -69,33 +91,21 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
         database.dispose()
 
 
-def _url(data: Path | None, url: str | None) -> str:
-    if data is not None:
-        return f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
-    return url or Settings().database_url
-
-
-def selected(
-    database: "Database",
-    target: str | None,
-    op: str | None,
-    model: str | None,
-    since: datetime | None,
-    until: datetime | None,
-) -> "Selection":
+def selected(database: "Database", rows: RowFilter) -> "Selection":
     """What the options mean."""
     from db.repositories.models import Models
     from db.repositories.selection import Selection
 
+    model = rows.model
     if model is not None:
         with database.session() as session:
             model = Models(session).named(model)
     return Selection(
-        target=None if target is None else parse_target(target).text,
-        op=op,
+        target=None if rows.target is None else parse_target(rows.target).text,
+        op=rows.op,
         model=model,
-        since=_seconds(since),
-        until=_seconds(until),
+        since=_seconds(rows.since),
+        until=_seconds(rows.until),
     )
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.dataset_place import DatabaseOption, OpOption, TargetOption
+from cli.dataset_place import DatabaseOption, OpOption, SnapshotOption, TargetOption
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from cli.training_data import SnapshotOption, Taught, note_skipped, training_data_from
+from cli.training_data import Taught, note_skipped, training_data_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name, resolve
 from mallorn.wording.columns import Column
@@ -90,7 +90,9 @@ def evaluate(
         print_json({"split": split, "seeds": seeds, **frozen, "tasks": tasks, "figures": found})
         return
     first = next(iter(found.values()))
-    stdout().print(table([name for name in WORDS if name in first], _table_columns(found)))
+    arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in found.items()]
+    columns = [Column[str]("FIGURE", WORDS.__getitem__), *arms]
+    stdout().print(table([name for name in WORDS if name in first], columns))
     measured = f"{training_data.rows:,} measurements of {tasks} tasks, snapshot {training_data.snapshot}"
     print_note(f"{split}, {measured}; means of {seeds} seeds ± standard deviations")
 
@@ -127,12 +129,6 @@ def _summary(runs: Sequence[Mapping[str, float]]) -> Figures:
 def _number(value: Any) -> float | None:
     """None for what could not be told: JSON knows no NaN."""
     return None if value != value else float(value)
-
-
-def _table_columns(found: Mapping[str, Figures]) -> list[Column[str]]:
-    """Of the names of figures: their words, and each model's."""
-    arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in found.items()]
-    return [Column[str]("FIGURE", WORDS.__getitem__), *arms]
 
 
 def _cell(figures: Figures, name: str) -> str:

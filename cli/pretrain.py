@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.dataset_place import DatabaseOption, DataOption, OpOption, TargetOption, dataset
+from cli.dataset_place import DatasetPlace, OpOption, SnapshotOption, TargetOption, dataset
 from cli.parts import installed
 from cli.terminal.bars import bar
 from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from cli.training_data import SnapshotOption, lowering_in, note_skipped, read_parquet, training_data_in
+from cli.terminal.shared import shared
+from cli.training_data import lowering_in, note_skipped, read_parquet, training_data_in
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name
 from mallorn.core.options import JobOptions
@@ -34,6 +35,7 @@ COLUMNS: Final = (
 )
 
 
+@shared
 def pretrain(
     model: Annotated[
         str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {known('cost_model')}.")
@@ -51,13 +53,13 @@ def pretrain(
         str | None,
         typer.Option("--for", metavar="TARGET", help="Bases for this target, from the rows of all targets."),
     ] = None,
-    data: DataOption = None,
-    database: DatabaseOption = None,
+    *,
+    place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Fit a base per operator and target, which proposes first rounds and is what other models stand on."""
     check_name("cost_model", model)
-    place = None if home is None else parse_target(home)
+    target_of = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):
         raise InvalidRequest(
             f"{source} is taken whole; --snapshot, --target and --op are about a database",
@@ -65,11 +67,11 @@ def pretrain(
         )
     with installed("worker"):
         from research.pretraining.bases import pretrain as fit_bases
-    with dataset(data, database, create=source is not None) as opened, lowering_in(opened) as lowering:
+    with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
         taught = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
         note_skipped(taught)
         with bar("fitting") as progress:
-            found = list(fit_bases(opened, taught, model, progress, lowering, place))
+            found = list(fit_bases(opened, taught, model, progress, lowering, target_of))
     _print(found, taught, as_json)
 
 

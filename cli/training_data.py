@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import typer
-
-from cli.dataset_place import dataset, selected
+from cli.dataset_place import RowFilter, dataset, selected
 from cli.terminal.bars import bar
 from cli.terminal.output import print_note
 from mallorn.core.errors import InvalidRequest
@@ -17,10 +15,6 @@ if TYPE_CHECKING:
     from db.session import Database
     from research.pretraining.training_data import TrainingData
     from research.pretraining.views import Lowering
-
-SnapshotOption = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
-]
 
 
 class Taught(NamedTuple):
@@ -72,7 +66,7 @@ def training_data_in(
 
     if snapshot is not None and (target or op):
         raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
-    selection = selected(database, target, op, None, None, None)
+    selection = selected(database, RowFilter(target, op))
     with bar("reading") as progress:
         return training_data_of(database, snapshot, selection, progress)
 

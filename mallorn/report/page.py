@@ -1,7 +1,5 @@
 """The report of one job: a page of one file that needs no server."""
 
-from datetime import UTC, datetime
-
 from mallorn.core.version import VERSION
 from mallorn.report.html import Html, el
 from mallorn.report.policy import POLICY
@@ -9,6 +7,7 @@ from mallorn.report.sections import SECTIONS
 from mallorn.report.story import Story
 from mallorn.report.style import PAGE
 from mallorn.report.verdict import verdict
+from mallorn.wording.units import moment
 
 
 def page(story: Story, written_at: float) -> str:
@@ -25,13 +24,8 @@ def page(story: Story, written_at: float) -> str:
     body = el(
         "body",
         el("h1", title),
-        el("p", f"written by Mallorn {VERSION}, {moment(written_at)}", class_="note"),
+        el("p", f"written by Mallorn {VERSION}, {moment(written_at)} UTC", class_="note"),
         verdict(story.job.verdict),
         el("main", (section(story) for section in SECTIONS)),
     )
     return Html("<!doctype html>\n") + el("html", head, body, lang="en") + "\n"
-
-
-def moment(seconds: float) -> str:
-    """A time that reads alike everywhere."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

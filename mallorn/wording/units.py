@@ -1,5 +1,6 @@
 """Values as people read them: on a terminal, in a report, in a notebook."""
 
+from datetime import UTC, datetime
 from typing import Final
 
 from mallorn.core.values.job import JobStatus
@@ -57,6 +58,11 @@ def duration(seconds: float) -> str:
 def ago(seconds: float) -> str:
     """`75.2` as `1:15 ago`; what was a moment ago is `now`."""
     return "now" if seconds < NOW_SEC else f"{duration(seconds)} ago"
+
+
+def moment(at_sec: float) -> str:
+    """A time since the epoch as the minute in UTC."""
+    return datetime.fromtimestamp(at_sec, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def latency(value_us: float | None) -> str:
