@@ -19,7 +19,6 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
-from mallorn.job import Job
 from mallorn.results.comparison import Comparison, Side
 from mallorn.results.comparison import compare as compared
 from mallorn.wording.columns import Column
@@ -39,7 +38,7 @@ def compare(
     if len(jobs) < 2:
         raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
     with reader(*place) as api:
-        found = compared([_side(api.job(job)) for job in jobs])
+        found = compared([Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)])
     if as_json:
         print_json(found)
         return
@@ -53,10 +52,6 @@ def compare(
             stdout().print(line)
     for warning in found.warnings:
         print_note(f"beware: {warning}")
-
-
-def _side(job: Job) -> Side:
-    return Side.of(job.status, job.tasks(), list(job.rounds()))
 
 
 def _columns(found: Comparison, first: str) -> list[Column[Line]]:
@@ -92,13 +87,11 @@ def _tasks(found: Comparison) -> Iterator[Line]:
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
     """Latencies, all but the first with their ratio to it; of tasks also the trials."""
-    told = [latency(values[0]), *(f"{latency(value)}{_ratio(value, values[0])}" for value in values[1:])]
+    first, *others = values
+    ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in others)
+    told = [latency(first), *(latency(value) + ratio for value, ratio in zip(others, ratios, strict=True))]
     if trials:
         told = [
             f"{words}, {count} trials" if count else words for words, count in zip(told, trials, strict=True)
         ]
     return [fact, *told]
-
-
-def _ratio(value: float | None, first: float | None) -> str:
-    return f" (x{value / first:.3f})" if value is not None and first else ""

@@ -9,7 +9,7 @@ import typer
 
 from cli.service.reading import FIRST_STEP, find_job, reader, source
 from cli.service.upload import upload_with_bar
-from cli.terminal.options import Choices, Effort
+from cli.terminal.options import Choices, EffortOptions
 from cli.terminal.output import (
     JsonOption,
     NewestJobArgument,
@@ -54,7 +54,7 @@ def submit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
-    effort: Effort,
+    effort: EffortOptions,
     name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
     *,

@@ -91,7 +91,10 @@ def record(
             wait_for_device(stack)
             for model in models:
                 _measure(stack, model, candidates, target, seed, only or [])
-    rows = [_written(task) for task in _export(directories, candidates, tasks, out)]
+    rows = [
+        WrittenTask(task.name, task.op, len(task.sketches), len(task.trials), task.failures, task.optimum_us)
+        for task in _export(directories, candidates, tasks, out)
+    ]
     print_rows(rows, COLUMNS, as_json, "")
     print_note(f"{sum(row.candidates for row in rows)} candidates of {len(rows)} tasks in {out}")
 
@@ -138,8 +141,3 @@ def _export(
     kept = found if tasks is None else of_every_kind(found, tasks)
     write_tasks(out, kept, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
     return kept
-
-
-def _written(task: "RecordedTask") -> WrittenTask:
-    counts = len(task.sketches), len(task.trials), task.failures
-    return WrittenTask(task.name, task.op, *counts, task.optimum_us)

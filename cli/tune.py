@@ -17,7 +17,7 @@ from cli.outdir import (
 from cli.service.connect import connected_stack, wait_for_device
 from cli.service.upload import upload_with_bar
 from cli.terminal.interrupts import interruptible
-from cli.terminal.options import Choices, Effort
+from cli.terminal.options import Choices, EffortOptions
 from cli.terminal.output import JobArgument, JsonOption, Place, print_note
 from cli.terminal.shared import shared
 from cli.watching.finish import Ending
@@ -50,7 +50,7 @@ def tune(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="An ONNX file; TFLite and Keras files are converted.")
     ],
-    effort: Effort,
+    effort: EffortOptions,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
     force: ForceOption = False,
     *,

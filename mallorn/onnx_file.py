@@ -51,7 +51,8 @@ def check_onnx_file(file: Path) -> list[str]:
 def _weights_elsewhere(data: mmap.mmap, file: Path) -> list[str]:
     found = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
     if found:
-        raise InvalidModel(f"{str(file)!r} is {found.name}, not ONNX", hint=_named(found.hint, file))
+        hint = found.hint.replace("MODEL", str(file))
+        raise InvalidModel(f"{str(file)!r} is {found.name}, not ONNX", hint=hint)
     try:
         top = list(fields(data, 0, len(data)))
         graphs = [field for field in top if (field.number, field.kind) == (GRAPH, BYTES)]
@@ -65,23 +66,16 @@ def _weights_elsewhere(data: mmap.mmap, file: Path) -> list[str]:
     raise InvalidModel(f"{str(file)!r} is not an ONNX model", hint="give the path of an .onnx file")
 
 
-def _named(hint: str, file: Path) -> str:
-    return hint.replace("MODEL", str(file))
-
-
 def _locations(data: mmap.mmap, graph: Field) -> Iterator[str]:
     for tensor in fields(data, graph.start, graph.end):
         if (tensor.number, tensor.kind) != (INITIALIZER, BYTES):
             continue
         for entry in fields(data, tensor.start, tensor.end):
             if (entry.number, entry.kind) == (EXTERNAL_DATA, BYTES):
-                said = {field.number: data[field.start : field.end] for field in _inside(data, entry)}
+                inside = fields(data, entry.start, entry.end)
+                said = {field.number: data[field.start : field.end] for field in inside}
                 if said.get(KEY) == b"location":
                     yield said.get(VALUE, b"").decode(errors="replace")
-
-
-def _inside(data: mmap.mmap, message: Field) -> Iterator[Field]:
-    return fields(data, message.start, message.end)
 
 
 def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:

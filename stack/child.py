@@ -63,21 +63,19 @@ class SupervisedChild:
         """Start the process; its output is appended to the log."""
         if self.spec.ready_file:
             self.spec.ready_file.unlink(missing_ok=True)
+        ready = {READY_FILE_VARIABLE: str(self.spec.ready_file)} if self.spec.ready_file else {}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.spec.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.spec.env, **self._ready_variable()},
+                env={**os.environ, **self.spec.env, **ready},
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGKILL),
             )
         self.started_at = time.monotonic()
         self.ready = False
-
-    def _ready_variable(self) -> dict[str, str]:
-        return {READY_FILE_VARIABLE: str(self.spec.ready_file)} if self.spec.ready_file else {}
 
     def probe(self) -> bool:
         """Whether it has just become ready, or was so before."""

@@ -16,7 +16,7 @@ from stack.child import ChildSpec
 from stack.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from workers.device.endpoint import Endpoint
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,11 @@ class DeviceScout:
         self.has_device = self.has_device or self._is_device_known()
         devices = self._fleet.devices()
         # A device of this host's own target may be starting again: it gets no rival.
-        self._own |= {device.target for device in devices if _is_own(device.endpoint)}
+        self._own |= {
+            device.target
+            for device in devices
+            if device.endpoint.info.is_local and device.endpoint.host_id == host_id()
+        }
         served = {device.target for device in devices} | self._own
         now_sec = time.monotonic()
         for target in self._asked_for():
@@ -77,7 +81,7 @@ class DeviceScout:
             return bool(Devices(session).list(fresh_sec=FRESH_SEC))
 
     def _asked_for(self) -> list[Target]:
-        """Of real devices."""
+        """Targets that jobs wait for, without stand-ins for devices."""
         from db.repositories.waiting import Waiting
 
         with self._database.session() as session:
@@ -105,10 +109,6 @@ class DeviceScout:
                 self.look()
             except MallornError as error:
                 log.warning("devices on demand: %s", error)
-
-
-def _is_own(endpoint: "Endpoint") -> bool:
-    return endpoint.info.is_local and endpoint.host_id == host_id()
 
 
 class OnDemand:

@@ -60,13 +60,13 @@ class Announcer:
     _is_all_told: bool = False
 
     def ready(self, name: str) -> None:
-        """The page is there long before the slowest part, which is a device."""
+        """Name a part that is ready, and with the coordinator the address of the page."""
         if name == COORDINATOR:
             self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
         self.say(f"  {name} is ready")
 
     def everything(self, has_device: bool) -> None:
-        """Said once, when a worker has told of the device, for only then `local` is known."""
+        """Say once that all is ready: `local` is known when a worker has reported the device."""
         if has_device and not self._is_all_told:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")

@@ -99,7 +99,9 @@ class Starter:
             self._process = _launch(self._directory)
         elif self._process is not None and self._process.poll() is not None:
             if not held:
-                raise _did_not_start(self._directory)
+                words = _log(self._directory).read_text(errors="replace").strip()
+                message = f"the service did not start on this machine:\n{words}"
+                raise Unavailable(message, hint=f"ls {self._directory.logs}")
             self._process = None  # another command was quicker: its stack will do
 
     @property
@@ -123,11 +125,6 @@ def _launch(directory: DataDir) -> subprocess.Popen[bytes]:
             env={**os.environ, "PYTHONPATH": python_path()},
             start_new_session=True,  # Ctrl-C is ours: the stack must still answer when the job is paused
         )
-
-
-def _did_not_start(directory: DataDir) -> Unavailable:
-    words = _log(directory).read_text(errors="replace").strip()
-    return Unavailable(f"the service did not start on this machine:\n{words}", hint=f"ls {directory.logs}")
 
 
 def _log(directory: DataDir) -> Path:

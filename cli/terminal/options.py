@@ -39,7 +39,7 @@ OnlyOption = Annotated[
 ]
 
 
-class Effort(NamedTuple):
+class EffortOptions(NamedTuple):
     """For what a model is tuned, and for how long."""
 
     target: TargetOption = LOCAL

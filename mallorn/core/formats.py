@@ -55,13 +55,9 @@ def _text(data: bytes) -> Foreign | None:
         return Foreign("a pointer of Git LFS and not the model itself", "git lfs pull")
     if head[:15].lower().startswith((b"<!doctype html", b"<html")):
         return Foreign("a web page, as a download of the wrong address gives", "download the file itself")
-    if head and _is_text(data[:512]):
+    if head and data[:512].isascii() and all(byte >= 32 or byte in b"\t\n\r\f" for byte in data[:512]):
         return Foreign("plain text", _ANOTHER)
     return None
-
-
-def _is_text(data: bytes) -> bool:
-    return all(byte >= 32 or byte in b"\t\n\r\f" for byte in data) and data.isascii()
 
 
 def _archive(data: bytes) -> Foreign:

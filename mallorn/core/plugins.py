@@ -35,7 +35,8 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
         raise
     except Exception as error:  # whatever foreign code raises
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
-            if (part := _owner(frame.filename, parts)) is not None:
+            owners = (Part(*part) for part in parts if frame.filename in _files(*part))
+            if (part := next(owners, None)) is not None:
                 what = f"{type(error).__name__}: {error}".removesuffix(": ")
                 raise PluginFailed(
                     f"the {part} raised {what} ({frame.filename}, line {frame.lineno})",
@@ -44,10 +45,6 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
                     name=part.name,
                 ) from error
         raise
-
-
-def _owner(filename: str, parts: tuple[tuple[str, str], ...]) -> Part | None:
-    return next((Part(*part) for part in parts if filename in _files(*part)), None)
 
 
 def _files(seam: str, name: str) -> set[str | None]:

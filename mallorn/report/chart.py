@@ -16,7 +16,7 @@ Read = Callable[[CurvePoint], float]
 
 
 @dataclass(frozen=True)
-class Axis:
+class XAxis:
     """What a curve is drawn against."""
 
     title: str
@@ -24,8 +24,8 @@ class Axis:
     words: Callable[[float], str]
 
 
-TRIALS: Final = Axis("trials", lambda point: point.trials, lambda value: f"{value:,.0f}")
-SECONDS: Final = Axis("time since submit", lambda point: point.sec, duration)
+TRIALS: Final = XAxis("trials", lambda point: point.trials, lambda value: f"{value:,.0f}")
+SECONDS: Final = XAxis("time since submit", lambda point: point.sec, duration)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Frame:
 
 
 def chart(
-    points: Sequence[CurvePoint], axis: Axis, beside_us: Mapping[str, float] | None = None
+    points: Sequence[CurvePoint], axis: XAxis, beside_us: Mapping[str, float] | None = None
 ) -> Html | None:
     """The curve on a logarithmic axis, with dashed lines for other latencies; None without two points."""
     if len(points) < 2:
@@ -66,7 +66,7 @@ def chart(
     )
 
 
-def _grid(frame: _Frame, axis: Axis) -> Iterator[Html]:
+def _grid(frame: _Frame, axis: XAxis) -> Iterator[Html]:
     bottom = HEIGHT - BOTTOM
     for value in log_ticks(frame.low, frame.high):
         y = frame.y(value)
@@ -86,7 +86,7 @@ def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
         yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
 
 
-def _path(points: Sequence[CurvePoint], axis: Axis, frame: _Frame) -> str:
+def _path(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> str:
     """A line that falls in steps."""
     first, *later = points
     words = [f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}"]
@@ -94,7 +94,7 @@ def _path(points: Sequence[CurvePoint], axis: Axis, frame: _Frame) -> str:
     return "".join(words)
 
 
-def _marks(points: Sequence[CurvePoint], axis: Axis, frame: _Frame) -> Iterator[Html]:
+def _marks(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> Iterator[Html]:
     """A dot wherever the total fell, which says when."""
     before_us = math.inf
     for point in points:

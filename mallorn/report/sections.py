@@ -1,12 +1,12 @@
 """The parts of a report, in their order; each is None where there is nothing to tell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from pydantic import JsonValue
 
 from mallorn.core.stand_ins import STAND_INS
-from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.core.values.job import TaskStatus
 from mallorn.core.values.report import FinishReport
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el
@@ -37,7 +37,9 @@ FAILED: Final = (
 def summary(story: Story) -> Html:
     """What was asked for and how it stands."""
     job, progress = story.job, story.job.progress
-    ended = job.finished_at
+    ended, measurer = job.finished_at, job.options.measurer
+    # What a stand-in for devices pretends to be is told where it stands in.
+    chosen = {n: v for n, v in job.chosen().items() if n not in STAND_INS or n == measurer}
     known = {
         "State": job.state,
         "Why": job.reason,
@@ -47,15 +49,9 @@ def summary(story: Story) -> Html:
         "Took": None if ended is None else duration(ended - job.created_at),
         "Tasks timed": f"{progress.tasks_measured} of {progress.tasks}",
         "Sum over tasks": None if progress.estimated_us is None else latency(progress.estimated_us),
-        **{name.replace("_", " "): _option(value) for name, value in _told(job)},
+        **{name.replace("_", " "): _option(value) for name, value in chosen.items()},
     }
     return el("section", el("h2", "Summary"), facts(known))
-
-
-def _told(job: JobStatus) -> Iterator[tuple[str, JsonValue]]:
-    """What a stand-in for devices pretends to be is told where it stands in."""
-    mine = job.options.measurer
-    yield from ((n, v) for n, v in job.chosen().items() if n not in STAND_INS or n == mine)
 
 
 def _option(value: JsonValue) -> str:
@@ -73,14 +69,11 @@ def engines(story: Story) -> Html | None:
         return None
     known = set(warnings(story.job))
     lines = [line for line in job_facts(story.job) if line not in known]
-    said = (el("p", line, class_="note") for line in [*lines, *_conditions(report)])
+    if report.conditions is not None:
+        lines.append(report.note or "the host was quiet while it was timed")
+    said = (el("p", line, class_="note") for line in lines)
     timed = table(rows, ENGINE_COLUMNS) if rows else None
     return el("section", el("h2", "The whole model"), timed, said)
-
-
-def _conditions(report: FinishReport) -> list[str]:
-    """How quiet the host was while the whole model was timed, where anyone looked."""
-    return [] if report.conditions is None else [report.note or "the host was quiet while it was timed"]
 
 
 def curves(story: Story) -> Html | None:

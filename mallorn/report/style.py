@@ -44,10 +44,10 @@ PAGE: Final = Html(
 
 def scoped(prefix: str) -> Html:
     """The shared rules for what stands inside `prefix`, which is put on another's page."""
-    rules = (line for line in (SHARED + CHART).splitlines() if line)
-    return Html("\n".join(_under(prefix, rule) for rule in rules))
-
-
-def _under(prefix: str, rule: str) -> str:
-    selectors, brace, body = rule.partition("{")
-    return ", ".join(f"{prefix} {each.strip()}" for each in selectors.split(",")) + f" {brace}{body}"
+    rules = (line.partition("{") for line in (SHARED + CHART).splitlines() if line)
+    return Html(
+        "\n".join(
+            ", ".join(f"{prefix} {each.strip()}" for each in selectors.split(",")) + f" {brace}{body}"
+            for selectors, brace, body in rules
+        )
+    )

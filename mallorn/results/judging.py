@@ -86,7 +86,7 @@ def _overlap(first: Contestant, second: Contestant) -> bool:
 
 
 def _note(first: Contestant, second: Contestant, other: str, because: str) -> str:
-    """Where the other figure would have the second first."""
+    """A note for the case that the other figure puts the second first."""
     first_us, second_us = _figure(first, other), _figure(second, other)
     if first_us is None or second_us is None or first_us <= second_us:
         return ""

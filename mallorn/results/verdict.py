@@ -26,7 +26,7 @@ DOING: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """What is known of a job. `useful_trials`: in all, as far as the planner can tell; None: it cannot."""
 
     job_id: str
@@ -39,7 +39,7 @@ class Facts:
     warnings: Sequence[JobWarning] = ()
 
 
-def judge(facts: Facts) -> Verdict:
+def judge(facts: JobFacts) -> Verdict:
     """The verdict on a job, whatever its state."""
     if facts.state is JobState.DONE:
         return _done(facts)
@@ -60,14 +60,14 @@ def judge(facts: Facts) -> Verdict:
     )
 
 
-def _done(facts: Facts) -> Verdict:
+def _done(facts: JobFacts) -> Verdict:
     race = raced(facts.report.latency_us)
     who = measured_by(facts.report.measured_by)
     said = [*filter(None, [who]), *_standing(facts, race), *_doubts(facts)]
     return Verdict(level=_level(facts, race), summary="; ".join(said), next=_next(facts, race))
 
 
-def _standing(facts: Facts, race: Race | None) -> list[str]:
+def _standing(facts: JobFacts, race: Race | None) -> list[str]:
     """How fast it is, for what effort, and how much is left to win."""
     if race is None:
         why = facts.report.not_timed
@@ -76,8 +76,10 @@ def _standing(facts: Facts, race: Race | None) -> list[str]:
     share = [] if peak is None else [f"{peak:.0%} of what this machine computes".replace("%", " %")]
     more = _more_trials(facts)
     if more:
-        useful = f"{_round_figure(facts.useful_trials or 0):,} useful trials"
-        return [f"{race.words} after {facts.trials:,} of about {useful}", *share]
+        useful = facts.useful_trials or 0
+        unit: int = 10 ** max(0, floor(log10(useful)) - 1)  # two digits: more would promise what nobody knows
+        about = f"{round(useful / unit) * unit:,} useful trials"
+        return [f"{race.words} after {facts.trials:,} of about {about}", *share]
     if more is None:
         return [f"{race.words} after {_trials(facts.trials)}", *share]
     return [race.words, *share, "done" if race.won else "more trials would hardly help"]
@@ -87,7 +89,7 @@ def _trials(count: int) -> str:
     return f"{count:,} trial{'' if count == 1 else 's'}"
 
 
-def _doubts(facts: Facts) -> list[str]:
+def _doubts(facts: JobFacts) -> list[str]:
     """What keeps the figures from being the whole truth."""
     said = []
     if not facts.report.steady:
@@ -100,7 +102,7 @@ def _doubts(facts: Facts) -> list[str]:
     return said
 
 
-def _level(facts: Facts, race: Race | None) -> Level:
+def _level(facts: JobFacts, race: Race | None) -> Level:
     if race is None:
         return Level.NONE
     if race.lost:
@@ -109,7 +111,7 @@ def _level(facts: Facts, race: Race | None) -> Level:
     return Level.GOOD if race.won and not doubtful else Level.FAIR
 
 
-def _next(facts: Facts, race: Race | None) -> str:
+def _next(facts: JobFacts, race: Race | None) -> str:
     """Uncertain figures are taken again before anyone tunes for their sake."""
     stem = PurePath(facts.name).stem
     files = f"{shlex.quote(f'{stem}.onnx')} --schedules {shlex.quote(f'{stem}-tuned')}"
@@ -125,7 +127,7 @@ def _next(facts: Facts, race: Race | None) -> str:
     return "" if race.won else f"mallorn profile {files}"
 
 
-def _more_trials(facts: Facts) -> int | None:
+def _more_trials(facts: JobFacts) -> int | None:
     """How many are worth adding, as a round number; None: nothing tells."""
     peak = facts.report.peak_share
     if peak is not None and peak >= PEAK_ENOUGH:
@@ -133,16 +135,7 @@ def _more_trials(facts: Facts) -> int | None:
     if facts.useful_trials is None:
         return None
     left = facts.useful_trials - facts.trials
-    return 0 if left <= 0 else _round_up(left)
-
-
-def _round_up(count: int) -> int:
-    """To one digit, as 450 to 500."""
-    unit: int = 10 ** floor(log10(count))
-    return ceil(count / unit) * unit
-
-
-def _round_figure(count: int) -> int:
-    """To two digits: more would promise what nobody knows."""
-    unit: int = 10 ** max(0, floor(log10(count)) - 1)
-    return round(count / unit) * unit
+    if left <= 0:
+        return 0
+    unit: int = 10 ** floor(log10(left))  # one digit, as 450 to 500
+    return ceil(left / unit) * unit

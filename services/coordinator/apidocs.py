@@ -125,13 +125,10 @@ def _type(schema: Json) -> list[Any]:
         return [el("a", name, href=f"#{name}")]
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return _joined(" or ", [_type(each) for each in schema[several]])
+            kinds = [_type(each) for each in schema[several]]
+            return [piece for at, kind in enumerate(kinds) for piece in ([" or "] if at else []) + kind]
     if "enum" in schema:
         return [", ".join(map(str, schema["enum"]))]
     if schema.get("type") == "array":
         return ["list of ", *_type(schema.get("items", {}))]
     return [schema["type"]] if "type" in schema else []
-
-
-def _joined(separator: str, parts: list[list[Any]]) -> list[Any]:
-    return [piece for at, part in enumerate(parts) for piece in ([separator] if at else []) + part]

@@ -15,7 +15,7 @@ from services.coordinator.fleet.states import is_online
 def local_target(session: Session) -> Target:
     """The target of a device that is online on the coordinator's own host.
 
-    What the host was found to be goes before targets that it can execute too, a CPU before accelerators.
+    The detected target of the host comes before others that it can execute, a CPU before accelerators.
 
     Raises Conflict while no device of this host is known, NoDevice when all that are known are silent.
     """
@@ -27,11 +27,7 @@ def local_target(session: Session) -> Target:
     if not online:
         raise _silent(max(here, key=lambda device: device.last_seen), now_sec)
     known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
-    return max(known, key=lambda entry: _closeness(*entry))[1]
-
-
-def _closeness(device: Device, target: Target) -> tuple[bool, bool, float]:
-    return device.info.is_local, target.is_cpu, device.last_seen
+    return max(known, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
 
 
 def _silent(device: Device, now_sec: float) -> NoDevice:

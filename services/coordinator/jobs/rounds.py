@@ -5,7 +5,6 @@ from enum import StrEnum
 from db.repositories.decisions import Decision, Decisions
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
-from db.tables import Round
 from mallorn.core.errors import NotFound
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundForecast, RoundNotes, RoundStatus
@@ -68,7 +67,9 @@ def _round(decision: Decision) -> RoundStatus:
         state=RoundState(row.state),
         attempt=decision.attempt,
         worker=row.worker,
-        seconds=_seconds(row),
+        seconds=None
+        if row.started_at is None or row.finished_at is None
+        else row.finished_at - row.started_at,
         reason=noted,
         error=row.error,
         stats=None if row.stats is None else RoundStats.model_validate(row.stats),
@@ -91,9 +92,3 @@ def _in_interval(decision: Decision, forecast: RoundForecast | None) -> bool | N
     if forecast is None or found_us is None or decision.round.state != RoundState.DONE:
         return None
     return forecast.low_us <= found_us <= forecast.high_us
-
-
-def _seconds(row: Round) -> float | None:
-    if row.started_at is None or row.finished_at is None:
-        return None
-    return row.finished_at - row.started_at

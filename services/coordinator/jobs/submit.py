@@ -12,7 +12,7 @@ from db.tables import Model
 from mallorn.core import queues
 from mallorn.core.asked import check_options
 from mallorn.core.stand_ins import measured_target
-from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.targets import LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.job import JobStatus
 from services.coordinator.fleet.cost_models import check_cost_model
@@ -44,17 +44,14 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     return answer, is_new
 
 
-def _target(session: Session, request: JobIn) -> Target:
-    asked_for = local_target(session) if request.target == LOCAL else parse_target(request.target)
-    return measured_target(asked_for, request.options.measurer)
-
-
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
+    asked_for = local_target(session) if request.target == LOCAL else parse_target(request.target)
+    target = measured_target(asked_for, request.options.measurer)
     return NewJob(
         owner=model.owner,
         name=request.name or model.name,
         model_id=model.id,
-        target_id=Targets(session).ensure(_target(session, request)).id,
+        target_id=Targets(session).ensure(target).id,
         trials=request.budget,
         minutes=request.minutes,
         seed=request.seed,

@@ -10,7 +10,7 @@ from db.tables import Job
 from mallorn.core.states import JobState
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Verdict
-from mallorn.results.verdict import Facts, judge
+from mallorn.results.verdict import JobFacts, judge
 from services.planner.useful import TaskSpending, trials_left
 from services.planner.values import Point
 
@@ -18,7 +18,7 @@ from services.planner.values import Point
 def verdict_of(session: Session, job: Job, progress: Progress) -> Verdict:
     """How well a job did and what to type next; what is left to win is asked only where it is done."""
     state = JobState(job.state)
-    facts = Facts(
+    facts = JobFacts(
         job_id=job.id,
         name=job.name,
         state=state,

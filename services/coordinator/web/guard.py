@@ -43,26 +43,24 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope["method"], Headers(scope=scope)) or _unstorable(scope)
-        app = self._app if refusal is None else _answer(refusal)
+        refusal, app = self._refusal(scope), self._app
+        if refusal is not None:
+            app = cast(ASGIApp, JSONResponse(error_body(refusal), refusal.status_code))
         await app(scope, receive, _with_headers(send))
 
-    def _refusal(self, method: str, headers: Headers) -> Forbidden | None:
+    def _refusal(self, scope: Scope) -> MallornError | None:
+        headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._has_keys and not names_loopback(host):
             return Forbidden(
                 f"this coordinator has no API keys and answers to loopback names only, not to {host!r}",
                 hint="use http://127.0.0.1, or set MALLORN_API_KEYS on the coordinator",
             )
-        if method not in SAFE_METHODS and is_cross_site(headers, host):
+        if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):
             return Forbidden(hint="send it from the page of this coordinator, or without a browser")
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return InvalidRequest("the address contains the character NUL", hint="see /docs")
         return None
-
-
-def _unstorable(scope: Scope) -> InvalidRequest | None:
-    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-        return InvalidRequest("the address contains the character NUL", hint="see /docs")
-    return None
 
 
 def names_loopback(host: str) -> bool:
@@ -81,10 +79,6 @@ def is_cross_site(headers: Headers, host: str) -> bool:
         return site not in ("same-origin", "none")
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc != host
-
-
-def _answer(error: MallornError) -> ASGIApp:
-    return cast(ASGIApp, JSONResponse(error_body(error), error.status_code))
 
 
 def _with_headers(send: Send) -> Send:

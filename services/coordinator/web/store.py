@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Final, Self
 from uuid import uuid4
 
 from fsspec.core import url_to_fs
@@ -43,8 +43,9 @@ class Store:
         """A directory as a zip archive, in pieces."""
         with tempfile.SpooledTemporaryFile(max_size=ZIP_IN_MEMORY_BYTES) as file:
             with full_disk_explained(), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, content in _files(uri):
-                    archive.writestr(name, content)
+                fs, root = url_to_fs(uri)
+                for path in sorted(fs.find(root)):
+                    archive.writestr(path.removeprefix(root).lstrip("/"), fs.cat_file(path))
             file.seek(0)
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
@@ -122,9 +123,3 @@ def full_disk_explained() -> Iterator[None]:
         if error.errno in FULL:
             raise StorageFull() from error
         raise
-
-
-def _files(uri: str) -> Iterator[tuple[str, Any]]:
-    fs, root = url_to_fs(uri)
-    for path in sorted(fs.find(root)):
-        yield path.removeprefix(root).lstrip("/"), fs.cat_file(path)

@@ -12,7 +12,7 @@ from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.results.race import beside_onnxruntime, raced
-from mallorn.results.verdict import Facts, judge
+from mallorn.results.verdict import JobFacts, judge
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 
@@ -40,7 +40,7 @@ def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Ve
     report = changes.pop("report", {})
     if times is not None:
         report = {"latency_us": latencies(times, spread), **report}
-    return judge(Facts(**fields | changes, report=FinishReport.model_validate(report)))
+    return judge(JobFacts(**fields | changes, report=FinishReport.model_validate(report)))
 
 
 def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
@@ -117,7 +117,7 @@ def test_a_model_that_was_not_timed_is_not_judged() -> None:
 
 def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
     def failed(reason: str) -> Verdict:
-        return judge(Facts("j1", "mlp", JobState.FAILED, reason))
+        return judge(JobFacts("j1", "mlp", JobState.FAILED, reason))
 
     assert failed("no room\ndf -h   (then: mallorn resume JOB)").next == "df -h"
     assert failed("free dimension n\ngive it with --input-shape x:1,3") == said(
@@ -128,7 +128,7 @@ def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.final])
 def test_a_job_that_goes_on_is_not_judged_yet(state: JobState) -> None:
-    verdict = judge(Facts("j1", "mlp", state))
+    verdict = judge(JobFacts("j1", "mlp", state))
     assert verdict.level is Level.NONE
     assert verdict.summary
     assert verdict.next == f"mallorn {'resume' if state is JobState.PAUSED else 'watch'} j1"
@@ -136,7 +136,7 @@ def test_a_job_that_goes_on_is_not_judged_yet(state: JobState) -> None:
 
 def test_what_a_job_waits_for_names_the_command() -> None:
     words = "waits for a device for llvm: start one with `mallorn device --target llvm`"
-    verdict = judge(Facts("j1", "mlp", JobState.TUNING, words))
+    verdict = judge(JobFacts("j1", "mlp", JobState.TUNING, words))
     assert (verdict.summary, verdict.next) == (words, "mallorn device --target llvm")
 
 
