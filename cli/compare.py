@@ -44,7 +44,12 @@ def compare(
         return
     stdout().print(table(_facts(found), _columns(found, "JOB")))
     stdout().print()
-    stdout().print(table(_tasks(found), _columns(found, "TASK")))
+    weights = [next(weight for weight in task.weight if weight is not None) for task in found.tasks]
+    tasks = [
+        _latencies(f"{task.name} x{weight}", task.latency_us, task.trials)
+        for task, weight in zip(found.tasks, weights, strict=True)
+    ]
+    stdout().print(table(tasks, _columns(found, "TASK")))
     if told := found.judgement:
         stdout().print()
         # Who is the fastest and by which figure, and a word on the other one where it says the opposite.
@@ -77,12 +82,6 @@ def _facts(found: Comparison) -> Iterator[Line]:
     yield _latencies("sum over tasks", [job.reached_us for job in jobs])
     yield _latencies(f"after {found.equal_trials} trials", [job.at_equal_trials_us for job in jobs])
     yield _latencies(f"after {duration(found.equal_seconds)}", [job.at_equal_seconds_us for job in jobs])
-
-
-def _tasks(found: Comparison) -> Iterator[Line]:
-    for task in found.tasks:
-        weight = next(weight for weight in task.weight if weight is not None)
-        yield _latencies(f"{task.name} x{weight}", task.latency_us, task.trials)
 
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -95,6 +96,8 @@ def _kernel(
     if task is None:
         return Kernel(name, None, time_us, share)
     flops = task.flops * task.weight
+    # Every argument is read or written once.
+    sizes = (BYTES.get(each.dtype.lstrip(ascii_lowercase), 1) * prod(each.shape) for each in task.args.args)
     return Kernel(
         kernel=name,
         calls=task.weight,
@@ -102,7 +105,7 @@ def _kernel(
         share=share,
         gflops=flops / time_us / 1e3,
         floor_us=flops / roof.gflops / 1e3 if roof else None,
-        gbytes_per_sec=_bytes(task) * task.weight / time_us / 1e3,
+        gbytes_per_sec=sum(sizes) * task.weight / time_us / 1e3,
     )
 
 
@@ -131,16 +134,6 @@ def _roof(model: "WholeModel") -> "Roof | None":
     with model.peak() as peak:
         gflops = peak.peak_gflops(target.text, target.num_cores)
     return Roof(gflops, memory_gbytes_per_sec(target.num_cores))
-
-
-def _bytes(task: "ModelTask") -> float:
-    """What every argument of a task holds, each read or written once."""
-    return float(sum(_width(tensor.dtype) * prod(tensor.shape) for tensor in task.args.args))
-
-
-def _width(dtype: str) -> int:
-    bits = dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
-    return BYTES.get(bits, 1)
 
 
 def _row(kernel: Kernel) -> dict[str, Any]:

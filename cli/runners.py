@@ -85,7 +85,9 @@ def _programs(callee: Callee) -> dict[str, str]:
         "outputs": ", ".join(map(json.dumps, names)),
         "command": command,
     }
-    return {name: _filled(name, common | more) for name, more in zip(PROGRAMS, (own, theirs), strict=True)}
+    templates = [Template((TEMPLATES / f"{name}.tmpl").read_text()) for name in PROGRAMS]
+    filled = [text.substitute(common | more) for text, more in zip(templates, (own, theirs), strict=True)]
+    return dict(zip(PROGRAMS, filled, strict=True))
 
 
 def _python_input(spec: TensorSpec, ranges: Mapping[str, Sequence[int]]) -> str:
@@ -96,7 +98,3 @@ def _python_input(spec: TensorSpec, ranges: Mapping[str, Sequence[int]]) -> str:
 def _cpp_input(spec: TensorSpec) -> str:
     shape = ", ".join(map(str, spec.shape))
     return f"{{{json.dumps(spec.name)}, {json.dumps(spec.dtype)}, {{{shape}}}}}"
-
-
-def _filled(name: str, values: Mapping[str, str]) -> str:
-    return Template((TEMPLATES / f"{name}.tmpl").read_text()).substitute(values)

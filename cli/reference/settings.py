@@ -19,13 +19,12 @@ WORDS = (
 def settings_page() -> str:
     """Every setting as an environment variable."""
     prefix = Settings.model_config["env_prefix"]
-    rows = [_row(f"{prefix}{name.upper()}", field) for name, field in Settings.model_fields.items()]
+    rows = []
+    for name, field in Settings.model_fields.items():
+        variable = f"{prefix}{name.upper()}"
+        words = described(variable, field.description)
+        rows.append((code(variable), _type(field.annotation), code(_default(field)), words))
     return page("Settings", WORDS, "", *table(["variable", "type", "default", "meaning"], rows))
-
-
-def _row(variable: str, field: FieldInfo) -> tuple[str, str, str, str]:
-    words = described(variable, field.description)
-    return code(variable), _type(field.annotation), code(_default(field)), words
 
 
 def _type(annotation: Any) -> str:
