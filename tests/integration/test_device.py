@@ -19,7 +19,7 @@ from workers.device.endpoint import Endpoint
 from workers.device.serving import prepare_runtime
 from workers.device.tracker import tracker_summary
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
-from workers.faces.runner import Run, Runner
+from workers.faces.runner import LibraryRun, Runner
 from workers.faces.values import Arguments, Tensor
 from workers.measure.fleet import Fleet, KeyCount
 
@@ -41,7 +41,7 @@ def take(runner: Runner, fleet: TestFleet, target: Target, **how: Any) -> Endpoi
 
 def run(
     runner: Runner, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 60
-) -> Run:
+) -> LibraryRun:
     call = Runner.measure.of(
         fleet.address, target.text, str(artifact), ARGS, EVALUATOR, "fixed", key, timeout_sec
     )

@@ -7,6 +7,8 @@ from mallorn.core.settings import Settings
 from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
 
 _GIB: Final = 1024**3
+# What C++, Python and the system say of a process that reached its limit.
+_NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
 
 
 def advice(error: ChildError, config: Settings) -> str:
@@ -18,15 +20,10 @@ def advice(error: ChildError, config: Settings) -> str:
         return f"the host is slow or busy; more time to import: MALLORN_IMPORT_TIMEOUT_SEC={limit_sec:.0f}"
     if isinstance(error, ChildCrashed) and error.died_of is Signals.SIGKILL:
         return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
-    if isinstance(error, ChildCrashed) and _asked_for_too_much(error.message):
+    if isinstance(error, ChildCrashed) and any(words in error.message for words in _NO_MEMORY):
         limit_bytes = config.child_memory_bytes
         return (
             f"a compiler may use {limit_bytes / _GIB:.0f} GiB of address space: start the worker with "
             f"MALLORN_CHILD_MEMORY_BYTES={2 * limit_bytes}"
         )
     return ""
-
-
-def _asked_for_too_much(last_words: str) -> bool:
-    """Whether the process died of its limit; C++ and Python name it each in their own way."""
-    return any(sign in last_words for sign in ("bad_alloc", "MemoryError", "Cannot allocate memory"))

@@ -13,7 +13,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 class Frame(NamedTuple):
-    """What is sent at once: what it is about, and JSON."""
+    """One message: its kind, and JSON."""
 
     head: str
     body: bytes = b""

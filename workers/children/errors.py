@@ -46,15 +46,12 @@ def pack_error(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         error = StorageFull()
     if isinstance(error, MallornError):
+        # The nearest class that both sides know: rooms of the child may have errors of their own.
+        shared = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
         fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
-        return {"kind": _shared_class(error), **fields}
+        return {"kind": shared.__name__, **fields}
     # TVM appends long native backtraces: the head says what went wrong.
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
-
-
-def _shared_class(error: MallornError) -> str:
-    """The nearest class that both sides know: rooms of the child may have errors of their own."""
-    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
 
 
 def unpack_error(fields: dict[str, Any]) -> MallornError:

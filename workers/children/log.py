@@ -27,7 +27,7 @@ class ChildLog:
         )
 
     def trim(self) -> None:
-        """Forget everything once it is more than anybody wants to keep."""
+        """Empty the file once it has grown past its limit."""
         if os.fstat(self.file.fileno()).st_size > _LIMIT_BYTES:
             os.ftruncate(self.file.fileno(), 0)
 

@@ -46,9 +46,9 @@ class Method(Generic[P, R]):
     @overload
     def __get__(self, caller: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, caller: Caller, owner: type) -> "Asked[P, R]": ...
-    def __get__(self, caller: Caller | None, owner: type) -> "Self | Asked[P, R]":
-        return self if caller is None else Asked(self, caller)
+    def __get__(self, caller: Caller, owner: type) -> "BoundMethod[P, R]": ...
+    def __get__(self, caller: Caller | None, owner: type) -> "Self | BoundMethod[P, R]":
+        return self if caller is None else BoundMethod(self, caller)
 
     def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call with these parameters."""
@@ -56,7 +56,9 @@ class Method(Generic[P, R]):
         bound.apply_defaults()
         given = bound.arguments
         limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(given)
-        return Call(self.name, self._params.pack(given), limit_sec, self._read)
+        return Call(
+            self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
+        )
 
     def by(self, function: Callable[P, R]) -> "Answer":
         """What answers the method, in the process or in its place."""
@@ -68,10 +70,6 @@ class Method(Generic[P, R]):
             return self._result.pack({"value": answered(**self._params.unpack(params))})
 
         return Answer(self.name, answer)
-
-    def _read(self, body: bytes) -> R:
-        value: R = self._result.unpack(body)["value"]
-        return value
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -91,7 +89,7 @@ class Method(Generic[P, R]):
         return Fields(self.name, {"value": self._hints["return"]})
 
 
-class Asked(Generic[P, R]):
+class BoundMethod(Generic[P, R]):
     """A method of one process."""
 
     def __init__(self, method: Method[P, R], caller: Caller) -> None:

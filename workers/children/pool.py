@@ -4,7 +4,6 @@ import select
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from math import inf
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -77,7 +76,8 @@ class ChildPool(Generic[R]):
         until_sec = time.monotonic() + timeout_sec
         while self._running:
             finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
-            left_sec = min(until_sec - time.monotonic(), self._left_sec())
+            limits_sec = [running.pending.left_sec for running in self._running.values()]
+            left_sec = min([until_sec - time.monotonic(), *limits_sec])
             if finished or until_sec <= time.monotonic():
                 return finished
             self._wait(left_sec)
@@ -135,9 +135,6 @@ class ChildPool(Generic[R]):
         if not self._suspended:
             child.start()  # its successor warms up while others work
         return Finished(running.tag, end)
-
-    def _left_sec(self) -> float:
-        return min((running.pending.left_sec for running in self._running.values()), default=inf)
 
     def _wait(self, timeout_sec: float) -> None:
         poller = select.poll()

@@ -25,8 +25,12 @@ def serve(methods: Served) -> None:
     try:
         channel.put(Frame(READY))
         while True:
-            channel.put(_answer(methods, _read(channel)))
-            _drain(channel)
+            while (request := channel.pump()) is None:
+                channel.wait()
+            channel.put(_answer(methods, request))
+            while channel.pending:
+                channel.wait()
+                channel.flush()
     except ChannelClosed:
         return
 
@@ -37,15 +41,3 @@ def _answer(methods: Served, request: Frame) -> Frame:
         return Frame(RESULT, methods[request.head](request.body))
     except Exception as error:
         return Frame(ERROR, json.dumps(pack_error(error)).encode())
-
-
-def _read(channel: Channel) -> Frame:
-    while (frame := channel.pump()) is None:
-        channel.wait()
-    return frame
-
-
-def _drain(channel: Channel) -> None:
-    while channel.pending:
-        channel.wait()
-        channel.flush()

@@ -21,12 +21,9 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Run `module` with the connection `fd`, printing to `log`."""
     limit = {MEMORY_VARIABLE: str(memory_bytes)} if memory_bytes else {}
-    whole = {**os.environ, "PYTHONPATH": _python_path(), **env, **limit, FD_VARIABLE: str(fd)}
+    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+    whole = {**os.environ, "PYTHONPATH": path, **env, **limit, FD_VARIABLE: str(fd)}
     return _thread.submit(_spawn, module, fd, log, whole).result()
-
-
-def _python_path() -> str:
-    return os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _spawn(module: str, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -73,13 +73,11 @@ def why_not(target: Target) -> str:
     cores = available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, this machine has {cores}"
-    return _other_machine(target) or _unknown_instructions(target)
-
-
-def _other_machine(target: Target) -> str:
     wanted = str(target.attrs.get("mtriple", "")).partition("-")[0]
     wanted, ours = MACHINES.get(wanted, wanted), os.uname().machine
-    return f"the target is for {wanted}, this machine is {ours}" if wanted and wanted != ours else ""
+    if wanted and wanted != ours:
+        return f"the target is for {wanted}, this machine is {ours}"
+    return _unknown_instructions(target)
 
 
 def _unknown_instructions(target: Target) -> str:
@@ -125,7 +123,8 @@ def _attributes(target: Target, sign: str) -> list[str]:
 def _no_accelerator(target: Target) -> str:
     answer = ask_tvm(DEVICE_PROGRAM, target.text)
     if answer.returncode != 0:
-        return f"TVM does not know it here: {_last_line(answer.stderr)}"
+        said = answer.stderr.strip().splitlines()
+        return f"TVM does not know it here: {said[-1] if said else 'it died'}"
     found = json.loads(answer.stdout.splitlines()[-1])
     if not found["there"]:
         return f"it has no {target.kind} device"
@@ -139,8 +138,3 @@ def _other_gpu(arch: str, version: str) -> str:
         return ""
     fits = wanted[:-1] == ours[:-1] and wanted[-1] <= ours[-1]
     return "" if fits else f"the target is for sm_{wanted}, its GPU is sm_{ours}"
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "it died"

@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 def ask_in_fork(question: Callable[[], A]) -> A:
     """The answer of a function that runs in a process of its own."""
     reader, writer = os.pipe()
-    pid = fork(lambda: _write_answer(writer, question()))
+    pid = fork(lambda: os.write(writer, json.dumps(question()).encode()))
     os.close(writer)
     with os.fdopen(reader) as pipe:
         text = pipe.read()
@@ -29,7 +29,7 @@ def ask_in_fork(question: Callable[[], A]) -> A:
     return answer
 
 
-def fork(work: Callable[[], None]) -> int:
+def fork(work: Callable[[], object]) -> int:
     """Run `work` in a child that dies with this process; its pid."""
     parent_pid = os.getpid()
     pid = os.fork()
@@ -44,7 +44,7 @@ def how_it_ended(status: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def _run_and_exit(work: Callable[[], None], parent_pid: int) -> NoReturn:
+def _run_and_exit(work: Callable[[], object], parent_pid: int) -> NoReturn:
     # Leaves by _exit alone: the clean-up that the parent has registered is not ours to run.
     try:
         _detach(parent_pid)
@@ -62,7 +62,3 @@ def _detach(parent_pid: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:  # it died before the line above
         os._exit(1)
-
-
-def _write_answer(writer: int, answer: object) -> None:
-    os.write(writer, json.dumps(answer).encode())

@@ -1,4 +1,4 @@
-"""Memory that nobody wrote holds nothing that passes for a result.
+"""Fills fresh memory with nonsense, so that memory which nobody wrote never passes for a result.
 
 Fresh memory is mostly zero, and a program that reads what it never wrote, a border say, would be right here
 and wrong in a model. Schedules that make such programs exist: TVM's `reverse_compute_at` of a padding does.

@@ -30,18 +30,18 @@ class Registration:
         self._complained = False
 
     def fileno(self) -> int | None:
-        """Readable when the tracker is gone: it never speaks unasked."""
+        """Readable once the tracker is gone, because it sends nothing unasked."""
         return self._tracker.fileno() if self._tracker is not None else None
 
     def keep(self) -> None:
-        """Register where we are not, and see to it that our offer still stands."""
+        """Register with a tracker that does not know us, and renew the offer if it was lost."""
         if self._tracker is None:
             self._tell(self._register)
         elif not self._busy:
             self._tell(self._offer_again)
 
     def set_busy(self, busy: bool) -> None:
-        """Say that a session began, or that it ended and we are to be had again."""
+        """Tell the tracker that a session began, or that the device is free again."""
         self._busy, self.match_key = busy, ""
         self._tell(self._announce)
 

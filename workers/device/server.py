@@ -62,7 +62,9 @@ class DeviceServer:
                 elif self._running is not None and ready_fd == self._running.pid_fd:
                     self._end_session(self._running)
                 elif self._running is not None and ready_fd == self._running.connection.fileno():
-                    self._abandon(self._running)
+                    # The client is gone: nobody waits for the candidate that may still run.
+                    self._running.abandoned = True
+                    os.kill(self._running.pid, signal.SIGKILL)
                 elif ready_fd == self._registration.fileno():
                     self._registration.drop()
 
@@ -97,11 +99,6 @@ class DeviceServer:
         self._listener.close()
         self._registration.drop()
         session.serve(connection.fileno())
-
-    def _abandon(self, running: Running) -> None:
-        """The client is gone: nobody waits for the candidate that may still run."""
-        running.abandoned = True
-        os.kill(running.pid, signal.SIGKILL)
 
     def _end_session(self, running: Running) -> None:
         status = os.waitpid(running.pid, 0)[1]

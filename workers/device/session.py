@@ -10,7 +10,7 @@ from pathlib import Path
 import tvm
 import tvm_ffi
 from tvm.rpc import _ffi_api as rpc_api
-from tvm.runtime import Device, Module, Tensor, load_module, num_threads
+from tvm.runtime import Module, Tensor, load_module, num_threads
 
 from mallorn.core.targets import Target
 from workers.device.identity import Identity, RuntimeFacts
@@ -95,10 +95,5 @@ def runtime_facts(target: Target) -> RuntimeFacts:
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
     if not target.is_cpu:
         device = tvm.device(target.kind, 0)
-        facts["accelerator"] = _accelerator(device)
+        facts["accelerator"] = str(device.device_name) if device.exist else ""
     return facts
-
-
-def _accelerator(device: Device) -> str:
-    """The name of the GPU; empty where there is none."""
-    return str(device.device_name) if device.exist else ""

@@ -1,9 +1,8 @@
 # mypy: disable-error-code="empty-body"
 """The process that holds one engine with one whole model, and times it when told to."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from workers.children.child import Child
 from workers.children.method import method
@@ -12,17 +11,12 @@ RUN_TIMEOUT_SEC: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedEngine:
     """What holds a model."""
 
     engine: str
     version: str
     threads: int
-
-
-def _beside(limit_sec: float, parameter: str) -> Callable[[Mapping[str, Any]], float]:
-    """A limit on top of the seconds that a parameter asks for."""
-    return lambda given: limit_sec + float(given[parameter])
 
 
 class Engine(Child):
@@ -35,18 +29,18 @@ class Engine(Child):
     MODULE = "workers.tvm.engines"
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
-    def load_library(self, library: str, target: str, inputs_npz: str) -> Loaded:
+    def load_library(self, library: str, target: str, inputs_npz: str) -> LoadedEngine:
         """Hold a compiled model with its inputs."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
-    def load_onnxruntime(self, model_path: str, inputs_npz: str, threads: int) -> Loaded:
+    def load_onnxruntime(self, model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
         """Hold a model in onnxruntime. Raises Unavailable where that is not installed."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def time_bursts(self, bursts: int, number: int) -> list[float]:
         """The median latency in microseconds of each burst of `number` calls, after a warm-up."""
 
-    @method(limit_sec=_beside(RUN_TIMEOUT_SEC, "seconds"))
+    @method(limit_sec=lambda given: RUN_TIMEOUT_SEC + float(given["seconds"]))
     def time_kernels(self, seconds: float) -> dict[str, float]:
         """Microseconds that a run of the held library spends in each of its kernels; takes `seconds`."""
 

@@ -18,7 +18,7 @@ GRACE_SEC: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LibraryRun:
     """What became of a library on a device."""
 
     outcome: Outcome
@@ -62,7 +62,7 @@ class Runner(Child):
         candidate_key: str,
         timeout_sec: float,
         best_us: float | None = None,
-    ) -> Run:
+    ) -> LibraryRun:
         """Time a library by a stopping rule. Raises Unavailable when the device itself was lost."""
 
     @method(limit_sec=_on_top_of("timeout_sec"))
@@ -75,7 +75,7 @@ class Runner(Child):
         outputs: str,
         candidate_key: str,
         timeout_sec: float,
-    ) -> Run:
+    ) -> LibraryRun:
         """Call a library once with the arrays of an npz file, and save all of them after the call."""
 
     @method(limit_sec=60.0)

@@ -1,7 +1,7 @@
 """Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,10 +46,13 @@ def contests(claimed: Stage) -> list[Contest]:
         tasks = Tasks(session).list(claimed.job.id)
         workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
         measured = [_measured(session, claimed, task, TOP) for task in tasks]
-    return [
-        _contest(claimed, task, workloads[task.workload_id], fastest)
-        for task, fastest in zip(tasks, measured, strict=True)
-    ]
+    found: list[Contest] = []
+    for task, fastest in zip(tasks, measured, strict=True):
+        workload = workloads[task.workload_id]
+        program = program_of(workload)
+        candidates = fastest or _defaults(claimed, program, descriptors_of(workload))[:TOP]
+        found.append(Contest(task, workload, program, _number(candidates)))
+    return found
 
 
 def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
@@ -58,13 +61,9 @@ def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
     with claimed.runtime.database.session() as session:
         fastest = _measured(session, claimed, lost.task, TOP + len(known))
     defaults = _defaults(claimed, lost.program, descriptors_of(lost.workload))
-    others = [dict(_others(entries, known)[:TOP]) for entries in (fastest, defaults)]
-    both = others[0] | others[1]
+    others = [[entry for entry in entries if entry[0] not in known] for entries in (fastest, defaults)]
+    both = dict(others[0][:TOP] + others[1][:TOP])
     return replace(lost, slots=_number(list(both.items()))) if both else None
-
-
-def _others(entries: Sequence[Entry], known: Collection[Candidate]) -> Sequence[Entry]:
-    return [entry for entry in entries if entry[0] not in known]
 
 
 def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Sequence[Entry]:
@@ -77,18 +76,12 @@ def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Seque
     return [(candidate, sketches[candidate.sketch]) for candidate in candidates]
 
 
-def _contest(claimed: Stage, task: Task, workload: Workload, fastest: Sequence[Entry]) -> Contest:
-    program = program_of(workload)
-    candidates = fastest or _defaults(claimed, program, descriptors_of(workload))[:TOP]
-    return Contest(task, workload, program, _number(candidates))
-
-
 def _number(candidates: Sequence[Entry]) -> tuple[Slot, ...]:
     return tuple(Slot(number, *candidate) for number, candidate in enumerate(candidates))
 
 
 def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) -> Sequence[Entry]:
-    """None where TVM finds no space for a program: what the job found for the others is not lost for it."""
+    """Valid default candidates; none where TVM cannot schedule the program, and the finish goes on."""
     compiler = claimed.runtime.compiler
     try:
         sketches = load_sketches(compiler, program, claimed.target)

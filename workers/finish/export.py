@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
@@ -39,7 +39,10 @@ class ExportFailed(MallornError):
 
 def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, directory: Path) -> None:
     """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
-    records = [_record(winner) for winner in winners]
+    records = [
+        Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.trial.run_us])
+        for winner in winners
+    ]
     if skipped := graphs.write_database(str(directory), claimed.target.text, records):
         raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
@@ -48,7 +51,8 @@ def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) 
     """Put the manifest, the scripts and what they need to run beside the logs."""
     manifest = _manifest(claimed, winners)
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
-    (directory / REQUIREMENTS).write_text(_requirements(manifest.versions))
+    pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
+    (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
     for name in SCRIPTS:
         shutil.copyfile(TEMPLATES / f"{name}.py", directory / f"{name}.py")
 
@@ -63,21 +67,18 @@ def upload(claimed: Stage, directory: Path) -> str:
     return url
 
 
-def _record(winner: Winner) -> Tuned:
-    return Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.trial.run_us])
-
-
 def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
     graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
     with claimed.runtime.database.session() as session:
         tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
         measured_on = _measured_on(session, claimed.job.id)
+    packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
     return Manifest(
         job=claimed.job.id,
         model=claimed.job.model_id,
         target=claimed.target.attrs,
         tuned_at=time.time(),
-        versions={"mallorn": VERSION} | _installed(),
+        versions={"mallorn": VERSION} | {name: version(name) for name in packages},
         recipe=graph.recipe,
         inputs=graph.inputs,
         outputs=graph.outputs,
@@ -115,14 +116,3 @@ def _measured_on(session: Session, job_id: str) -> MeasuredOn:
         threads=found.threads,
         evaluator=found.evaluator,
     )
-
-
-def _installed() -> dict[str, str]:
-    checker = {CHECKER: version(CHECKER)} if find_spec(CHECKER) else {}
-    return {name: version(name) for name in PACKAGES} | checker
-
-
-def _requirements(versions: Mapping[str, str]) -> str:
-    """The scripts' packages for pip, exactly as they were here."""
-    pins = [f"{name}=={found}" for name, found in versions.items() if name != "mallorn"]
-    return "\n".join([REQUIREMENTS_HEAD, *pins]) + "\n"

@@ -29,7 +29,7 @@ class Handout:
 
 
 def records_alone(model: JobModel, winners: Sequence[Winner]) -> Handout:
-    """Write the winners' records, which is never left out."""
+    """Write the winners' records and compile nothing."""
     return Handout(winners, model.write("export", winners), None, FinishReport())
 
 

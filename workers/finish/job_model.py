@@ -68,7 +68,7 @@ class JobModel:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """This host for a timing. The device is given back first: others may wait for it with a share."""
+        """Have this host alone for a timing. The device is given back first: others may wait for it."""
         self.claimed.runtime.release_device()
         with Host().alone() as held:
             yield held

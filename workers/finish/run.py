@@ -83,7 +83,7 @@ def _checker(model: JobModel, measurer: Measurer, undone: Undone) -> Iterator[Ch
 def _hand_out(
     model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: Undone
 ) -> Handout:
-    """A model is compiled to be timed."""
+    """Compile the model only where the measurer can time it."""
     if undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
         return choose(model, winners, check, undone)
     return records_alone(model, winners)
@@ -121,7 +121,7 @@ def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -
 
 
 def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
-    """Found and of are those of the winners where no compiled model tells otherwise."""
+    """`found` and `of` count the winners; the counts of a compiled model replace them."""
     missing = [contest.task.name for contest in losers]
     return FinishReport(
         found=len(winners),
@@ -133,7 +133,7 @@ def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport
 
 
 def _together(*parts: FinishReport) -> FinishReport:
-    """One report of what each part says; the later one, where two say it."""
+    """All parts in one report; where two set a field, the later one counts."""
     said = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
     return FinishReport.model_validate(said)
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> None:
-    """Store the scripts of each winner. One that cannot be printed is as good as before, and is left out."""
+    """Store the scripts of each winner; those that cannot be printed are left out."""
     for winner in winners:
         claimed.lease.check()
         try:

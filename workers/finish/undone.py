@@ -32,7 +32,10 @@ class Undone:
         except (LeaseLost, StorageFull):
             raise
         except MallornError as error:
-            self.leave(step, error.message.partition("\n")[0], self._hint(error))
+            hint = error.hint
+            if isinstance(error, ChildCrashed):
+                hint = advice(error, self.claimed.runtime.settings)
+            self.leave(step, error.message.partition("\n")[0], hint)
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
@@ -40,8 +43,3 @@ class Undone:
         log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
         again = f"mallorn resume {self.claimed.job.id}"
         self.entries.append(NotDone(step=step, why=why, hint=hint or again))
-
-    def _hint(self, error: MallornError) -> str:
-        if isinstance(error, ChildCrashed):
-            return advice(error, self.claimed.runtime.settings)
-        return error.hint

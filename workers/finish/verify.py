@@ -10,7 +10,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs, Reference
-from workers.faces.runner import Run
+from workers.faces.runner import LibraryRun
 from workers.finish.checking import INVALID, Checker, NumericCheck
 from workers.measure.base import Program, Slot
 from workers.slot.runtime import Runtime
@@ -72,7 +72,7 @@ class Verifier(Checker):
             self._graphs.build_whole(program.tir, trace, self._target.text, library)
         return trace
 
-    def _run(self, program: Program, slot: Slot) -> Run:
+    def _run(self, program: Program, slot: Slot) -> LibraryRun:
         # Taken beforehand: waiting for a busy device must not count against the candidate.
         self._runner.identity(self._tracker, self._target.text, hold=True)
         return self._runner.run_outputs(

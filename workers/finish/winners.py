@@ -16,7 +16,7 @@ from workers.finish.checking import Checker, NumericCheck
 from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Slot, SlotTrial
 from workers.racing.bursts import interval
-from workers.round.rows import Place, store_sketches
+from workers.round.rows import Site, store_sketches
 from workers.slot.stage import Stage
 
 PASSES: Final = 3
@@ -95,7 +95,7 @@ class _Entry:
         return median(us for each in self.results for us in each.trial.run_us)
 
     def rank(self) -> tuple[int, float]:
-        """Who was measured in more passes was closer to the fastest in each, whatever the machine's mood."""
+        """More passes first, because only rivals close to the fastest stay in the race; then the latency."""
         return -len(self.results), self.latency()
 
 
@@ -156,6 +156,6 @@ def _row(
     sketches: dict[str, int],
     verdict: NumericCheck | None,
 ) -> NewMeasurement:
-    place = Place.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
+    place = Site.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
     sketch_id = sketches[entry.slot.candidate.sketch]
     return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, place.context_id, place.device_id)

@@ -34,7 +34,7 @@ POLL_SEC: Final = 0.05
 log = logging.getLogger(__name__)
 
 
-class Turn:
+class HostShare:
     """A share of the host."""
 
     def __init__(self, host: "Host", place: int) -> None:
@@ -42,7 +42,7 @@ class Turn:
         self._place = place
 
     def make_way(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-        """Let those be alone who ask for it: `pause` what runs, and `go_on` when the host is free again."""
+        """If somebody asks to be alone, `pause`, wait until the host is free again, and `go_on`."""
         if self._host.gate_is_open():
             return
         pause()
@@ -67,11 +67,11 @@ class Host:
         self._shared_patience_sec = shared_patience_sec
 
     @contextmanager
-    def shared(self) -> Iterator[Turn]:
+    def shared(self) -> Iterator[HostShare]:
         """Work beside others; waits while somebody is alone."""
         with self._open("host") as place:
             self.enter(place)
-            yield Turn(self, place)
+            yield HostShare(self, place)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -102,7 +102,7 @@ class Host:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[int]:
-        """The file, whose lock goes with it."""
+        """An open lock file; closing it releases the lock."""
         path = self._folder / f"mallorn-{os.getuid()}-{name}.lock"
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

@@ -24,7 +24,7 @@ class Cores:
         self._held: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Have the cores alone; False when they stayed in use for so long. Those that we have stay ours."""
+        """Take the cores alone, unless we have them; False if others used them all the time."""
         deadline_sec = time.monotonic() + wait_sec
         for path in (self._gate, self._path)[len(self._held) :]:
             while (lock_fd := _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
@@ -44,7 +44,7 @@ class Cores:
             os.close(gate_fd)
 
     def give_back(self) -> None:
-        """Let others have their turn."""
+        """Release the cores."""
         while self._held:
             os.close(self._held.pop())
 

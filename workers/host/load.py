@@ -19,7 +19,7 @@ LOOK_SEC: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A while on a host: what others used of it."""
+    """What others used of the host during a period."""
 
     cores: int
     others_cores: float
@@ -28,11 +28,11 @@ class Load:
 
     @property
     def share(self) -> float:
-        """Of the host that we did not have."""
+        """The share of the host that was not ours."""
         return self.others_cores / self.cores + self.stolen
 
     def words(self) -> list[str]:
-        """What was more than a quiet host does."""
+        """What disturbed the timing, in words; empty for a quiet host."""
         told = []
         if self.others_cores > QUIET_CORES:
             told.append(f"other programs used {self.others_cores:.1f} of {self.cores} cores")
@@ -54,7 +54,7 @@ class _Counters:
 
 
 class LoadMeter:
-    """Tells of the time since the last look; `ours` names the processes that are no disturbance."""
+    """Measures the load since the last look; `ours` are processes that do not count as load."""
 
     def __init__(self, ours: Callable[[], Sequence[int]], proc: Path = PROC) -> None:
         self._ours = ours
@@ -67,7 +67,7 @@ class LoadMeter:
         return _between(before, self._last)
 
     def wait_for_quiet(self, patience_sec: float) -> None:
-        """Come back once the host is quiet, or after that long."""
+        """Return once the host is quiet or the time is over."""
         until_sec = time.monotonic() + patience_sec
         self.look()
         while time.monotonic() < until_sec:
@@ -76,17 +76,12 @@ class LoadMeter:
                 return
 
     def _read(self) -> _Counters:
-        user, nice, system, idle, waits, *served, stolen = _numbers(self._proc)
+        ticks = (self._proc / "stat").read_text().splitlines()[0].split()[1:9]
+        user, nice, system, idle, waits, *served, stolen = map(int, ticks)  # served: irq and softirq
         busy = user + nice + system + sum(served)
         ours = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
         total = busy + idle + waits + stolen
         return _Counters(time.monotonic(), busy, stolen, total, ours, _waited_sec(self._proc))
-
-
-def _numbers(proc: Path) -> list[int]:
-    """The processors' times together: user, nice, system, idle, iowait, irq, softirq, steal."""
-    first = (proc / "stat").read_text().splitlines()[0].split()
-    return [int(ticks) for ticks in first[1:9]]
 
 
 def _ticks(stat: Path) -> int:

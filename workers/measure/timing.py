@@ -9,7 +9,7 @@ from mallorn.core.values.trial import Trial
 from workers.children.errors import ChildError, ChildTimeout
 from workers.children.pending import Pending
 from workers.device.endpoint import Endpoint
-from workers.faces.runner import DEVICE_WAIT_SEC, Run, Runner
+from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import Program, SlotTrial
 from workers.measure.builds import Built
 from workers.measure.texts import shorten
@@ -42,7 +42,7 @@ class Timing:
         self._purpose = purpose  # marks repeats in the device's own log
         self._built: Built | None = None
         self._taking: Pending[Endpoint] | None = None
-        self._running: Pending[Run] | None = None
+        self._running: Pending[LibraryRun] | None = None
         self._endpoint: Endpoint | None = None
 
     @property
@@ -102,7 +102,7 @@ class Timing:
             return self._finish(self._built, self._running.result())
         return None
 
-    def _run(self, built: Built) -> Pending[Run]:
+    def _run(self, built: Built) -> Pending[LibraryRun]:
         return self._runner.measure.begin(
             tracker=self._tracker,
             target=self._target.text,
@@ -122,9 +122,9 @@ class Timing:
             self._taking = self._built = None
             raise error
         outcome = Outcome.RUN_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.RUN_ERROR
-        return self._finish(built, Run(outcome, error=error.message))
+        return self._finish(built, LibraryRun(outcome, error=error.message))
 
-    def _finish(self, built: Built, run: Run) -> SlotTrial:
+    def _finish(self, built: Built, run: LibraryRun) -> SlotTrial:
         self._built = self._running = None
         trial = Trial(
             built.slot.candidate,

@@ -32,7 +32,8 @@ def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelL
     """
     for engine in engines.values():
         engine.suspend()
-    calls = {name: _calls_in_a_burst(engine) for name, engine in engines.items()}
+    once_us = {name: _burst(engine, 1)[0] for name, engine in engines.items()}
+    calls = {name: max(1, min(MOST_CALLS, int(BURST_US / max(us, 1.0)))) for name, us in once_us.items()}
     bursts: dict[str, list[float]] = {name: [] for name in engines}
     for number in range(passes):
         for name, engine in engines.items():
@@ -60,11 +61,6 @@ def interval(times_us: Sequence[float]) -> tuple[float, float]:
     count = len(ordered)
     cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
     return ordered[cut], ordered[-1 - cut]
-
-
-def _calls_in_a_burst(engine: Racer) -> int:
-    (once_us,) = _burst(engine, 1)
-    return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
 
 
 def _burst(engine: Racer, number: int) -> list[float]:

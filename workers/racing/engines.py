@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Attempt(Protocol):
-    """Does a step for us: what it brings, or None where it failed and the rest shall go on without it."""
+    """Runs a step and returns its result, or None if it failed and the rest goes on without it."""
 
     def __call__(self, step: str, work: Callable[[], T], /) -> T | None: ...
 
@@ -39,7 +39,7 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """A process an engine. Those that fail a step are left out, where `attempt` lets the others go on."""
+    """One process per engine. An engine that fails a step is left out if `attempt` lets the others go on."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = insist) -> None:
         self._model = model
@@ -47,7 +47,7 @@ class Engines:
         self._held = {name: model.engine(name) for name in names}
 
     def load(self, libraries: Mapping[str, Path]) -> None:
-        """Have all hold the model at once, by their libraries; each runs it once, and stands still then."""
+        """Load the model in all engines at once; each runs it once and is then suspended."""
         loading = {
             name: self._model.begin_loading(engine, libraries.get(name))
             for name, engine in self._held.items()
@@ -59,8 +59,13 @@ class Engines:
         """How far an engine's outputs are from those of each other one."""
         others = [name for name in self._held if name != of] if of in self._held else []
         outputs = self._model.outputs(of)
-        found = {name: self._error(outputs, name) for name in others}
-        return {name: error for name, error in found.items() if error is not None}
+        found: dict[str, float] = {}
+        for name in others:
+            work = partial(self._model.error, outputs, self._model.outputs(name))
+            error = self._attempt(f"compare with {title(name)}", partial(twice, work))
+            if error is not None:
+                found[name] = error
+        return found
 
     def latencies(self) -> dict[str, ModelLatency]:
         """What a run takes in each engine, whatever else this host does."""
@@ -71,7 +76,7 @@ class Engines:
         return dict(zip(self._held, race_kernels(list(self._held.values()), seconds), strict=True))
 
     def race(self, alone: bool) -> FairRace:
-        """Latencies that can be told, and how far; empty where no engine is left.
+        """Latencies of all engines and how quiet the host was; empty if no engine is left.
 
         An engine that fails while it is timed is left out, and the others start again.
         """
@@ -115,10 +120,6 @@ class Engines:
         count = engine.save_outputs(str(self._model.outputs(name)))
         engine.suspend()
         return count
-
-    def _error(self, outputs: Path, other: str) -> float | None:
-        work = partial(self._model.error, outputs, self._model.outputs(other))
-        return self._attempt(f"compare with {title(other)}", partial(twice, work))
 
 
 def _fail(error: ChildError) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.targets import Target
 from mallorn.core.values.graph import StoredRecipe
 from workers.children.pending import Pending
-from workers.faces.engine import Engine, Loaded
+from workers.faces.engine import Engine, LoadedEngine
 from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
 from workers.faces.peak import Peak
 from workers.host.alone import Host
@@ -66,7 +66,7 @@ class WholeModel:
         """A process for one engine; it starts when it is asked to."""
         return Engine(env=self._env, name=f"{name} engine")
 
-    def begin_loading(self, engine: Engine, library: Path | None) -> Pending[Loaded]:
+    def begin_loading(self, engine: Engine, library: Path | None) -> Pending[LoadedEngine]:
         """Have an engine hold a library, or, without one, the model itself in onnxruntime."""
         if library is None:
             return engine.load_onnxruntime.begin(str(self.path), str(self.inputs), self.threads)

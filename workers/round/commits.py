@@ -14,7 +14,7 @@ from db.session import Database
 from mallorn.core.values.event import MeasuredEvent
 from workers.measure.base import Slot, SlotTrial
 from workers.round.context import RoundContext
-from workers.round.rows import Place, store_sketches
+from workers.round.rows import Site, store_sketches
 from workers.search.base import Proposal
 
 # A kill costs at most what was not committed: these, and the one on the device.
@@ -59,7 +59,7 @@ class Commits:
 
     def _row(self, session: Session, result: SlotTrial, sketches: dict[str, int]) -> NewMeasurement:
         proposal = self._proposals[result.slot]
-        place = Place.of(session, self._context.row.target_id, self._context.options, result.endpoint)
+        place = Site.of(session, self._context.row.target_id, self._context.options, result.endpoint)
         trial = replace(
             result.trial,
             origin=proposal.origin,

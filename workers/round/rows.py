@@ -19,7 +19,7 @@ SPACE: Final = "post-order-apply/1"  # name and version: another version's sketc
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Site:
     """Where and in which context something was measured; both None for what never reached a device."""
 
     context_id: int | None

@@ -14,7 +14,7 @@ _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ProgramBlock:
     """One computation: its iteration variables, the element it stores, what it loads and calls."""
 
     spatial: tuple[Any, ...]
@@ -40,18 +40,18 @@ class Block:
         return None
 
 
-def blocks_of(mod: Any) -> list[Block]:
+def blocks_of(mod: Any) -> list[ProgramBlock]:
     """The computing blocks, in program order."""
     found = collect(mod["main"], SBlock)
     return [_read(block) for block in found if len(block.iter_vars)]
 
 
-def anchor_of(blocks: list[Block]) -> Block:
+def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
     """The block that decides how the program is scheduled: products, then reductions, then the largest."""
     return max(blocks, key=lambda b: (b.factors is not None, bool(b.reduced), prod(b.extents)))
 
 
-def operator_of(blocks: list[Block]) -> str:
+def operator_of(blocks: list[ProgramBlock]) -> str:
     """The program's kind by structure; it names the family `operator`."""
     anchor = anchor_of(blocks)
     products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
@@ -85,10 +85,10 @@ def variables(*expressions: Any) -> Names:
     return frozenset(hash(var) for expression in expressions for var in collect(expression, Var))
 
 
-def _read(block: Any) -> Block:
+def _read(block: Any) -> ProgramBlock:
     axes = list(block.iter_vars)
     calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
-    return Block(
+    return ProgramBlock(
         spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
         reduced=tuple(axis for axis in axes if axis.iter_type == IterVar.CommReduce),
         stores=tuple(collect(block.body, BufferStore)),
@@ -98,7 +98,7 @@ def _read(block: Any) -> Block:
     )
 
 
-def _product(block: Block, left: Any, right: Any) -> str:
+def _product(block: ProgramBlock, left: Any, right: Any) -> str:
     both = variables(*left.indices) & variables(*right.indices)
     shared = frozenset(hash(axis.var) for axis in block.spatial if extent(axis) > 1) & both
     sliding = _sliding(block, shared)
@@ -110,7 +110,7 @@ def _product(block: Block, left: Any, right: Any) -> str:
     return f"{'depthwise' if channels == 1 else 'group'}_conv{len(sliding)}d"
 
 
-def _sliding(block: Block, shared: Names) -> Names:
+def _sliding(block: ProgramBlock, shared: Names) -> Names:
     """Reduction axes that share an index of a load with a spatial axis that one factor alone has."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - shared
     reduced = frozenset(hash(axis.var) for axis in block.reduced)
@@ -118,14 +118,14 @@ def _sliding(block: Block, shared: Names) -> Names:
     return frozenset().union(*(names & reduced for names in used if names & spatial))
 
 
-def _rows(block: Block) -> str:
+def _rows(block: ProgramBlock) -> str:
     """The programs of templates/ whose blocks are rows or tiles."""
     if _pointwise([block]) == "layout":
         return "layout"
     return "layer_norm" if block.calls & _ROOTS else "softmax"
 
 
-def _pointwise(blocks: list[Block]) -> str:
+def _pointwise(blocks: list[ProgramBlock]) -> str:
     loads = [load for block in blocks for load in block.loads]
     if any(collect(index, TensorLoad) for load in loads for index in load.indices):
         return "gather"

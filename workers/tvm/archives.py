@@ -14,21 +14,17 @@ _MARK = f":{_BFLOAT16}"
 
 def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write them in order."""
-    stored: dict[str, Any] = dict(_stored(name, array) for name, array in arrays.items())
+    stored: dict[str, Any] = {}
+    for name, array in arrays.items():
+        narrow = array.dtype.name == _BFLOAT16
+        stored[name + _MARK if narrow else name] = array.view(np.uint16) if narrow else array
     np.savez(path, **stored)
 
 
 def load_arrays(path: str) -> dict[str, NDArray[Any]]:
     """What `save_arrays` wrote, in order."""
     with np.load(path) as archive:
-        return dict(_restored(name, archive[name]) for name in archive.files)
-
-
-def _stored(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    return (name + _MARK, array.view(np.uint16)) if array.dtype.name == _BFLOAT16 else (name, array)
-
-
-def _restored(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    if not name.endswith(_MARK):
-        return name, array
-    return name.removesuffix(_MARK), array.view(dtype_of(_BFLOAT16))
+        return {
+            name.removesuffix(_MARK): array.view(dtype_of(_BFLOAT16)) if name.endswith(_MARK) else array
+            for name, array in archive.items()
+        }

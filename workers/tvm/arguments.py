@@ -6,7 +6,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from workers.faces.values import Arguments, Tensor
-from workers.tvm.anatomy import Block, blocks_of, collect
+from workers.tvm.anatomy import ProgramBlock, blocks_of, collect
 
 Range = tuple[int, int]
 # Integers nothing is looked up with: masks and flags take 0 and 1.
@@ -37,7 +37,7 @@ def tensor_args(mod: Any) -> tuple[Tensor, ...]:
     )
 
 
-def index_bounds(blocks: list[Block]) -> dict[int, Range]:
+def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
     """For each buffer whose values index another one, the range that stays inside."""
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
@@ -49,7 +49,7 @@ def index_bounds(blocks: list[Block]) -> dict[int, Range]:
     return bounds
 
 
-def _sources(buffer: int, blocks: list[Block]) -> set[int]:
+def _sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
     """The buffer and all it is computed from inside the program."""
     found, pending = set(), {buffer}
     while pending:

@@ -12,14 +12,14 @@ import numpy as np
 from mallorn.core.errors import Unavailable
 from workers.children.method import serving
 from workers.children.serve import serve
-from workers.faces.engine import Engine, Loaded
+from workers.faces.engine import Engine, LoadedEngine
 
 WARM_UP_CALLS: Final = 2
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
 _held: dict[str, Callable[..., Any]] = {}
 
 
-def load_library(library: str, target: str, inputs_npz: str) -> Loaded:
+def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     """Hold a compiled model with its inputs."""
     import tvm
     from tvm import relax
@@ -41,10 +41,10 @@ def load_library(library: str, target: str, inputs_npz: str) -> Loaded:
         return Kernels(relax.VirtualMachine(module, device), args, device.sync)
 
     _held.update(run=run, kernels=cache(kernels))
-    return Loaded("tvm", tvm.__version__, tvm.runtime.num_threads())
+    return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
-def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Loaded:
+def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
     """Hold a model in onnxruntime. Raises Unavailable where that is not installed."""
     if find_spec("onnxruntime") is None:
         raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
@@ -65,7 +65,7 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Loaded:
         return list(binding.get_outputs())
 
     _held["run"] = run
-    return Loaded("onnxruntime", onnxruntime.__version__, threads)
+    return LoadedEngine("onnxruntime", onnxruntime.__version__, threads)
 
 
 def time_bursts(bursts: int, number: int) -> list[float]:

@@ -13,7 +13,7 @@ _PREPACKED: Final = "_prepacked"
 
 
 class Kernels:
-    """A virtual machine of its own for one model: an instrument stays in it for good and slows it down."""
+    """A virtual machine only for timing kernels: its instrument cannot be removed and slows it down."""
 
     def __init__(self, machine: Any, args: Sequence[Any], sync: Callable[[], None]) -> None:
         self._main = machine["main"]

@@ -84,6 +84,6 @@ def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any)
 
 
 def _essence(tvm_target: Any, asked: str) -> dict[str, Any]:
-    """What makes it that target: TVM adds the host's own triple where none is asked for."""
+    """The target without the host's own triple, which TVM adds where none is named."""
     unasked = {"tag", "keys", "mtriple"} - parse_target(asked).attrs.keys()
     return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in unasked}

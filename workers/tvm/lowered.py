@@ -35,11 +35,10 @@ def _each(
     tir: str, target: str, candidates: Candidates, describe: Callable[[str, str, Any], Matrix]
 ) -> list[bytes | None]:
     built = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
-    return [None if schedule is None else _packed(describe(tir, target, schedule)) for schedule in built]
-
-
-def _packed(row: Matrix) -> bytes:
-    return row.astype("<f4").tobytes()
+    return [
+        None if schedule is None else describe(tir, target, schedule).astype("<f4").tobytes()
+        for schedule in built
+    ]
 
 
 def _statements(tir: str, target: str, schedule: Any) -> Matrix:

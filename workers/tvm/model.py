@@ -31,7 +31,7 @@ _REFUSALS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ImportedModel:
     """An imported model: weights are constants of `mod`, whose `main` takes the inputs alone."""
 
     mod: Any
@@ -40,26 +40,20 @@ class Network:
     operators: dict[str, int]  # how many nodes of each operator the ONNX graph has
 
 
-def load_network(path: str | Path, input_shapes: Shapes | None = None) -> Network:
+def load_network(path: str | Path, input_shapes: Shapes | None = None) -> ImportedModel:
     """Read, check and import an ONNX file. Raises InvalidModel."""
     model = read_model(Path(path).read_bytes())
     shapes = input_shapes or {}
     _check_shapes(model.graph, shapes)
     mod = _import(model, shapes)
-    operators = dict(Counter(node.op_type for node in model.graph.node))
-    return Network(mod, _inputs(model.graph, mod), _outputs(model.graph, mod), operators)
-
-
-def _inputs(graph: GraphProto, mod: Any) -> list[TensorSpec]:
-    types = [param.ty for param in mod["main"].params]
-    names = [value.name for value in graph_inputs(graph)]
-    return [_spec(name, ty) for name, ty in zip(names, types, strict=True)]
-
-
-def _outputs(graph: GraphProto, mod: Any) -> list[TensorSpec]:
-    ty = mod["main"].ret_ty
-    types = ty.fields if isinstance(ty, tvm.relax.TupleType) else [ty]
-    return [_spec(value.name, ty) for value, ty in zip(graph.output, types, strict=True)]
+    params, result = mod["main"].params, mod["main"].ret_ty
+    results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
+    return ImportedModel(
+        mod,
+        inputs=[_spec(value.name, p.ty) for value, p in zip(graph_inputs(model.graph), params, strict=True)],
+        outputs=[_spec(value.name, ty) for value, ty in zip(model.graph.output, results, strict=True)],
+        operators=dict(Counter(node.op_type for node in model.graph.node)),
+    )
 
 
 def _spec(name: str, ty: Any) -> TensorSpec:
@@ -94,10 +88,6 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
         )
 
 
-def _dims(shape: Any) -> str:
-    return "[" + ", ".join(str(d.dim_value or d.dim_param or "?") for d in shape.dim) + "]"
-
-
 def _import(model: ModelProto, shapes: Shapes) -> tvm.IRModule:
     told = io.StringIO()  # the frontend prints before it raises; a child's stdout belongs to its protocol
     try:
@@ -106,18 +96,16 @@ def _import(model: ModelProto, shapes: Shapes) -> tvm.IRModule:
             return from_onnx(model, shape_dict=shapes)
     except _REFUSALS as error:
         where = told.getvalue().partition(",")[0].removeprefix("Error converting operator ").strip()
+        hint = "pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)"
+        if shapes:
+            declared = _declared(model.graph, shapes)
+            hint = f"choose an --input-shape that fits what the model declares: {declared}"
         raise InvalidModel(
-            f"TVM cannot import {where or 'the model'}: {first_line(error)}",
-            hint=_import_hint(model.graph, shapes),
+            f"TVM cannot import {where or 'the model'}: {first_line(error)}", hint=hint
         ) from error
-
-
-def _import_hint(graph: GraphProto, shapes: Shapes) -> str:
-    if not shapes:
-        return "pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)"
-    return f"choose an --input-shape that fits what the model declares: {_declared(graph, shapes)}"
 
 
 def _declared(graph: GraphProto, names: Iterable[str]) -> str:
     shapes = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
-    return "; ".join(f"{name} {_dims(shapes[name])}" for name in names)
+    sizes = {name: [str(dim.dim_value or dim.dim_param or "?") for dim in shapes[name].dim] for name in names}
+    return "; ".join(f"{name} [{', '.join(dims)}]" for name, dims in sizes.items())

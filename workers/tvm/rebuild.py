@@ -1,7 +1,7 @@
 """From sketch and decisions back to the exact schedule."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm.error import InternalError
@@ -27,7 +27,10 @@ def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
     """The decision of each sampling instruction, cut from the vector."""
     numbers = iter(decisions)
-    bound = {inst: _take(inst, numbers) for inst in insts if is_choice(inst)}
+    bound: dict[Any, Any] = {}
+    for inst in filter(is_choice, insts):
+        is_tile = inst.kind.name == "SamplePerfectTile"
+        bound[inst] = [next(numbers) for _ in range(int(inst.attrs[0]))] if is_tile else next(numbers)
     if next(numbers, None) is not None:
         raise ValueError("more decisions than the sketch has choices")
     return bound
@@ -42,9 +45,3 @@ def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> s
     """The trace with decisions and postprocessing, as JSON for a tuning record; None if invalid."""
     schedule = rebuild(tir, target, trace, decisions)
     return None if schedule is None else json.dumps(plain(schedule.trace.as_json()), separators=(",", ":"))
-
-
-def _take(inst: Any, numbers: Iterator[int]) -> Any:
-    if inst.kind.name == "SamplePerfectTile":
-        return [next(numbers) for _ in range(int(inst.attrs[0]))]
-    return next(numbers)

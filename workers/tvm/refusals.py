@@ -14,7 +14,7 @@ from workers.tvm.passes import PassFailed
 
 @contextmanager
 def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
-    """Raise InvalidModel, naming what cannot be converted, where a graph pass gives up on the model."""
+    """Where a graph pass fails on the model, raise InvalidModel and name the node that it cannot convert."""
     try:
         yield
     except PassFailed as error:
@@ -23,9 +23,10 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
         node = unsized_node(model)
         if node is None:
             raise InvalidModel(f"TVM cannot convert this model: {error.message}") from error
+        name = f" (node {node.name!r})" if node.name else ""
         raise InvalidModel(
-            f"TVM cannot convert {_called(node)}: the size of its output is known only when the model runs "
-            f"({error.message})",
+            f"TVM cannot convert the operator {node.op_type}{name}: the size of its output is known only "
+            f"when the model runs ({error.message})",
             hint="export the model with fixed sizes, so that this one is a constant",
         ) from error
 
@@ -33,20 +34,16 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
 def unsized_node(model: ModelProto) -> NodeProto | None:
     """The first node with an output whose shape the model does not fix."""
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph
-    sized = {value.name for value in (*inferred.value_info, *inferred.output) if _is_sized(value)}
+    sized = {
+        value.name
+        for value in (*inferred.value_info, *inferred.output)
+        if value.type.tensor_type.HasField("shape")
+        and all(dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    }
     return next((node for node in inferred.node if not sized.issuperset(filter(None, node.output))), None)
-
-
-def _is_sized(value: onnx.ValueInfoProto) -> bool:
-    tensor = value.type.tensor_type
-    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
 
 
 def _bind(model: ModelProto, shapes: Shapes) -> None:
     for value in model.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
             dim.dim_value = size
-
-
-def _called(node: NodeProto) -> str:
-    return f"the operator {node.op_type}" + (f" (node {node.name!r})" if node.name else "")

@@ -83,7 +83,7 @@ class RemoteDevice:
         return True
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Arguments of a workload, filled on the device; what the last candidate had is used again."""
+        """Random arguments of a workload, made on the device; those of the last candidate are reused."""
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
         return [self._random_arg(index, spec) for index in range(len(spec.args))]

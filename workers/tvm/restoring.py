@@ -30,15 +30,17 @@ def read_export(directory: str, target: str) -> RestoredLog:
 
 
 def _record(line: list[Any], programs: dict[int, Any], target: str) -> Restored:
-    index, (trace, run_secs, _, _) = line
+    index, (tuned, run_secs, _, _) = line
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
     task = describe(canonical(programs[index]), name="", weight=1)
-    sketch, decisions = _taken_apart(task.tir, *trace)
-    if full_trace(task.tir, target, sketch, decisions) is None:
+    trace, decisions = _taken_apart(task.tir, *tuned)
+    if full_trace(task.tir, target, trace, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
+    insts = instructions(task.tir, trace)
+    choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)))
     times = [float(seconds) for seconds in run_secs]
-    return Restored(task, _sketch(task.tir, sketch, decisions), tuple(decisions), times)
+    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), times)
 
 
 def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[str, list[int]]:
@@ -53,9 +55,3 @@ def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[
             value = values[place]
             decisions += value if isinstance(value, list) else [value]
     return trace_text(Trace(insts, {})), decisions
-
-
-def _sketch(tir: str, trace: str, decisions: Sequence[int]) -> Sketch:
-    insts = instructions(tir, trace)
-    choices = choices_of(tir, insts, Trace(insts, bind(insts, decisions)))
-    return Sketch(sketch_key(trace), trace, choices)

@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
 from workers.device.endpoint import Endpoint, endpoint_of
-from workers.faces.runner import DEVICE_WAIT_SEC, Run, Runner
+from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.faces.values import Arguments
 from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.lasting import take_timing
@@ -59,7 +59,7 @@ def measure(
     candidate_key: str,
     timeout_sec: float,
     best_us: float | None = None,
-) -> Run:
+) -> LibraryRun:
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
     with blaming(("stopping", stopping)):
@@ -89,7 +89,7 @@ def run_outputs(
     outputs: str,
     candidate_key: str,
     timeout_sec: float,
-) -> Run:
+) -> LibraryRun:
     """Call a library once with the arrays of an npz file, in order, and save all of them after the call."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
     arrays = load_arrays(inputs)
@@ -123,7 +123,7 @@ def _attempt(
     candidate_key: str,
     timeout_sec: float,
     work: Callable[[Any], list[float]],
-) -> Run:
+) -> LibraryRun:
     """Do the work with a library; one that fails becomes an outcome and costs the session."""
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
@@ -139,7 +139,7 @@ def _attempt(
         if run_us is None:
             release()
     run_ms = (time.monotonic() - started_sec) * 1000
-    return Run(outcome, tuple(run_us or ()), error, run_ms)
+    return LibraryRun(outcome, tuple(run_us or ()), error, run_ms)
 
 
 ANSWERS: Final = (

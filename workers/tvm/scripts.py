@@ -15,5 +15,5 @@ def scripts(tir: str, trace: str) -> Scripts:
 
 
 def _script(mod: Any) -> str:
-    """To be read, not parsed: extents are 64 bits wide, and `T.int64(4)` for every 4 hides the loops."""
+    """For people: extents have 64 bits, and `T.int64(4)` for every 4 would hide the loops."""
     return str(mod.script(int_dtype="int64", verbose_expr=False))

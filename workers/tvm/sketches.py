@@ -74,7 +74,10 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any) -> tuple[Choice, ...]
     described = [
         _describe(inst, [sample[position] for sample in samples]) for position, inst in enumerate(choices)
     ]
-    return tuple(_suggested(*both) for both in zip(described, _decisions(trace), strict=True))
+    return tuple(
+        replace(choice, suggested=tuple(decision)) if choice.kind is ChoiceKind.TILE and decision else choice
+        for choice, decision in zip(described, _decisions(trace), strict=True)
+    )
 
 
 def _decisions(trace: Any) -> list[Any]:
@@ -82,12 +85,6 @@ def _decisions(trace: Any) -> list[Any]:
     taken = [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
     suggests = any(SUGGESTS in map(str, inst.attrs) for inst in trace.insts if inst.kind.name == "Annotate")
     return taken if suggests else [None] * len(taken)
-
-
-def _suggested(choice: Choice, decision: Any) -> Choice:
-    if choice.kind is not ChoiceKind.TILE or not decision:
-        return choice
-    return replace(choice, suggested=tuple(decision))
 
 
 def _samples(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:

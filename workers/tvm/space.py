@@ -39,8 +39,9 @@ class TvmSpace(DecisionSpace):
         """Ask the compiler for all at once, and for each alone where one of them kills it."""
         if not candidates:
             return []
+        traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
         try:
-            return self._validate(candidates)
+            return self._compiler.validate(self._program.tir, self._target.text, traced)
         except (ChildCrashed, ChildTimeout):
             if len(candidates) == 1:
                 return [False]
@@ -55,12 +56,16 @@ class TvmSpace(DecisionSpace):
         return self._only_valid(guesses) or self._first_valid_samples()
 
     def _guesses(self) -> list[Candidate]:
-        machine = self._machine()
+        lanes = self._compiler.vector_lanes(self._target.text)
+        machine = Machine(cores=self._target.num_cores, lanes=lanes, gpu=not self._target.is_cpu)
+        # Where an instruction fills a whole vector, vectors are tiled instead of numbers.
+        of_vectors = replace(machine, lanes=1)
         # The last sketch fuses most: its consumers are computed at the innermost level.
+        tiled = [(s, of_vectors if _TENSORIZED in s.trace else machine) for s in reversed(self.sketches)]
         return [
-            Candidate(sketch.key, default_decisions(sketch, _tiling(machine, sketch), pattern))
+            Candidate(sketch.key, default_decisions(sketch, lanes_of, pattern))
             for pattern in PATTERNS
-            for sketch in reversed(self.sketches)
+            for sketch, lanes_of in tiled
         ]
 
     def _first_valid_samples(self) -> list[Candidate]:
@@ -72,19 +77,6 @@ class TvmSpace(DecisionSpace):
 
     def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:
         return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
-
-    def _machine(self) -> Machine:
-        lanes = self._compiler.vector_lanes(self._target.text)
-        return Machine(cores=self._target.num_cores, lanes=lanes, gpu=not self._target.is_cpu)
-
-    def _validate(self, candidates: Sequence[Candidate]) -> list[bool]:
-        traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
-        return self._compiler.validate(self._program.tir, self._target.text, traced)
-
-
-def _tiling(machine: Machine, sketch: Sketch) -> Machine:
-    """What is left to tile: where an instruction fills a whole vector, vectors instead of numbers."""
-    return replace(machine, lanes=1) if _TENSORIZED in sketch.trace else machine
 
 
 def load_sketches(compiler: Compiler, program: Program, target: Target) -> list[Sketch]:

@@ -44,7 +44,9 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
     wanted = _three(_extent(schedule, channels))
     factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, wanted)
     groups, tiles, vectors = schedule.split(channels, factors)
-    strip_bytes = _picture_bytes(schedule, padded) * wanted[1] * wanted[2] * LANES
+    _, high, wide, _ = schedule.get_loops(padded)
+    channel_bytes = 4 * _extent(schedule, high) * _extent(schedule, wide)
+    strip_bytes = channel_bytes * wanted[1] * wanted[2] * LANES
     fitting = CACHE_BYTES * _extent(schedule, rows) // strip_bytes
     strips, rows = _split(schedule, rows, MAX_ROWS, fitting)
     parts, row = _split(schedule, row, MAX_ROW, ROW)
@@ -81,12 +83,6 @@ def _three(vectors: int) -> list[int]:
 
 def _extent(schedule: Any, loop: Any) -> int:
     return int(schedule.get(loop).extent)
-
-
-def _picture_bytes(schedule: Any, padded: Any) -> int:
-    """Of one channel."""
-    _, rows, row, _ = schedule.get_loops(padded)
-    return 4 * _extent(schedule, rows) * _extent(schedule, row)
 
 
 tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", strips, override=True)

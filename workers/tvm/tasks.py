@@ -29,7 +29,10 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
     tvm_target = as_tvm_target(target)
     with naming_the_node(model_path, input_shapes):
         mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
-    tasks = merge([_task(task) for task in extract_tasks(mod, tvm_target)])
+    extracted = extract_tasks(mod, tvm_target)
+    tasks = merge(
+        [describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight)) for task in extracted]
+    )
     if not tasks:
         raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
     graph = GraphReport(
@@ -43,10 +46,6 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
         tvm_version=tvm.__version__,
     )
     return Extraction(graph, tuple(tasks))
-
-
-def _task(task: Any) -> ModelTask:
-    return describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight))
 
 
 def describe(mod: Any, name: str, weight: int) -> ModelTask:

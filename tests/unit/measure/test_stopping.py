@@ -10,7 +10,7 @@ from mallorn.core.options import EvaluatorOptions
 from workers.measure.stopping import Fixed, StoppingRule, take_times
 from workers.measure.stopping.adaptive import Adaptive
 from workers.measure.stopping.racing import Racing
-from workers.measure.stopping.testing import Kernel, StoppingRuleTestCase
+from workers.measure.stopping.testing import MadeUpKernel, StoppingRuleTestCase
 
 EVALUATOR = EvaluatorOptions(number=3, repeat=2, min_repeat_ms=100)
 STOCK = EvaluatorOptions()
@@ -76,7 +76,7 @@ def test_adaptive_takes_what_it_needs_to_be_sure() -> None:
 
 
 def spent_ms(rule: StoppingRule, slower: float, noise: float = 0.004) -> float:
-    kernel = Kernel(100.0 * slower, noise)
+    kernel = MadeUpKernel(100.0 * slower, noise)
     take_times(rule, STOCK, kernel.time_once, best_us=100.0)
     return kernel.spent_ms
 
@@ -85,13 +85,13 @@ def spent_ms(rule: StoppingRule, slower: float, noise: float = 0.004) -> float:
 @pytest.mark.parametrize("run_us", [3.0, 97.0, 4e3, 6e4])
 def test_a_winners_time_agrees_with_long_timing(rule: StoppingRule, run_us: float) -> None:
     for seed in range(20):
-        kernel = Kernel(run_us, noise=0.01, seed=seed)
+        kernel = MadeUpKernel(run_us, noise=0.01, seed=seed)
         times = take_times(rule, STOCK, kernel.time_once, best_us=1.01 * run_us)
         assert median(times) == pytest.approx(run_us, rel=0.02)
 
 
 def test_racing_is_fooled_by_no_single_disturbed_slice() -> None:
-    class Disturbed(Kernel):
+    class Disturbed(MadeUpKernel):
         """Another process takes the core during one slice."""
 
         slices = 0

@@ -8,15 +8,15 @@ from onnx import ModelProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import TensorSpec
-from workers.tvm.model import Network, load_network
+from workers.tvm.model import ImportedModel, load_network
 
 Build = Callable[..., ModelProto]
-Load = Callable[..., Network]
+Load = Callable[..., ImportedModel]
 
 
 @pytest.fixture
 def load(build_model: Build, tmp_path: Path) -> Load:
-    def build_and_load(input_shapes: dict[str, list[int]] | None = None, **model: object) -> Network:
+    def build_and_load(input_shapes: dict[str, list[int]] | None = None, **model: object) -> ImportedModel:
         path = tmp_path / "model.onnx"
         path.write_bytes(build_model(**model).SerializeToString())
         return load_network(path, input_shapes)

@@ -36,7 +36,7 @@ def next_slice(evaluator: EvaluatorOptions, run_us: Sequence[float]) -> Evaluato
 def _of_long_runs(
     one: EvaluatorOptions, run_us: Sequence[float], total_ms: int, runs: int
 ) -> EvaluatorOptions | None:
-    """A few slices, which may be single runs, and the rest at once."""
+    """A few slices, which may be single runs, and the rest in as few as the evaluator's limits allow."""
     if len(run_us) > PROBES:
         return None
     taken = [max(one.number, ceil(one.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
@@ -46,10 +46,6 @@ def _of_long_runs(
         return None
     if len(run_us) < PROBES:
         return one
-    return _rest(max(1, left), max(0, left_ms))
-
-
-def _rest(runs: int, total_ms: int) -> EvaluatorOptions:
-    """One timing, or as few as the evaluator's limits allow."""
-    repeat = max(1, ceil(runs / MOST_RUNS), ceil(total_ms / LONGEST_MS))
-    return EvaluatorOptions(number=ceil(runs / repeat), repeat=repeat, min_repeat_ms=ceil(total_ms / repeat))
+    left, left_ms = max(1, left), max(0, left_ms)
+    repeat = max(1, ceil(left / MOST_RUNS), ceil(left_ms / LONGEST_MS))
+    return EvaluatorOptions(number=ceil(left / repeat), repeat=repeat, min_repeat_ms=ceil(left_ms / repeat))

@@ -18,7 +18,7 @@ EVALUATORS = (
 MOST_TIMINGS = 200
 
 
-class Kernel:
+class MadeUpKernel:
     """A kernel on a device whose every piece of runs is off by a little: what it ran, and for how long."""
 
     def __init__(self, run_us: float, noise: float = 0.002, *, seed: int = 0) -> None:
@@ -60,7 +60,7 @@ class StoppingRuleTestCase:
         self, rule: StoppingRule, evaluator: EvaluatorOptions, run_us: float, best_us: float | None
     ) -> None:
         assert rule.next_timing(evaluator, [], best_us) is not None
-        kernel, timings, times = Kernel(run_us), 0, list[float]()
+        kernel, timings, times = MadeUpKernel(run_us), 0, list[float]()
         while (timing := rule.next_timing(evaluator, times, best_us)) is not None and timings <= MOST_TIMINGS:
             times += kernel.time_once(timing)
             timings += 1
@@ -70,7 +70,7 @@ class StoppingRuleTestCase:
     def test_what_may_win_is_timed_in_full(
         self, rule: StoppingRule, evaluator: EvaluatorOptions, run_us: float, best_over_time: float | None
     ) -> None:
-        kernel = Kernel(run_us)
+        kernel = MadeUpKernel(run_us)
         take_times(rule, evaluator, kernel.time_once, best_over_time and best_over_time * run_us)
         assert kernel.runs >= evaluator.number * evaluator.repeat
         assert kernel.spent_ms >= 0.99 * evaluator.min_repeat_ms * evaluator.repeat
@@ -79,7 +79,7 @@ class StoppingRuleTestCase:
     def test_no_more_is_asked_than_the_evaluator_does(
         self, rule: StoppingRule, evaluator: EvaluatorOptions, run_us: float, best_over_time: float | None
     ) -> None:
-        asked, kernel = Kernel(run_us), Kernel(run_us)
+        asked, kernel = MadeUpKernel(run_us), MadeUpKernel(run_us)
         asked.time_once(evaluator)
         take_times(rule, evaluator, kernel.time_once, best_over_time and best_over_time * run_us)
         assert kernel.spent_ms <= 1.15 * asked.spent_ms + 2 * run_us / 1e3

@@ -18,11 +18,7 @@ PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
 def heads() -> Any:
     """The pass that moves such transposes into products of two computed factors."""
-    return rewriting.graph_pass("Heads", _rewrite)
-
-
-def _rewrite(builder: Any, graph: Any) -> Any:
-    return _factors(builder, _results(builder, graph))
+    return rewriting.graph_pass("Heads", lambda builder, graph: _factors(builder, _results(builder, graph)))
 
 
 def _results(builder: Any, graph: Any) -> Any:

@@ -46,7 +46,7 @@ def _function(sizes: list[int], axes: list[int], across: int) -> Any:
     to[across], to[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
     whole = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
     source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
-    place, region = (_before(axes, of) for of in (to, whole))
+    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, whole))
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
@@ -61,8 +61,3 @@ def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "f
                 for j in T.vectorized({TILE}):
                     y[{", ".join(to)}] = x[{place}]
 """)
-
-
-def _before(axes: list[int], places: list[str]) -> str:
-    """The positions of the result's axes, in the order of the source's axes."""
-    return ", ".join(place for _, place in sorted(zip(axes, places, strict=True)))

@@ -104,7 +104,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Plan:
+class WinogradPlan:
     """A convolution in one of the forms."""
 
     shape: Shape
@@ -158,9 +158,9 @@ class Plan:
         return saved - OPERATIONS_A_BYTE * moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
-def best(shape: Shape) -> Plan | None:
+def best(shape: Shape) -> WinogradPlan | None:
     """The form with the largest gain; None if direct convolution is cheaper."""
-    plan = max((Plan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
+    plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
     return plan if plan.gain > 0 else None
 
 
@@ -195,7 +195,7 @@ def _shape(call: Any, dtype: str) -> Shape | None:
     return Shape(*sizes, dtype if fits else "float32")
 
 
-def _three_steps(builder: Any, plan: Plan, call: Any) -> Any:
+def _three_steps(builder: Any, plan: WinogradPlan, call: Any) -> Any:
     data, weights = call.args
     pack = builder.add_func(_pack(plan), "winograd_pack")
     unpack = builder.add_func(_unpack(plan), "winograd_unpack")
@@ -213,7 +213,7 @@ def _transformed(form: Form, weights: Any) -> Any:
     return values.reshape(form.products, *weights.shape[2:]).astype("float32")
 
 
-def _pack(plan: Plan) -> Any:
+def _pack(plan: WinogradPlan) -> Any:
     tile, span = plan.form.tile, plan.form.span
 
     def read(i: int, j: int) -> str:
@@ -221,12 +221,13 @@ def _pack(plan: Plan) -> Any:
         return f"x[p // {plan.tiles}, {row}, p % {plan.wide} * {tile} + {j}, c]"
 
     def store(i: int, j: int, value: str) -> str:
-        return f"y[{i * span + j}, p, c] = {_as(plan.dtype, value)}"
+        cast = value if plan.dtype == "float32" else f'T.Cast("{plan.dtype}", {value})'
+        return f"y[{i * span + j}, p, c] = {cast}"
 
     return _function(plan.form.pack, plan.padded, plan.packed, plan.packed[1:], read, store, plan.dtype)
 
 
-def _unpack(plan: Plan) -> Any:
+def _unpack(plan: WinogradPlan) -> Any:
     """Stores beyond the end go to the last row and column, where later ones overwrite them."""
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 
@@ -279,10 +280,6 @@ def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, 
 def _all_of(sizes: Sequence[int]) -> str:
     """The full range of every dimension but the channels."""
     return ", ".join(f"0:{size}" for size in sizes[:-1])
-
-
-def _as(dtype: str, value: str) -> str:
-    return value if dtype == "float32" else f'T.Cast("{dtype}", {value})'
 
 
 def _sum(row: Sequence[float], values: Sequence[str]) -> str:
