@@ -87,7 +87,14 @@ def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: b
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
     if as_json:
-        print_json([_all_of(base, taught.snapshot) for base in stored])
+        print_json(
+            [
+                {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
+                | base.metrics
+                | {"active": base.active, "snapshot": taught.snapshot}
+                for base in stored
+            ]
+        )
     else:
         stdout().print(table(stored, COLUMNS))
     for base in stored:
@@ -110,8 +117,3 @@ def _why_inactive(base: "PretrainedBase") -> str:
         f"{WORTH_PAIRS:.0%} are asked for; use it nevertheless with   "
         f"mallorn costmodels activate {base.name} --target '{base.target}'"
     )
-
-
-def _all_of(base: "PretrainedBase", snapshot: str) -> dict[str, object]:
-    facts = {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
-    return facts | base.metrics | {"active": base.active, "snapshot": snapshot}

@@ -73,7 +73,9 @@ class Decisions(Repository):
 def _decisions() -> Select[*tuple[Any, ...]]:
     columns = Task.index, Task.name, Task.weight, CostModelRow.family, CostModelRow.name, CostModelRow.version
     failed = Measurement.outcome != Outcome.OK
-    query = select(Round, *columns, _count(), _count(failed), _before(), _found(), HeldWork.attempt)
+    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), comparable())
+    found_us = best.correlate(Round, Job).scalar_subquery()
+    query = select(Round, *columns, _count(), _count(failed), _before(), found_us, HeldWork.attempt)
     held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
     return (
         query.join(HeldWork, and_(*held))
@@ -86,11 +88,6 @@ def _decisions() -> Select[*tuple[Any, ...]]:
 def _count(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
     query = select(func.count(Measurement.id)).where(*_own_trials(), *conditions)
     return query.correlate(Round).scalar_subquery()
-
-
-def _found() -> ScalarSelect[float | None]:
-    query = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), comparable())
-    return query.correlate(Round, Job).scalar_subquery()
 
 
 def _before() -> ScalarSelect[float | None]:
