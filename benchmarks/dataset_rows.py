@@ -21,6 +21,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.decision_log import RoundNotes
 
 OWNER: Final = "bench"
 TARGETS: Final = tuple(f'{{"kind":"llvm","mcpu":"znver{each}","num-cores":16}}' for each in (3, 4, 5))
@@ -121,7 +122,7 @@ class Filler:
         return {
             "id": number + 1, "job_id": job, "task_id": task, "target_id": target, "index": number,
             "workload_id": self._ids[int(self._rng.integers(len(self._ids)))], "size": A_ROUND, "seed": 0,
-            "searcher": "ga", "seen_upto": 0, "reason": {}, "state": RoundState.DONE, "error": "",
+            "searcher": "ga", "seen_upto": 0, "reason": RoundNotes(), "state": RoundState.DONE, "error": "",
         }  # fmt: skip
 
     def _measurements(self, of: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.decision_log import RoundForecast, RoundNotes
 
 NAME: Final = "many-tasks.onnx"
 OWNER: Final = "local"
@@ -89,7 +90,7 @@ def _round(
 ) -> None:
     begin_sec = place.start_sec + ROUND_SEC * index
     began = dict.fromkeys(("created_at", "started_at"), begin_sec)
-    expected = {"expected_us": best_us, "low_us": 0.8 * best_us, "high_us": 1.4 * best_us, "gain_us": 10.0}
+    expected = RoundForecast(expected_us=best_us, low_us=0.8 * best_us, high_us=1.4 * best_us, gain_us=10.0)
     row = {
         **of,
         **began,
@@ -101,7 +102,7 @@ def _round(
         "seed": 0,
         "searcher": "evolutionary",
         "seen_upto": A_ROUND * index,  # measurements are numbered from 1
-        "reason": {"policy": "dynatune", "why": "it promises most of what it takes", "forecast": expected},
+        "reason": RoundNotes(policy="dynatune", why="it promises most of what it takes", forecast=expected),
         "state": RoundState.DONE,
         "worker": "worker-1",
         "error": "",

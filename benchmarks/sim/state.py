@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from benchmarks.sim.curves import Cut, ModelCurves, TaskCurve
-from services.planner.values import JobPlan, JobView, PlannedRound, Point, TaskView
+from mallorn.core.values.round import PlannedRound
+from services.planner.values import JobPlan, JobView, Point, TaskView
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class Decision:
         return self.weight * (self.before_us - self.best_us)
 
 
-class Decisions(Repository):
+class DecisionLog(Repository):
     """Reads rounds with their results."""
 
     def list(

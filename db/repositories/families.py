@@ -74,7 +74,7 @@ class WorkloadFamilies(Repository):
         )
         found = defaultdict[int, list[RankedRound]](list)
         for workload_id, round_id, family, stats in self.session.execute(query):
-            found[workload_id].append(RankedRound(round_id, family, RoundStats.model_validate(stats or {})))
+            found[workload_id].append(RankedRound(round_id, family, stats or RoundStats()))
         return found
 
     def seat(self, job_id: str, seats: Iterable[Seat]) -> None:

@@ -1,7 +1,6 @@
 """Rounds: planning, beginning and closing, behind the fence of who holds them."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, text, update
@@ -12,44 +11,43 @@ from db.repositories.base import Repository
 from db.repositories.holds import Hold, Holds, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
+from mallorn.core.values.round import PlannedRound
+from mallorn.core.values.stats import RoundStats
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
 IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index
 
 
-@dataclass(frozen=True, slots=True)
-class NewRound:
-    """A round as the planner wants it."""
-
-    job_id: str
-    task_id: int
-    workload_id: int
-    target_id: int
-    index: int
-    size: int
-    seed: int
-    searcher: str
-    reason: dict[str, Any]
-    cost_model_id: int | None = None
-
-
 class Rounds(Repository):
     """Rounds of all jobs. An attempt is a fencing token: whoever comes with an old one is refused."""
 
-    def add(self, new: NewRound) -> Round | None:
+    def add(self, job: Job, workload_id: int, planned: PlannedRound, searcher: str) -> Round | None:
         """Queue a round; None while the workload has another one in flight on this target."""
-        self.lock_job(new.job_id)
-        once = self.insert(Round).values(**asdict(new), seen_upto=0, state=RoundState.QUEUED, error="")
+        self.lock_job(job.id)
+        once = self.insert(Round).values(
+            job_id=job.id,
+            task_id=planned.task_id,
+            workload_id=workload_id,
+            target_id=job.target_id,
+            index=planned.index,
+            size=planned.size,
+            seed=planned.seed,
+            searcher=searcher,
+            reason=planned.reason,
+            seen_upto=0,
+            state=RoundState.QUEUED,
+            error="",
+        )
         once = once.on_conflict_do_nothing(index_elements=["workload_id", "target_id"], index_where=IN_FLIGHT)
         round_id = self.session.scalar(once.returning(Round.id))
         if round_id is None:
             return None
         # Read after the in-flight place is ours: no other round can still be committing rows we would miss.
         newest = select(func.coalesce(func.max(Measurement.id), 0)).where(
-            Measurement.workload_id == new.workload_id, Measurement.target_id == new.target_id
+            Measurement.workload_id == workload_id, Measurement.target_id == job.target_id
         )
         self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest.scalar_subquery()))
-        Holds(self.session).open(WorkItem.round(round_id), new.job_id)
+        Holds(self.session).open(WorkItem.round(round_id), job.id)
         return self.get(round_id)
 
     def get(self, round_id: int) -> Round:
@@ -87,7 +85,7 @@ class Rounds(Repository):
         round_id: int,
         attempt: int,
         state: RoundState,
-        stats: dict[str, Any] | None = None,
+        stats: RoundStats | None = None,
         error: str = "",
     ) -> bool:
         """End a round; False when it is no longer ours. Closing as QUEUED hands it back for another try."""

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, case, exists, func, or_, select, update
 
 from db.clock import now
 from db.repositories.base import Repository
 from db.repositories.tasks import workload_is_busy
 from db.tables import Job, Round, Task
+from mallorn.core.finishing import FINISH_SEC, FINISH_SEC_PER_TASK
 from mallorn.core.states import JobState
 
 
@@ -41,21 +42,25 @@ class Shares(Repository):
         paid = {"share_pass": share_pass, "owner_pass": owner_pass, "planned_at": now()}
         self.changed(update(Job).where(Job.id == job_id, Job.state == JobState.TUNING).values(paid))
 
-    def due(self, per_target: int, finish_sec: float, finish_sec_per_task: float) -> Sequence[str]:
+    def seconds_left(self, job_id: str) -> float | None:
+        """How long a job may tune on so that its finish meets the deadline; None where it has none."""
+        return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
+
+    def due(self, per_target: int) -> Sequence[str]:
         """Tuning jobs with unread news, and for each target those not looked at for longest."""
         place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
         closed = Round.job_id == Job.id, Round.finished_at > Job.planned_at
         has_closed = exists(select(Round.id).where(*closed).correlate(Job))
-        news = or_(Job.planned_at.is_(None), has_closed, _is_late(finish_sec, finish_sec_per_task))
+        news = or_(Job.planned_at.is_(None), has_closed, _seconds_left() < 0)
         tuning = select(Job.id, news.label("news"), place.label("place")).where(Job.state == JobState.TUNING)
         waiting = tuning.subquery()
         due = or_(waiting.c.news, waiting.c.place <= per_target)
         return self.session.scalars(select(waiting.c.id).where(due).order_by(waiting.c.place)).all()
 
 
-def _is_late(finish_sec: float, finish_sec_per_task: float) -> ColumnElement[bool]:
-    """True after the deadline; jobs resumed after an export have none."""
+def _seconds_left() -> ColumnElement[float | None]:
+    """Null without a deadline: what is asked for on top of an export that met it is asked for in trials."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
-    reserve = finish_sec + finish_sec_per_task * tasks.scalar_subquery()
+    reserve = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery()
     end = Job.created_at + Job.minutes * 60 - reserve
-    return and_(Job.minutes.is_not(None), Job.export_uri.is_(None), end < now())
+    return case((Job.export_uri.is_(None), end - now()))

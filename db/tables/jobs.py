@@ -1,16 +1,16 @@
 """Models, jobs and what a job is made of."""
 
-from typing import Any
-
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, Timestamp
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
 from db.tables.values import ValueType
 from mallorn.core.states import Cause, JobState, RoundState
+from mallorn.core.values.decision_log import RoundNotes
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.job import JobWarning, SuggestedOptions
 from mallorn.core.values.report import FinishReport
+from mallorn.core.values.stats import RoundStats
 
 
 class Model(Base):
@@ -137,14 +137,14 @@ class Round(Base):
     searcher: Mapped[str]
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
     seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement of the workload it may look at
-    reason: Mapped[Json]  # policy, score, belief: why this task and why now
+    reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why this task and why now
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
     worker: Mapped[str | None]  # who began it last
     error: Mapped[str] = mapped_column(default="")
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
-    stats: Mapped[dict[str, Any] | None] = mapped_column(JsonType)  # seconds by phase
+    stats: Mapped[RoundStats | None] = mapped_column(ValueType(RoundStats))
 
 
 class StageRun(Base):

@@ -6,7 +6,7 @@ from db.repositories.shares import Shares
 from db.session import Database
 from services.control.fleet import Survey, survey
 from services.control.messages import Message
-from services.control.turn import Turn, take_turn
+from services.control.turn import Settled, take_turn
 from services.control.waiting import USUAL, Patience
 from services.planner.share import charged, dealt
 
@@ -25,13 +25,13 @@ def plan_job(
     try:
         with database.session() as session:
             seen = survey(session, target_id)
-        return _Step(database, seen, patience).run(job_id)
+        return _TargetStep(database, seen, patience).run(job_id)
     finally:
         with database.transaction() as session:
             Holds(session).end(hold)
 
 
-class _Step:
+class _TargetStep:
     """Goes from job to job, each in a transaction of its own that locks this one job.
 
     The lease saves work; these locks are what keeps two planners from spending one budget twice.
@@ -66,7 +66,7 @@ class _Step:
         self._jobs[job_id] = paid
         self._note(job_id, slots, turn)
 
-    def _note(self, job_id: str, slots: int, turn: Turn) -> None:
+    def _note(self, job_id: str, slots: int, turn: Settled) -> None:
         self._messages += turn.messages
         self._free -= turn.opened
         if turn.over:

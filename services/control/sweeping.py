@@ -5,7 +5,6 @@ from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
 from db.session import Database
 from mallorn.core import queues
-from mallorn.core.finishing import FINISH_SEC, FINISH_SEC_PER_TASK
 from services.control.messages import Message, message_of
 
 # Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
@@ -20,5 +19,5 @@ def sweep(database: Database) -> list[Message]:
         Rounds(session).withdraw()
         waiting = Holds(session).waiting(STALE_SEC)
         Holds(session).mark_sent(waiting)
-        due = Shares(session).due(LOOKS_PER_TARGET, FINISH_SEC, FINISH_SEC_PER_TASK)
+        due = Shares(session).due(LOOKS_PER_TARGET)
         return [*map(message_of, waiting), *((queues.PLAN, job_id) for job_id in due)]

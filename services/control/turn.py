@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from db.repositories.events import Events
 from db.repositories.failing import fail_job
 from db.repositories.jobs import Jobs
-from db.repositories.rounds import NewRound, Rounds
+from db.repositories.rounds import Rounds
 from db.repositories.standings import Standing, Standings
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
@@ -20,20 +20,21 @@ from mallorn.core.plugins import blaming
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.round import PlannedRound
 from mallorn.core.waiting import WAITING
 from services.control.grouping import group
 from services.control.messages import Message
 from services.control.views import job_view, measuring_context
 from services.control.waiting import Patience, wait_for_device
 from services.planner.planner import plan
-from services.planner.values import JobPlan, JobView, PlannedRound
+from services.planner.values import JobPlan, JobView
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Turn:
-    """What came of it. `over`: the job tunes no more."""
+class Settled:
+    """What came of a turn. `over`: the job tunes no more."""
 
     messages: list[Message] = field(default_factory=list)
     opened: int = 0
@@ -42,7 +43,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _JobStep:
     """What one turn works with."""
 
     session: Session
@@ -50,13 +51,15 @@ class _Step:
     options: JobOptions
 
 
-def take_turn(session: Session, job_id: str, slots: int, device: Device | None, patience: Patience) -> Turn:
+def take_turn(
+    session: Session, job_id: str, slots: int, device: Device | None, patience: Patience
+) -> Settled:
     """Settle a job and open at most `slots` rounds for it; `device` is one of its target that answers."""
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
-        return Turn(over=True)
-    step = _Step(session, job, JobOptions.model_validate(job.options))
+        return Settled(over=True)
+    step = _JobStep(session, job, JobOptions.model_validate(job.options))
     try:
         with blaming(("policy", step.options.policy), ("families", step.options.families)):
             return _turn(step, slots, device, patience)
@@ -64,10 +67,10 @@ def take_turn(session: Session, job_id: str, slots: int, device: Device | None, 
         return _give_up(step, error)
 
 
-def _turn(step: _Step, slots: int, device: Device | None, patience: Patience) -> Turn:
-    turn = Turn(messages=group(step.session, step.job, step.options))
+def _turn(step: _JobStep, slots: int, device: Device | None, patience: Patience) -> Settled:
+    turn = Settled(messages=group(step.session, step.job, step.options))
     if device is None and _waits_in_vain(step, patience):
-        return Turn(messages=turn.messages, over=True)
+        return Settled(messages=turn.messages, over=True)
     if device is not None:
         _bind(step, device)
     if step.job.context_id is not None:
@@ -75,19 +78,19 @@ def _turn(step: _Step, slots: int, device: Device | None, patience: Patience) ->
     return turn
 
 
-def _waits_in_vain(step: _Step, patience: Patience) -> bool:
+def _waits_in_vain(step: _JobStep, patience: Patience) -> bool:
     """Whether the job was paused for want of a device; what stands in for one is waited for by nobody."""
     return step.options.measurer not in STAND_INS and wait_for_device(step.session, step.job, patience)
 
 
-def _give_up(step: _Step, error: PluginFailed) -> Turn:
+def _give_up(step: _JobStep, error: PluginFailed) -> Settled:
     """Without its policy or its families a job cannot go on as it was asked for."""
     log.error("the job fails: %s", error, exc_info=error)
     fail_job(step.session, step.job.id, JobState.TUNING, error)
-    return Turn(over=True)
+    return Settled(over=True)
 
 
-def _bind(step: _Step, device: Device) -> None:
+def _bind(step: _JobStep, device: Device) -> None:
     """The first device of its target gives a job its measuring context."""
     jobs, job = Jobs(step.session), step.job
     if job.cause in WAITING:
@@ -97,7 +100,7 @@ def _bind(step: _Step, device: Device) -> None:
         step.session.refresh(job)
 
 
-def _decide(step: _Step, slots: int) -> tuple[Sequence[Standing], JobPlan]:
+def _decide(step: _JobStep, slots: int) -> tuple[Sequence[Standing], JobPlan]:
     tasks, view = _view(step)
     over = view.seconds_left is not None and view.seconds_left <= 0
     if over and Rounds(step.session).withdraw(step.job.id):
@@ -105,12 +108,12 @@ def _decide(step: _Step, slots: int) -> tuple[Sequence[Standing], JobPlan]:
     return tasks, plan(replace(view, slots=view.open_rounds + slots))
 
 
-def _view(step: _Step) -> tuple[Sequence[Standing], JobView]:
+def _view(step: _JobStep) -> tuple[Sequence[Standing], JobView]:
     tasks = Standings(step.session).of(step.job)
     return tasks, job_view(step.session, step.job, step.options, tasks)
 
 
-def _write(step: _Step, turn: Turn, tasks: Sequence[Standing], decision: JobPlan) -> None:
+def _write(step: _JobStep, turn: Settled, tasks: Sequence[Standing], decision: JobPlan) -> None:
     Tasks(step.session).retire(decision.retired)
     if decision.finished:
         turn.over = True
@@ -123,26 +126,18 @@ def _write(step: _Step, turn: Turn, tasks: Sequence[Standing], decision: JobPlan
             turn.candidates += planned.size
 
 
-def _open(step: _Step, planned: PlannedRound, task: Standing) -> Message | None:
-    new = NewRound(
-        job_id=step.job.id,
-        task_id=task.id,
-        workload_id=task.workload_id,
-        target_id=step.job.target_id,
-        index=planned.index,
-        size=planned.size,
-        seed=planned.seed,
-        searcher=planned.searcher or step.options.search,
-        reason=dict(planned.reason),
-    )
-    if (row := Rounds(step.session).add(new)) is None:  # another job tunes this workload right now
+def _open(step: _JobStep, planned: PlannedRound, task: Standing) -> Message | None:
+    searcher = planned.searcher or step.options.search
+    row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
+    if row is None:  # another job tunes this workload right now
         return None
-    told = {"round": row.index, "task": task.index, "name": task.name, "size": row.size, **row.reason}
+    place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
+    told = place | planned.reason.stored()
     Events(step.session).append(step.job.id, RoundPlannedEvent.model_validate(told))
     return queues.RUN_ROUND, row.id
 
 
-def _finish(step: _Step, why: str) -> list[Message]:
+def _finish(step: _JobStep, why: str) -> list[Message]:
     Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
     Jobs(step.session).record(step.job.id, tuning_ended=why)
     Events(step.session).append(step.job.id, FinishingEvent(why=why))

@@ -7,10 +7,9 @@ from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
 from db.repositories.rounds import Rounds
+from db.repositories.shares import Shares
 from db.repositories.standings import Standing
-from db.session import read_clock
 from db.tables import Device, Job
-from mallorn.core.finishing import finish_sec
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
 from services.control.curves import barren, has_run, lost, points, seconds_per_trial
@@ -36,17 +35,10 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[St
         tasks=tuple(_task_view(job, task, options.only) for task in tasks),
         rounds_planned=Rounds(session).next_index(job.id),
         slots=0,
-        seconds_left=_seconds_left(job, read_clock(session) - job.created_at, len(tasks)),
+        seconds_left=Shares(session).seconds_left(job.id),
         seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(everyones),
         task_trials=options.task_trials,
     )
-
-
-def _seconds_left(job: Job, elapsed: float, tasks: int) -> float | None:
-    """Time to tune; what is asked for on top of an export that met its deadline is asked for in trials."""
-    if job.minutes is None or job.export_uri is not None:
-        return None
-    return job.minutes * 60 - elapsed - finish_sec(tasks)
 
 
 def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:

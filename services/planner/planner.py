@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Final
 
 from mallorn.core.names import resolve
+from mallorn.core.values.round import PlannedRound
 from services.planner.belief import Belief, Forecast
 from services.planner.budgets import ROUND_SIZE, Ledger, first_size, round_size, seconds_per_trial
 from services.planner.first_pass import first_visit, searcher, total_us, unvisited
 from services.planner.policy import Arm, Policy
 from services.planner.reasons import reason
 from services.planner.resting import over, resting, why_all_rest
-from services.planner.values import JobPlan, JobView, PlannedRound
+from services.planner.values import JobPlan, JobView
 
 BELIEF: Final = "power-law"
 

@@ -1,7 +1,8 @@
 """The reasons of a decision, in figures and words, for the decision log."""
 
-from typing import Any, Final
+from typing import Final
 
+from mallorn.core.values.decision_log import RoundForecast, RoundNotes
 from services.planner.belief import Forecast
 from services.planner.policy import Arm, TaskChoice
 from services.planner.values import TaskView
@@ -9,16 +10,10 @@ from services.planner.values import TaskView
 SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
-def reason(choice: TaskChoice, ahead: Forecast, policy: str) -> dict[str, Any]:
+def reason(choice: TaskChoice, ahead: Forecast, policy: str) -> RoundNotes:
     """Why a round was planned, and its forecast."""
-    return {
-        "policy": policy,
-        "score": choice.score,
-        "why": choice.why,
-        "best_us": choice.task.best_us,
-        "forecast": _figures(ahead, choice.task.best_us),
-        **choice.figures,
-    }
+    told = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
+    return RoundNotes.model_validate({**told, "forecast": _figures(ahead), **choice.figures})
 
 
 def in_words(arm: Arm) -> str:
@@ -40,15 +35,14 @@ def figure(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _figures(ahead: Forecast, best_us: float | None) -> dict[str, float | None]:
-    figures = {
-        "expected_us": ahead.expected_us,
-        "low_us": ahead.low_us,
-        "high_us": ahead.high_us,
-        "gain_us": ahead.gain_us,
-        "promise": ahead.promise,
-    }
-    return {"best_us": best_us} | {name: figure(value) for name, value in figures.items()}
+def _figures(ahead: Forecast) -> RoundForecast:
+    return RoundForecast(
+        expected_us=figure(ahead.expected_us),
+        low_us=figure(ahead.low_us),
+        high_us=figure(ahead.high_us),
+        gain_us=figure(ahead.gain_us),
+        promise=figure(ahead.promise),
+    )
 
 
 def _us(value: float) -> str:

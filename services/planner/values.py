@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+
+from mallorn.core.values.round import PlannedRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +73,6 @@ class JobView:
     @property
     def open_rounds(self) -> int:
         return sum(task.in_flight > 0 for task in self.tasks)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRound:
-    """One round to open, and why."""
-
-    task_id: int
-    index: int
-    size: int
-    seed: int
-    reason: Mapping[str, Any] = field(default_factory=dict)
-    searcher: str | None = None  # None: the job's own
 
 
 @dataclass(frozen=True, slots=True)

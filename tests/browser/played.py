@@ -23,6 +23,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind, WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.decision_log import RoundNotes
 from tests.browser.networks import network
 from tests.browser.recorded import Recording
 
@@ -115,7 +116,7 @@ class Player:
     def _round(self, told: dict[str, Any], trials: list[dict[str, Any]], **changes: Any) -> int:
         task = self.tasks[told["task_index"]]
         assert task.name == told["task_name"], "networks.json is of other networks than the recordings"
-        same = "index", "size", "searcher", "reason", "state", "error", "stats"
+        same = "index", "size", "searcher", "state", "error", "stats"
         times = {name: self.at(told[name]) for name in ("created_at", "started_at", "finished_at")}
         row = (
             {name: told[name] for name in same}
@@ -126,6 +127,7 @@ class Player:
                 "workload_id": task.workload_id,
                 "target_id": self.target_id,
                 "seed": self.cell.seed,
+                "reason": RoundNotes.model_validate(told["reason"]),
                 "worker": self.stage.worker,
                 "seen_upto": self._newest(),
                 "cost_model_id": self._cost_model(told),

@@ -8,6 +8,7 @@ from db.repositories.warnings import Warn, Warnings
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.names import WORDS
 from mallorn.core.plugins import blaming
+from mallorn.core.values.decision_log import LeftOut
 from mallorn.core.values.stats import RoundStats
 from workers.measure.base import Slot
 from workers.round.context import RoundContext, load_round
@@ -64,8 +65,9 @@ def _leave_out(runtime: Runtime, round_id: int, attempt: int, error: PluginFaile
             raise error
         instead = "candidates are proposed unguided" if unguided else f"{SAFE_SEARCHER} proposes instead"
         without = {"cost_model_id": None} if unguided else {"searcher": SAFE_SEARCHER}
-        noted = [*row.reason.get("without", ()), {"name": error.name, "why": error.message}]
-        if not rounds.revise(round_id, attempt, reason=row.reason | {"without": noted}, **without):
+        noted = [*row.reason.without, LeftOut(name=error.name, why=error.message)]
+        reason = row.reason.model_copy(update={"without": noted})
+        if not rounds.revise(round_id, attempt, reason=reason, **without):
             raise LeaseLost
         Warnings(session).add(row.job_id, _warning(error, instead))
 

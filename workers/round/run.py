@@ -99,7 +99,7 @@ def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> Non
 def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: RoundStats) -> None:
     row = context.row
     with runtime.database.transaction() as session:
-        if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats.stored()):
+        if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats):
             raise LeaseLost
         told = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(told))

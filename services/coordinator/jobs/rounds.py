@@ -2,13 +2,12 @@
 
 from enum import StrEnum
 
-from db.repositories.decisions import Decision, Decisions
+from db.repositories.decisions import Decision, DecisionLog
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import NotFound
 from mallorn.core.states import RoundState
-from mallorn.core.values.decision_log import RoundForecast, RoundNotes, RoundStatus
-from mallorn.core.values.stats import RoundStats
+from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 from services.coordinator.web.paging import PageOut
 from services.coordinator.web.parts import Parts
 
@@ -33,7 +32,7 @@ def list_rounds(
         if task is not None and task not in {known.index for known in Tasks(session).list(job_id)}:
             raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
         oldest_first = order is RoundOrder.OLDEST
-        page = Decisions(session).list(
+        page = DecisionLog(session).list(
             job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit
         )
     return PageOut(items=[_round(decision) for decision in page.items], next_cursor=page.cursor)
@@ -42,7 +41,7 @@ def list_rounds(
 def _round(decision: Decision) -> RoundStatus:
     """One pull of the bandit."""
     row = decision.round
-    noted = RoundNotes.model_validate(row.reason)
+    noted = row.reason
     return RoundStatus(
         id=row.id,
         index=row.index,
@@ -72,7 +71,7 @@ def _round(decision: Decision) -> RoundStatus:
         else row.finished_at - row.started_at,
         reason=noted,
         error=row.error,
-        stats=None if row.stats is None else RoundStats.model_validate(row.stats),
+        stats=row.stats,
         created_at=row.created_at,
         started_at=row.started_at,
         finished_at=row.finished_at,

@@ -5,13 +5,14 @@ import pytest
 from db.repositories.cost_models import CostModels
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.rounds import NewRound, Rounds
+from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import parse_target
+from mallorn.core.values.round import PlannedRound
 from services.control.grouping import group
 from workers.round.training import train
 
@@ -57,14 +58,10 @@ def open_round(workshop, job_id, name):
 
     def add(session):
         index = Rounds(session).next_index(job_id)
-        new = (job_id, task.id, task.workload_id, task_target(session, job_id), index, 8, index, "random", {})
-        return Rounds(session).add(NewRound(*new)).id
+        planned = PlannedRound(task.id, index, 8, index)
+        return Rounds(session).add(Jobs(session).get(job_id, None), task.workload_id, planned, "random").id
 
     return workshop.write(add)
-
-
-def task_target(session, job_id):
-    return Jobs(session).get(job_id, None).target_id
 
 
 def close_round(workshop, round_id, own=None, **others):
@@ -74,7 +71,7 @@ def close_round(workshop, round_id, own=None, **others):
 
     def note(session):
         row = Rounds(session).get(round_id)
-        row.stats = {**row.stats, "rank_own": own, "rank_others": others}
+        row.stats = row.stats.model_copy(update={"rank_own": own, "rank_others": others})
 
     workshop.write(note)
 

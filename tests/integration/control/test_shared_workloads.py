@@ -44,8 +44,8 @@ def test_a_job_does_not_visit_what_another_has_explored(yard, pair):
     rounds = [yard.workshop.round(round_id) for round_id in yard.opened(second)]
     unexplored = view(yard, second).tasks[1].id
     assert rounds[0].task_id == unexplored
-    assert rounds[0].reason["policy"] == "first-pass"
-    assert [row.reason["policy"] for row in rounds[1:] if row.task_id != unexplored] != ["first-pass"]
+    assert rounds[0].reason.policy == "first-pass"
+    assert [row.reason.policy for row in rounds[1:] if row.task_id != unexplored] != ["first-pass"]
 
 
 def test_both_see_the_points_and_the_best_of_whoever_measured(yard, pair):

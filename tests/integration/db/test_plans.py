@@ -46,7 +46,7 @@ READS = {
     "summaries": lambda rows: lambda session: Tasks(session).summaries(rows.job_id),
     "standings": lambda rows: lambda session: Standings(session).of(Jobs(session).get(rows.job_id, None)),
     "claims": lambda rows: lambda session: Shares(session).claims(rows.target_id),
-    "due": lambda rows: lambda session: Shares(session).due(4, 15.0, 2.5),
+    "due": lambda rows: lambda session: Shares(session).due(4),
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
     "family": lambda rows: lambda session: Trials(session).outlines("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),

@@ -19,6 +19,7 @@ from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState, RoundState, StageKind
 from mallorn.core.values.event import FinishingEvent
+from mallorn.core.values.stats import RoundStats
 from tests.fixtures.rows import MODEL, Rows, new_job
 
 WORDS = ("name", "reason", "graph", "report", "warnings", "idempotency_key")
@@ -30,7 +31,9 @@ def worked(rows: Rows) -> None:
     rows.write(
         lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0), rows.failed(1)])
     )
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, {"ndcg": 1.0}))
+    rows.write(
+        lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=1))
+    )
     rows.write(lambda session: Events(session).append(rows.job_id, FinishingEvent(why="enough")))
     rows.write(lambda session: StageRuns(session).begin(rows.job_id, StageKind.FINISH, "w"))
     rows.write(

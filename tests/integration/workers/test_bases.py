@@ -4,7 +4,7 @@ import pytest
 
 from costmodels.residual import Residual
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.decisions import Decisions
+from db.repositories.decisions import DecisionLog
 from db.repositories.jobs import Jobs
 from db.repositories.model_versions import ModelVersions
 from mallorn.core.errors import Unavailable
@@ -42,14 +42,14 @@ def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
     base = add_base(workshop)
     first = a_round(workshop, workshop.job(("w0",)))
     assert first.cost_model_id == base
-    assert first.stats["cost_model"] == "base:matmul/random@1"
-    [logged] = workshop.read(lambda session: Decisions(session).list(first.job_id)).items
+    assert first.stats.cost_model == "base:matmul/random@1"
+    [logged] = workshop.read(lambda session: DecisionLog(session).list(first.job_id)).items
     assert str(logged.cost_model) == "base:matmul/random@1"
 
 
 def test_without_a_base_nothing_proposes_the_first_round(workshop):
     first = a_round(workshop, workshop.job(("w0",)))
-    assert (first.cost_model_id, first.stats["cost_model"]) == (None, None)
+    assert (first.cost_model_id, first.stats.cost_model) == (None, None)
 
 
 def test_bases_of_other_operators_are_not_asked(workshop):
@@ -89,7 +89,7 @@ def test_a_second_job_gets_its_first_round_from_the_base_and_its_next_from_its_f
     second = workshop.job(("w1",))
     first = a_round(workshop, second)
     assert (first.cost_model_id, first.seen_upto) == (base, 0)
-    assert a_round(workshop, second).stats["cost_model"] == "operator:matmul/random@1"
+    assert a_round(workshop, second).stats.cost_model == "operator:matmul/random@1"
 
 
 def test_a_family_that_has_learned_from_more_than_the_base_needs_none(workshop):
@@ -97,7 +97,7 @@ def test_a_family_that_has_learned_from_more_than_the_base_needs_none(workshop):
     job = workshop.job(("w0",))
     train(workshop, job, a_round(workshop, job).task_id)
     second = a_round(workshop, workshop.job(("w1",)))
-    assert second.stats["cost_model"] == "operator:matmul/random@1"
+    assert second.stats.cost_model == "operator:matmul/random@1"
 
 
 def test_a_round_keeps_the_base_it_began_with(workshop):
@@ -121,7 +121,7 @@ def learned(workshop):
 def test_residuals_stand_on_the_active_base_and_their_version_says_on_which(workshop, learned):
     job = workshop.job(("w0",), cost_model="residual")
     first = a_round(workshop, job)
-    assert first.stats["cost_model"] == learned
+    assert first.stats.cost_model == learned
     train(workshop, job, first.task_id)
     stored = active(workshop, "residual")
     assert stored.metrics["base"] == learned == "base:matmul/xgboost@1"
@@ -136,7 +136,7 @@ def test_half_of_a_first_round_are_the_defaults_that_the_base_likes_and_half_its
     workshop, learned, search
 ):
     first = a_round(workshop, workshop.job(("w0",), search=search))
-    assert first.stats["cost_model"] == learned
+    assert first.stats.cost_model == learned
     by_default = ["default" in row.origin for row in workshop.rows(round_id=first.id)]
     assert by_default == [True] * 4 + [False] * 4
 
@@ -150,7 +150,7 @@ def test_a_model_that_stands_on_a_base_proposes_for_new_tasks_itself(workshop, l
     job = workshop.job(("w0",), cost_model="residual")
     train(workshop, job, a_round(workshop, job).task_id)
     second = a_round(workshop, workshop.job(("w1",), cost_model="residual"))
-    assert second.stats["cost_model"] == "operator:matmul/residual@1"
+    assert second.stats.cost_model == "operator:matmul/residual@1"
 
 
 def test_a_refit_stands_on_what_a_roll_back_made_active(workshop, learned):

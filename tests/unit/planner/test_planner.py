@@ -112,13 +112,12 @@ def test_every_reason_can_be_explained(policy) -> None:
     assert len(planned) == 4
     for round_ in planned:
         reason = round_.reason
-        assert reason["policy"] in (policy, "first-pass")
-        assert isinstance(reason["score"], float)
-        assert reason["why"]
-        assert reason["best_us"] == tasks[round_.task_id - 100].best_us
-        ahead = reason["forecast"]
-        assert set(ahead) == {"best_us", "expected_us", "low_us", "high_us", "gain_us", "promise"}
-        assert ahead["low_us"] <= ahead["expected_us"] <= ahead["high_us"]
+        assert reason.policy in (policy, "first-pass")
+        assert isinstance(reason.score, float)
+        assert reason.why
+        assert reason.best_us == tasks[round_.task_id - 100].best_us
+        ahead = reason.forecast
+        assert ahead.low_us <= ahead.expected_us <= ahead.high_us
 
 
 def test_the_first_pass_visits_every_task_before_any_twice() -> None:

@@ -50,7 +50,7 @@ def test_a_machine_a_thousand_times_slower_is_tuned_alike(name, histories) -> No
 def test_gradient_prefers_the_larger_weighted_latency() -> None:
     step = plan(job(task(0, [10.0]), task(1, [10.0], weight=9), slots=1))
     assert step.rounds[0].task_id == 101
-    assert "9 x 10.0 us" in step.rounds[0].reason["why"]
+    assert "9 x 10.0 us" in step.rounds[0].reason.why
 
 
 def test_dynatune_goes_where_a_second_brings_the_most() -> None:
@@ -69,7 +69,7 @@ def test_dynatune_does_not_fall_for_the_fastest_kernel() -> None:
 
 def test_dynatune_scores_are_shares_of_the_total_a_second() -> None:
     step = plan(job(task(0, [50.0, 40.0]), task(1, [20.0, 19.0]), policy="dynatune"))
-    assert all(0 < round_.reason["score"] < 1 for round_ in step.rounds)
+    assert all(0 < round_.reason.score < 1 for round_ in step.rounds)
 
 
 def test_a_round_of_the_best_member_is_followed_by_a_foresee_round_of_a_sibling() -> None:
