@@ -52,7 +52,7 @@ def until(seconds: float) -> ColumnElement[float]:
     return now() + seconds
 
 
-def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, object]:
+def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
     """The columns of a job that say why it is where it is: to people, and to programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 

@@ -12,6 +12,9 @@ from db.tables import HeldWork, Job
 from mallorn.core.states import WorkKind
 
 MAX_LOSSES: Final = 3
+RESTING: Final = {"holder": None, "until": None, "sent_at": None}
+# What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep.
+FREED: Final = RESTING | {"sent_at": case((HeldWork.sent_at.is_not(None), 0.0))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +76,20 @@ class Holds(Repository):
 
     def renew(self, hold: Hold, lease_sec: float) -> bool:
         """False when it is no longer held: taken back, paused or cancelled."""
-        return self._change(hold, {"until": until(lease_sec)})
+        return self._change(hold, until=until(lease_sec))
 
     def give_back(self, hold: Hold) -> bool:
         """Free unfinished work, which is no loss: the next sweep sends it. False: it was not ours."""
-        return self._change(hold, _freed())
+        return self._change(hold, **FREED)
 
     def end(self, hold: Hold) -> bool:
         """The work is over; False when it was not ours any more."""
-        return self._change(hold, _freed() | {"sent_at": None})
+        return self._change(hold, **RESTING)
 
     def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
         """This work is over, or stopped, whoever holds it: its holder learns it from the next renewal."""
         which = HeldWork.kind.in_(kinds), HeldWork.subject.in_(subjects)
-        self.changed(update(HeldWork).where(*which).values(_freed() | {"sent_at": None}))
+        self.changed(update(HeldWork).where(*which).values(RESTING))
 
     def lose(self, hold: Hold, most: int = MAX_LOSSES) -> Loss | None:
         """Free work that broke off, and count it; None when it was not ours any more."""
@@ -122,11 +125,11 @@ class Holds(Repository):
         """The row of work that was opened or claimed."""
         return self.session.get_one(HeldWork, (item.kind, item.subject))
 
-    def _change(self, hold: Hold, values: dict[str, Any]) -> bool:
+    def _change(self, hold: Hold, **values: Any) -> bool:
         return self.changed(update(HeldWork).where(mine(hold)).values(values)) == 1
 
     def _lose(self, which: ColumnElement[bool], most: int) -> Sequence[Loss]:
-        lost = update(HeldWork).where(which).values(_freed() | {"losses": HeldWork.losses + 1})
+        lost = update(HeldWork).where(which).values(losses=HeldWork.losses + 1, **FREED)
         losses = []
         rows = self.session.scalars(lost.returning(HeldWork)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
@@ -147,9 +150,3 @@ def mine(hold: Hold) -> ColumnElement[bool]:
 def held(hold: Hold) -> ColumnElement[bool]:
     """Whether this attempt holds its work still: the fence of what it writes to other tables."""
     return exists(select(HeldWork.kind).where(mine(hold)))
-
-
-def _freed() -> dict[str, Any]:
-    """Nobody's. What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep."""
-    waits = case((HeldWork.sent_at.is_not(None), 0.0))
-    return {"holder": None, "until": None, "sent_at": waits}

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import case, func, select, true, tuple_, update
 
@@ -21,7 +21,7 @@ PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 ACTIVE = (*PAUSABLE, JobState.FINISHING)
 MOST_NAMED = 5  # of the jobs that an abbreviated id may mean
 # Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
-NO_TURN: dict[str, Any] = {"share_pass": None, "owner_pass": None, "planned_at": None}
+NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +130,15 @@ class Jobs(Stages):
     ) -> bool:
         """Change the state if it is one of `from_states`, and the stage, if given, still held so."""
         self.lock_job(job_id)
-        values: dict[str, Any] = {
+        begun = func.coalesce(Job.started_at, now())
+        values = {
             "state": to_state,
             **said(reason),
             "finished_at": now() if to_state.final else None,
             "resume_state": Job.state if to_state is JobState.FAILED else None,
+            "started_at": Job.started_at if to_state is JobState.QUEUED else begun,
             **NO_TURN,
         }
-        if to_state is not JobState.QUEUED:
-            values["started_at"] = func.coalesce(Job.started_at, now())
         mine = Job.id == job_id, Job.state.in_(from_states)
         fence = () if hold is None else (held(hold),)
         moved = self.changed(update(Job).where(*mine, *fence).values(values)) == 1
@@ -184,7 +184,7 @@ class Jobs(Stages):
         owner: str | None,
         states: Collection[JobState],
         to: Any,
-        told: dict[str, Any],
+        told: dict[str, str],
         **changes: Any,
     ) -> Job:
         job = self.get(job_id, owner)

@@ -32,7 +32,7 @@ class Removals(Jobs):
 
     def archive(self, job_id: str, owner: str | None) -> Job:
         """Set an ended job aside. Raises NotFound; Conflict while it goes on."""
-        self._change_ended(job_id, owner, "archived", {"archived_at": now()})
+        self._change_ended(job_id, owner, "archived", archived_at=now())
         return self.get(job_id, owner)
 
     def unarchive(self, job_id: str, owner: str | None) -> Job:
@@ -47,12 +47,12 @@ class Removals(Jobs):
         Its exported files are the caller's to remove; `forget_export` says that they are gone. Raises
         NotFound; Conflict while it goes on.
         """
-        self._change_ended(job_id, owner, "deleted", WORDS | {"deleted_at": now()})
+        self._change_ended(job_id, owner, "deleted", deleted_at=now(), **WORDS)
         told = update(Round).where(Round.job_id == job_id)
         self.changed(told.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
 
-    def _change_ended(self, job_id: str, owner: str | None, verb: str, changes: dict[str, object]) -> None:
+    def _change_ended(self, job_id: str, owner: str | None, verb: str, **changes: object) -> None:
         job = self.get(job_id, owner)
         ended = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
         if not self.changed(update(Job).where(*ended).values(changes)):

@@ -32,8 +32,8 @@ class Warnings(Repository):
         kept = self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one()
         told = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)
         known = [
-            told.model_copy(update={"count": one.count + 1})
-            if one.model_copy(update={"count": told.count}) == told
+            one.model_copy(update={"count": one.count + 1})
+            if one.model_copy(update={"count": 1}) == told
             else one
             for one in kept
         ]

@@ -11,16 +11,12 @@ from services.planner.values import Point
 def points(job: Job, task: Standing) -> Iterator[Point]:
     """The rounds that measured something, in closing order, on top of what was known before them."""
     measured = [row for row in task.rounds if has_run(row) and row.trials]
-    trials = _known_before(job, task, measured)
+    # The job counted the dataset's rows when it was imported; those that are points now count once.
+    counted = [row for row in measured if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
+    trials = max(0, task.known_at_start - sum(row.trials for row in counted))
     for row in measured:
         trials += row.trials
         yield Point(trials, row.best_us)
-
-
-def _known_before(job: Job, task: Standing, measured: Iterable[WorkloadRound]) -> int:
-    """The job counted the dataset's rows when it was imported; those that are points now count once."""
-    counted = [row for row in measured if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
-    return max(0, task.known_at_start - sum(row.trials for row in counted))
 
 
 def has_run(row: WorkloadRound) -> bool:

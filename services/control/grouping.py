@@ -1,6 +1,6 @@
 """Gives the tasks of a job their families, and moves them where the evidence says so."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy.orm import Session
@@ -16,8 +16,6 @@ from mallorn.core.values.event import FamilyChangedEvent
 from services.control.messages import Message
 from services.planner.families.base import Families, Member, Ranking
 
-Evidence = Mapping[int, Sequence[RankedRound]]  # by workload
-
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
@@ -27,8 +25,9 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     if not grouping.revises and not unplaced:
         return []
     old = stored.seats(job.id, job.target_id, options.families)
-    members = _members(old, _evidence(stored, old, job.target_id) if grouping.revises else {})
-    new = _decide(grouping, old, members)
+    judged = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
+    rounds = stored.ranked(judged, job.target_id)
+    new = _decide(grouping, old, [_member(seat, rounds.get(seat.workload_id, ())) for seat in old])
     moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
     for was, seat in moved:
         stored.move(job.target_id, was, seat)
@@ -36,21 +35,13 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     return _announce(session, job, moved)
 
 
-def _evidence(stored: WorkloadFamilies, seats: Sequence[Seat], target_id: int) -> Evidence:
-    return stored.ranked([seat.workload_id for seat in seats if seat.family], target_id)
-
-
-def _members(seats: Sequence[Seat], rounds: Evidence) -> list[Member]:
-    return [_member(seat, rounds.get(seat.workload_id, ())) for seat in seats]
-
-
 def _member(seat: Seat, rounds: Sequence[RankedRound]) -> Member:
-    rankings = tuple(_ranking(row) for row in rounds if row.id > seat.since)
+    rankings = tuple(
+        Ranking(row.id, row.family, row.stats.rank_own, row.stats.rank_others)
+        for row in rounds
+        if row.id > seat.since
+    )
     return Member(seat.workload_id, seat.key, seat.op, seat.structure, seat.family, seat.why, rankings)
-
-
-def _ranking(row: RankedRound) -> Ranking:
-    return Ranking(row.id, row.family, row.stats.rank_own, row.stats.rank_others)
 
 
 def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member]) -> list[Seat]:

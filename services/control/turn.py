@@ -69,18 +69,13 @@ def take_turn(
 
 def _turn(step: _JobStep, slots: int, device: Device | None, patience: Patience) -> Settled:
     turn = Settled(messages=group(step.session, step.job, step.options))
-    if device is None and _waits_in_vain(step, patience):
-        return Settled(messages=turn.messages, over=True)
     if device is not None:
         _bind(step, device)
+    elif step.options.measurer not in STAND_INS and wait_for_device(step.session, step.job, patience):
+        return Settled(messages=turn.messages, over=True)
     if step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
-
-
-def _waits_in_vain(step: _JobStep, patience: Patience) -> bool:
-    """Whether the job was paused for want of a device; what stands in for one is waited for by nobody."""
-    return step.options.measurer not in STAND_INS and wait_for_device(step.session, step.job, patience)
 
 
 def _give_up(step: _JobStep, error: PluginFailed) -> Settled:

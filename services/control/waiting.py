@@ -38,15 +38,12 @@ def wait_for_device(session: Session, job: Job, patience: Patience) -> bool:
     # What happened while nobody looked was no waiting.
     waited_sec = read_clock(session) - max(patience.since, Waiting(session).since(job))
     if waited_sec > patience.limit_sec:
-        _pause(session, job, paused_words(job.id, target, patience.here, waited_sec, job.cause_detail))
+        why = paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
+        cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
+        Jobs(session).pause(job.id, None, why, cause, job.cause_detail)
+        Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))
         return True
     # Whoever knows better why there is none has said so in more words.
     if job.cause not in WAITING:
         Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
-
-
-def _pause(session: Session, job: Job, why: str) -> None:
-    cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
-    Jobs(session).pause(job.id, None, why, cause, job.cause_detail)
-    Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))

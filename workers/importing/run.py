@@ -1,6 +1,6 @@
 """Imports a job's model: bytes to tasks, in a killable child."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
@@ -39,7 +39,9 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
                 found = _extract(claimed)
-                instead = _stand_in(claimed, _asked_for(claimed.options.only, found.tasks))
+                asked_for = _asked_for(claimed.options.only, found.tasks)
+                measurer = runtime.measurer(claimed.options)
+                instead = measurer.stand_in(asked_for, claimed.target, claimed.options)
                 with runtime.database.transaction() as session:
                     _store(session, claimed, found)
                     if instead is not None:
@@ -78,22 +80,13 @@ def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str,
         if not patterns or any(fnmatchcase(task.name, pattern) for pattern in patterns)
     }
     if patterns and not found:
-        closest = _closest(patterns, [task.name for task in tasks])
+        stems = [pattern.strip("*?") for pattern in patterns]
+        names = [task.name for task in tasks]
+        likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
+        closest = sorted(names, key=lambda name: -likeness[name])
         told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
         raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
     return found
-
-
-def _closest(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
-    stems = [pattern.strip("*?") for pattern in patterns]
-    likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
-    return sorted(names, key=lambda name: -likeness[name])
-
-
-def _stand_in(claimed: Stage, tasks: Mapping[str, str]) -> StandInDevice | None:
-    """What measures this job where it is no device."""
-    measurer = claimed.runtime.measurer(claimed.options)
-    return measurer.stand_in(tasks, claimed.target, claimed.options)
 
 
 def _bind(session: Session, claimed: Stage, instead: StandInDevice) -> None:
@@ -110,16 +103,14 @@ def _store(session: Session, claimed: Stage, found: Extraction) -> None:
     new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
     ids = Workloads(session).ensure_many(new)
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)
-    tasks = [_task(index, task, ids[task.key], known) for index, task in enumerate(found.tasks)]
+    tasks = [
+        NewTask(index, task.name, task.weight, ids[task.key], known_at_start=known.get(ids[task.key], 0))
+        for index, task in enumerate(found.tasks)
+    ]
     Tasks(session).add_many(claimed.job.id, tasks)
     Jobs(session).record(claimed.job.id, graph=found.graph)
     told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
     claimed.end(session, JobState.TUNING, "", told)
-
-
-def _task(index: int, task: ModelTask, workload_id: int, known: dict[int, int]) -> NewTask:
-    rows = known.get(workload_id, 0)
-    return NewTask(index, task.name, task.weight, workload_id, known_at_start=rows)
 
 
 def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:

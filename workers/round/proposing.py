@@ -27,18 +27,15 @@ WIDER: Final = 3  # drafted candidates for each that a model that needs lowering
 
 def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
     """What the round measures, and what each candidate was expected to be."""
+    # A model is asked by a searcher, so it is looked at first.
+    model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
+    parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
     try:
-        with blaming(*_parts(context)):
+        with blaming(*parts):
             return _proposed(viewer, context)
     except WrongRows as error:  # a model of a version whose view had other columns
         seam, name = "cost_model", context.model_kind or ""
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
-
-
-def _parts(context: RoundContext) -> list[tuple[str, str]]:
-    """Whose code may run here: a model is asked by a searcher, so it is looked at first."""
-    model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
-    return [*model, ("sampler", context.options.sampler), ("search", context.row.searcher)]
 
 
 def _proposed(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
@@ -105,8 +102,7 @@ def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostMo
     seen = viewer.see(model.view, context.work(space.by_key), candidates)
     scores = model.predict(seen.rows).mean
     order = np.argsort(np.where(seen.known, -scores, np.inf), kind="stable")[: context.row.size]
-    return [_judged(drafted[at], float(scores[at]) if seen.known[at] else None) for at in order]
-
-
-def _judged(proposal: Proposal, score: float | None) -> Proposal:
-    return Proposal(proposal.candidate, score, proposal.origin)
+    return [
+        Proposal(candidates[at], float(scores[at]) if seen.known[at] else None, drafted[at].origin)
+        for at in order
+    ]

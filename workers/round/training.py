@@ -137,14 +137,10 @@ def _data(session: Session, line: _Line) -> _Data:
     owners = np.array(known["workload_id"], dtype=np.int64)[chosen]
     workloads = Workloads(session).get_many(set(owners.tolist()))
     works = _works(session, rows, workloads, line.target_id)
-    op = _most_met(owners, workloads)
-    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(known), known["id"][-1])
-
-
-def _most_met(owners: Groups, workloads: Sequence[Workload]) -> str:
     ops = {workload.id: workload.op for workload in workloads}
     met = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
-    return met[0][0] if met else ""
+    op = met[0][0] if met else ""
+    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(known), known["id"][-1])
 
 
 def _groups(rows: Columns) -> Groups:
