@@ -80,7 +80,9 @@ test-integration test-browser test-acceptance test-faults test-hours: TIMEOUT_SE
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
 test-unit test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 # What a file's tests share is started once.
-test-integration test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
+test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
+# They wait for databases and children, too.
+test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-hours: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance, faults or hours
