@@ -76,14 +76,14 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 	  $(MAKE) --no-print-directory test-$$stage
 	done
 
-test-integration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
+test-integration test-migration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
 test-unit test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 # What a file's tests share is started once.
 test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
 # They wait for databases and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
-test-hours: SIDE_BY_SIDE := -n 2
+test-migration test-hours: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance, faults or hours
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)

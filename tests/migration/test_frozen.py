@@ -1,0 +1,116 @@
+"""Databases of every version that was released: this version upgrades them and goes on with their jobs."""
+
+import gzip
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import func, select
+
+from db.migrate import check, upgrade
+from db.repositories.jobs import Jobs
+from db.session import Database
+from db.tables import Base, Job, Measurement
+from mallorn.core.states import JobState
+from tests.fixtures.transcript import Terminal, Typed
+from tests.migration.freezing import FROZEN
+
+VERSIONS = sorted(path.name for path in FROZEN.iterdir())
+
+
+@dataclass
+class Frozen:
+    """What a service of an old version left behind, in the home of somebody with this version."""
+
+    database: Database
+    terminal: Terminal
+
+    def job(self, state: JobState) -> str:
+        with self.database.session() as session:
+            return str(session.scalars(select(Job.id).where(Job.state == state)).one())
+
+    def measured(self, job: str) -> dict[int, tuple[int, bytes]]:
+        """The job's committed measurements: their ids, and which candidate each is of."""
+        columns = Measurement.id, Measurement.sketch_id, Measurement.decisions
+        with self.database.session() as session:
+            found = session.execute(select(*columns).where(Measurement.job_id == job))
+            return {number: (sketch, decisions) for number, sketch, decisions in found}
+
+    def type(self, command: str) -> str:
+        return "\n".join(self.terminal.type(Typed((command,), (), {})).printed)
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def frozen(version: str, empty_database_url: str, tmp_path: Path) -> Iterator[Frozen]:
+    home = tmp_path / "home"
+    home.mkdir()
+    terminal = Terminal(home)
+    shutil.copytree(FROZEN / version / "artifacts", terminal.data.path / "artifacts")
+    load(FROZEN / version, empty_database_url)
+    terminal.env["MALLORN_DATABASE_URL"] = empty_database_url
+    database = Database(empty_database_url)
+    yield Frozen(database, terminal)
+    terminal.close()
+    database.dispose()
+
+
+def load(folder: Path, url: str) -> None:
+    """Bring a dump back into a database without any table."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.executescript(unpacked(folder / "sqlite.sql.gz"))
+    else:
+        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+            connection.execute(unpacked(folder / "postgres.sql.gz").encode())
+
+
+def unpacked(file: Path) -> str:
+    return gzip.decompress(file.read_bytes()).decode()
+
+
+def rows(database: Database) -> dict[str, int]:
+    with database.session() as session:
+        tables = Base.metadata.tables.items()
+        return {name: session.scalar(select(func.count()).select_from(table)) or 0 for name, table in tables}
+
+
+def test_an_upgrade_keeps_every_row_and_ends_at_the_tables_of_the_code(frozen: Frozen) -> None:
+    upgrade(frozen.database.url)
+    check(frozen.database)
+    with frozen.database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+    kept = rows(frozen.database)
+    assert kept["jobs"] == 3
+    assert kept["measurements"] == sum(len(frozen.measured(frozen.job(state))) for state in STATES)
+
+
+STATES = (JobState.DONE, JobState.TUNING, JobState.FAILED)
+
+
+def test_a_job_that_was_cut_off_goes_on_and_measures_nothing_again(frozen: Frozen) -> None:
+    job = frozen.job(JobState.TUNING)
+    before = frozen.measured(job)
+    assert before, "it was cut off in the middle"
+    frozen.type(f"mallorn resume {job} --out resumed")
+    after = frozen.measured(job)
+    assert before.items() <= after.items()
+    with frozen.database.session() as session:
+        assert Jobs(session).get(job, None).state == JobState.DONE
+
+
+def test_jobs_that_have_ended_are_shown_as_they_ended(frozen: Frozen) -> None:
+    upgrade(frozen.database.url)
+    assert "verdict:" in frozen.type(f"mallorn show {frozen.job(JobState.DONE)}")
+    assert "no task matches" in frozen.type(f"mallorn show {frozen.job(JobState.FAILED)}")
