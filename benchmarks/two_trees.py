@@ -1,0 +1,96 @@
+"""The same job by the code of two checkouts, in turn: seconds, and the memory of the worker and its children.
+
+python -m benchmarks.two_trees OLD NEW MODEL [--trials 64] [--repeats 2] [--json FILE]
+
+OLD and NEW are checkouts (`git worktree add --detach DIR COMMIT`); this interpreter runs both. Each run has
+an empty data directory. Memory is what a process alone holds, at its largest, looked at once a second; of the
+children it is the sum. The headline is NEW's seconds from start to finished export over OLD's, by medians.
+"""
+
+import argparse
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import psutil
+
+from benchmarks.hosts import describe_host
+
+KINDS: Final = {"worker": "rounds,finish,train", "children": "workers.children"}  # by their command lines
+SPAN: Final = "SELECT max(created_at) - min(created_at), count(*) FROM measurements WHERE origin != 'finish'"
+MEBIBYTE: Final = 2**20
+
+
+def main() -> None:
+    args = _arguments()
+    trees = {"old": args.old.resolve(), "new": args.new.resolve()}
+    runs: list[tuple[str, dict[str, float]]] = []
+    for turn in range(args.repeats):
+        for name in list(trees)[:: -1 if turn % 2 else 1]:
+            runs.append((name, run(trees[name], args.model.resolve(), args.trials)))
+            print(json.dumps(runs[-1]), flush=True)
+    old, new = (median(found["seconds"] for arm, found in runs if arm == name) for name in trees)
+    if args.json:
+        raw = {"benchmark": "two_trees", **describe_host(), "runs": runs, "headline": new / old}
+        args.json.write_text(json.dumps(raw, indent=1) + "\n")
+    print(f"new over old: {new / old:.2f}")
+
+
+def run(tree: Path, model: Path, trials: int) -> dict[str, float]:
+    """One tuning in an empty home."""
+    with tempfile.TemporaryDirectory() as home:
+        env = {**os.environ, "PYTHONPATH": str(tree), "HOME": home}
+        place = ["--data", f"{home}/data", "--out", f"{home}/out"]
+        started_at = time.monotonic()
+        command = [sys.executable, "-m", "mallorn", "tune", str(model), "--trials", str(trials), *place]
+        process = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL)
+        memory = _largest(process)
+        seconds = time.monotonic() - started_at
+        if process.returncode:
+            raise SystemExit(f"{tree}: exit code {process.returncode}")
+        with closing(sqlite3.connect(f"{home}/data/mallorn.db")) as database:
+            span_sec, count = database.execute(SPAN).fetchone()
+    return {"seconds": seconds, "trials": count, "seconds_a_trial": span_sec / max(1, count - 1), **memory}
+
+
+def _largest(process: subprocess.Popen[bytes]) -> dict[str, float]:
+    largest = dict.fromkeys((f"{kind}_mib" for kind in KINDS), 0.0)
+    while process.poll() is None:
+        for kind, sign in KINDS.items():
+            held = sum(_held(each, sign) for each in psutil.Process(process.pid).children(recursive=True))
+            largest[f"{kind}_mib"] = max(largest[f"{kind}_mib"], held / MEBIBYTE)
+        time.sleep(1)
+    return largest
+
+
+def _held(process: psutil.Process, sign: str) -> int:
+    """The bytes of a process of this kind; none of others, and of one that ended meanwhile."""
+    with suppress(psutil.Error):
+        if sign in " ".join(process.cmdline()):
+            return int(process.memory_full_info().uss)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
