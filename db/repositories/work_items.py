@@ -118,9 +118,7 @@ class WorkItems(Repository):
             self._fail_stage(loss.job_id, state, error)
             return
         if error is not None:
-            what = error.message.partition("\n")[0]
-            words = f"{state} broke off and is tried again: {what}\n{error.hint}".strip()
-            Jobs(self.session).say(loss.job_id, words)
+            Jobs(self.session).say(loss.job_id, _broke_off(state, "and is tried again", error))
         told = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
         Events(self.session).append(loss.job_id, told)
 
@@ -129,8 +127,11 @@ class WorkItems(Repository):
             reason = f"{SILENT} {MAX_LOSSES} times in a row"
             told = FailedEvent(why="its worker died three times in a row")
         else:
-            what = error.message.partition("\n")[0]
-            reason = f"{state} broke off {MAX_LOSSES} times in a row: {what}\n{error.hint}".strip()
+            reason = _broke_off(state, f"{MAX_LOSSES} times in a row", error)
             told = failure(error)
         Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
         Events(self.session).append(job_id, told)
+
+
+def _broke_off(state: JobState, how: str, error: MallornError) -> str:
+    return f"{state} broke off {how}: {error.headline}\n{error.hint}".strip()

@@ -26,6 +26,11 @@ class MallornError(Exception):
         return f"{self.message}\nnext: {self.hint}" if self.hint else self.message
 
     @property
+    def headline(self) -> str:
+        """The first line of the message."""
+        return self.message.partition("\n")[0]
+
+    @property
     def reason(self) -> str:
         """As a job keeps it: the message, and the next step below it."""
         return f"{self.message}\n{self.hint}".strip()

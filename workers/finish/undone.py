@@ -35,7 +35,7 @@ class Undone:
             hint = error.hint
             if isinstance(error, ChildCrashed):
                 hint = advice(error, self.claimed.runtime.settings)
-            self.leave(step, error.message.partition("\n")[0], hint)
+            self.leave(step, error.headline, hint)
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
