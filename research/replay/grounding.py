@@ -24,7 +24,8 @@ class WideSpace(DecisionSpace):
     """The space of the recorded task, with all its candidates."""
 
     def __init__(self, recorded: RecordedSpace) -> None:
-        super().__init__(recorded.task.sketches, recorded.task.descriptors)
+        task = recorded.task
+        super().__init__(task.sketches, task.descriptors, task.machine)
         self._defaults = recorded.defaults()
 
     def defaults(self) -> list[Candidate]:

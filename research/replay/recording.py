@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.machine import Machine, assumed
 from mallorn.core.values.trial import Trial
+
+_LANES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,12 @@ class RecordedTask:
     def optimum_us(self) -> float | None:
         """The least latency recorded; None where every candidate failed."""
         return min((trial.latency_us for trial in self.trials if trial.latency_us is not None), default=None)
+
+    @property
+    def machine(self) -> Machine:
+        """A recording says what its target is, and not how wide a vector is there."""
+        target = Target(self.target)
+        return assumed(target.num_cores, _LANES, gpu=not target.is_cpu)
 
     @property
     def failures(self) -> int:

@@ -29,7 +29,7 @@ class RecordedSpace(DecisionSpace):
     """
 
     def __init__(self, task: RecordedTask) -> None:
-        super().__init__(task.sketches, task.descriptors)
+        super().__init__(task.sketches, task.descriptors, task.machine)
         self.task = task
         self._trials = {trial.candidate: trial for trial in task.trials}
         self._candidates = tuple(self._trials)

@@ -97,7 +97,7 @@ def _searched(
 
 def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
     """The draft model screens thousands; those it likes are lowered, and the family's model chooses."""
-    drafted = _searched(context, space, Draft(), WIDER * context.row.size)
+    drafted = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafted]
     seen = viewer.see(model.view, context.work(space.by_key), candidates)
     scores = model.predict(seen.rows).mean

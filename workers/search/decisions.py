@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.names import resolve
+from mallorn.core.values.machine import Machine
 from workers.search.features import decision_rows, describe_all, places_by_sketch
 from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
 from workers.search.tiles import Rows, TileRule
@@ -81,14 +82,19 @@ class SketchRules:
 class DecisionSpace(Space):
     """A Space over given sketches. Subclasses decide what is valid and which defaults are sane."""
 
-    def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float]) -> None:
+    def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float], machine: Machine) -> None:
         self._sketches = tuple(sketches)
         self._descriptors = tuple(descriptors)
+        self._machine = machine
         self._rules = {sketch.key: SketchRules(sketch) for sketch in self._sketches}
 
     @property
     def sketches(self) -> Sequence[Sketch]:
         return self._sketches
+
+    @property
+    def machine(self) -> Machine:
+        return self._machine
 
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         ordinals = rng.permutation(

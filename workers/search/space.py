@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch
+from mallorn.core.values.machine import Machine
 
 __all__ = ["Candidate", "Choice", "ChoiceKind", "Matrix", "Sketch", "Space"]
 
@@ -29,6 +30,11 @@ class Space(ABC):
     @abstractmethod
     def sketches(self) -> Sequence[Sketch]:
         """The sketches, in a fixed order."""
+
+    @property
+    @abstractmethod
+    def machine(self) -> Machine:
+        """What the candidates run on: measured, or assumed of its target."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:

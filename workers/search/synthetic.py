@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.machine import Cache, Machine
 from workers.search.base import Trial
 from workers.search.decisions import DecisionSpace
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
@@ -20,8 +21,21 @@ from workers.search.tiles import Rows, tilings
 Column = NDArray[np.float64]
 
 LANES, REGISTERS, CORES = 16, 24, 4
+IN_FLIGHT = 12
 FLOPS_PER_US = 50_000.0
 L1_BYTES, L2_BYTES = 32 * 1024, 512 * 1024
+TASK_US = 0.05
+MACHINE = Machine(
+    cores=CORES,
+    lanes=LANES,
+    registers=REGISTERS,
+    in_flight=IN_FLIGHT,
+    core_gflops=FLOPS_PER_US / 1e3,
+    gflops={"float32": CORES * FLOPS_PER_US / 1e3},
+    caches=(Cache(bytes=L1_BYTES, gbytes_per_sec=100.0), Cache(bytes=L2_BYTES, gbytes_per_sec=40.0)),
+    memory_gbytes_per_sec=20.0,
+    fork_us=TASK_US,
+)
 UNROLLS = (0, 16, 64, 512)
 LARGEST_BLOCK = 8 * 1024  # points of the two innermost levels; above it a candidate is invalid
 LARGEST_BODY = 4 * 1024  # unrolled statements; above it the build times out
@@ -34,7 +48,7 @@ class SyntheticSpace(DecisionSpace):
     def __init__(self, m: int = 256, n: int = 256, k: int = 256) -> None:
         self.shape = (m, n, k)
         sketches = [self._sketch(name, ordinal) for ordinal, name in enumerate((TILED, RFACTOR))]
-        super().__init__(sketches, np.log2(self.shape).tolist())
+        super().__init__(sketches, np.log2(self.shape).tolist(), MACHINE)
 
     def _sketch(self, name: str, ordinal: int) -> Sketch:
         m, n, k = self.shape
@@ -107,7 +121,7 @@ class SyntheticSpace(DecisionSpace):
         balance = np.ceil(tasks / CORES) * CORES / tasks
         flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
         merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)
-        latency = flops_us * slowdown * balance + merge_us + 0.05 * tasks + 2.0
+        latency = flops_us * slowdown * balance + merge_us + TASK_US * tasks + 2.0
         latency[(unroll >= body) & (body * k[0] > LARGEST_BODY) & (unroll > 64)] = np.inf
         latency[m[2] * m[3] * n[2] * n[3] > LARGEST_BLOCK] = np.nan
         latency[(location == 1) & (m[1] * n[1] > 256)] = np.nan
@@ -121,7 +135,7 @@ def _lanes(width: Column) -> Column:
 
 def _registers(accumulators: Column, depth: Column) -> Column:
     """The cost of too few accumulators (waiting), too many (spilling) and short depths (reloading)."""
-    waiting = 1 + np.maximum(0, 12 - accumulators) / 8
+    waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
     spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
     reloading = 1 + 4.0 / depth
     return waiting * spilling * reloading

@@ -7,12 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine, assumed
 from workers.children.errors import ChildCrashed, ChildTimeout
 from workers.faces.compiler import Compiler
 from workers.measure.base import Program
 from workers.search.decisions import DecisionSpace
 from workers.search.space import Candidate, Sketch
-from workers.tvm.defaults import PATTERNS, Machine, default_decisions
+from workers.tvm.defaults import PATTERNS, default_decisions
+from workers.tvm.defaults import Machine as TiledFor
 
 _MAX_DEFAULTS = 12
 _TENSORIZED = "meta_schedule.auto_tensorize"
@@ -29,8 +31,9 @@ class TvmSpace(DecisionSpace):
         target: Target,
         descriptors: Sequence[float],
         compiler: Compiler,
+        machine: Machine | None = None,
     ) -> None:
-        super().__init__(sketches, descriptors)
+        super().__init__(sketches, descriptors, machine or assumed_of(target, compiler))
         self._program = program
         self._target = target
         self._compiler = compiler
@@ -56,8 +59,8 @@ class TvmSpace(DecisionSpace):
         return self._only_valid(guesses) or self._first_valid_samples()
 
     def _guesses(self) -> list[Candidate]:
-        lanes = self._compiler.vector_lanes(self._target.text)
-        machine = Machine(cores=self._target.num_cores, lanes=lanes, gpu=not self._target.is_cpu)
+        here = self.machine
+        machine = TiledFor(cores=here.cores, lanes=here.lanes, gpu=here.gpu)
         # Where an instruction fills a whole vector, vectors are tiled instead of numbers.
         of_vectors = replace(machine, lanes=1)
         # The last sketch fuses most: its consumers are computed at the innermost level.
@@ -77,6 +80,12 @@ class TvmSpace(DecisionSpace):
 
     def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:
         return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
+
+
+def assumed_of(target: Target, compiler: Compiler) -> Machine:
+    """A target's machine before one was measured."""
+    lanes = compiler.vector_lanes(target.text)
+    return assumed(target.num_cores, lanes, gpu=not target.is_cpu)
 
 
 def load_sketches(compiler: Compiler, program: Program, target: Target) -> list[Sketch]:

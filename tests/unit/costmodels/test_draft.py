@@ -7,10 +7,11 @@ import pytest
 
 from costmodels.base import FAILED_LABEL, CostModel
 from costmodels.columns import WIDTH, tiling
-from costmodels.draft import Cpu, Draft
+from costmodels.draft import Draft
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.training import labels
+from mallorn.core.values.machine import Machine, assumed
 from workers.search.features import FEATURES
 from workers.search.space import Candidate
 from workers.search.synthetic import TILED, UNROLLS, SyntheticSpace
@@ -26,8 +27,8 @@ class TestDraft(StoredModelTestCase):
         return Draft
 
 
-def score(*decisions: int, device: Cpu | None = None) -> float:
-    return float(Draft(device).predict(SPACE.features([Candidate(TILED, decisions)])).mean[0])
+def score(*decisions: int, machine: Machine | None = None) -> float:
+    return float(Draft(machine).predict(SPACE.features([Candidate(TILED, decisions)])).mean[0])
 
 
 GOOD = (8, 4, 2, 4, 4, 4, 1, 32, 16, 8, 1, 0)
@@ -57,10 +58,10 @@ def test_it_knows_what_is_slow(worse: tuple[int, ...], why: str) -> None:
     assert score(*worse) < score(*GOOD) - 0.2, why
 
 
-def test_another_device_wants_other_tiles() -> None:
+def test_another_machine_wants_other_tiles() -> None:
     narrow = (16, 4, 1, 4, 4, 16, 1, 8, 16, 8, 1, 0)
     assert score(*narrow) < score(*GOOD)
-    assert score(*narrow, device=Cpu(lanes=8, registers=14, flops_per_cycle=32)) > score(*narrow)
+    assert score(*narrow, machine=assumed(cores=8, lanes=8)) > score(*narrow)
 
 
 def test_it_orders_a_task_that_nobody_measured_and_chance_does_not() -> None:
@@ -83,9 +84,9 @@ def test_measurements_change_its_spread_and_never_its_scores() -> None:
     assert model.predict(features).std[0] < Draft().predict(features).std[0]
 
 
-def test_its_device_is_saved_with_it() -> None:
+def test_its_machine_is_saved_with_it() -> None:
     features = SPACE.features([Candidate(TILED, GOOD)])
-    model = Draft(Cpu(cores=5, lanes=4))
+    model = Draft(assumed(cores=5, lanes=4))
     np.testing.assert_array_equal(
         Draft.load(model.save()).predict(features).mean, model.predict(features).mean
     )

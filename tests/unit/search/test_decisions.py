@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mallorn.core.values.machine import assumed
 from workers.search.decisions import DecisionSpace
 from workers.search.features import FEATURES
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch, Space
@@ -35,7 +36,7 @@ class AnySpace(DecisionSpace):
         self, sketches: Sequence[Sequence[Choice]], descriptors: Sequence[float] = (1.0, 2.0)
     ) -> None:
         made = [Sketch(f"s{at}", "", tuple(choices), at) for at, choices in enumerate(sketches)]
-        super().__init__(made, descriptors)
+        super().__init__(made, descriptors, assumed(cores=2, lanes=4))
 
     def defaults(self) -> list[Candidate]:
         return self.sample(np.random.default_rng(0), 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.machine import assumed
 from workers.search.algorithms.directions import Directions
 from workers.search.algorithms.guided import Guided
 from workers.search.algorithms.priorities import priorities
@@ -48,10 +49,20 @@ def test_nothing_is_expected_of_a_sketch_that_was_never_measured() -> None:
 def test_full_lanes_and_a_good_register_tile_come_first() -> None:
     space = SyntheticSpace(64, 64, 64)
     good, narrow, lonely, spilling = priorities(
-        space, [wide(16), wide(1), wide(16, rows=1), wide(64, rows=64)]
+        space, [wide(16, rows=16), wide(1), wide(16, rows=1), wide(64, rows=64)]
     )
     assert good == 0.0
     assert max(narrow, lonely, spilling) < -0.5
+
+
+def test_a_machine_of_narrow_vectors_wants_narrow_tiles() -> None:
+    class Narrow(SyntheticSpace):
+        machine = assumed(cores=4, lanes=4)
+
+    space, narrow = SyntheticSpace(64, 64, 64), Narrow(64, 64, 64)
+    tiles = [wide(4, rows=8), wide(16, rows=16)]
+    assert priorities(narrow, tiles).argmax() == 0
+    assert priorities(space, tiles).argmax() == 1
 
 
 def test_what_has_no_spatial_tiles_has_no_priority() -> None:

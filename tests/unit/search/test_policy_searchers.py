@@ -9,6 +9,7 @@ from costmodels.base import Matrix, Prediction
 from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.machine import assumed
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
@@ -65,7 +66,7 @@ class Rigid(DecisionSpace):
     """One sketch that leaves nothing to decide."""
 
     def __init__(self) -> None:
-        super().__init__([Sketch("rigid", "", ())], [1.0])
+        super().__init__([Sketch("rigid", "", ())], [1.0], assumed(cores=2, lanes=4))
 
     def defaults(self) -> list[Candidate]:
         return []

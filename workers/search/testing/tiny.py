@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mallorn.core.values.machine import assumed
 from workers.search.decisions import DecisionSpace
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
 
@@ -14,7 +15,7 @@ class TinySpace(DecisionSpace):
             Choice(ChoiceKind.TILE, 2, extent=12, limit=6),
             Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1), labels=(0, 16), weights=(0.5, 0.5)),
         )
-        super().__init__([Sketch("tiny", "", choices)], [1.0])
+        super().__init__([Sketch("tiny", "", choices)], [1.0], assumed(cores=2, lanes=4))
 
     def everything(self) -> set[Candidate]:
         return {Candidate("tiny", (12 // f, f, i)) for f in (1, 2, 3, 4, 6) for i in (0, 1)}
