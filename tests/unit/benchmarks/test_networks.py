@@ -1,0 +1,40 @@
+"""The networks to measure on are valid and static, compute something, and are the same for the same seed."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, checker, shape_inference
+
+from benchmarks.networks.development import DEVELOPMENT
+
+
+@pytest.fixture(scope="module", params=DEVELOPMENT)
+def named_model(request: pytest.FixtureRequest) -> tuple[str, ModelProto]:
+    return request.param, DEVELOPMENT[request.param](0)
+
+
+def test_valid_and_static(named_model: tuple[str, ModelProto]) -> None:
+    checker.check_model(named_model[1], full_check=True)
+    graph = shape_inference.infer_shapes(named_model[1], strict_mode=True, data_prop=True).graph
+    values = [*graph.input, *graph.output, *graph.value_info]
+    assert all(dim.dim_value for value in values for dim in value.type.tensor_type.shape.dim)
+
+
+def test_outputs_neither_vanish_nor_explode(named_model: tuple[str, ModelProto]) -> None:
+    session = onnxruntime.InferenceSession(named_model[1].SerializeToString())
+    rng = np.random.default_rng(1)
+    feeds = {
+        value.name: rng.standard_normal(value.shape, np.float32)
+        if value.type == "tensor(float)"
+        else rng.integers(0, 100, value.shape)
+        for value in session.get_inputs()
+    }
+    (output,) = session.run(None, feeds)
+    assert 0.1 < output.std() < 10
+    assert np.abs(output).max() < 100
+
+
+def test_same_seed_gives_the_same_bytes(named_model: tuple[str, ModelProto]) -> None:
+    name, model = named_model
+    again = DEVELOPMENT[name](0)
+    assert again.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
