@@ -6,11 +6,12 @@ from pathlib import Path
 from onnx import checker
 
 from benchmarks.networks.development import DEVELOPMENT
+from benchmarks.networks.held_out import HELD_OUT
 
 
 def main() -> None:
     """Write `DIR/NAME.onnx` for every name on the command line and print its path."""
-    networks = DEVELOPMENT
+    networks = DEVELOPMENT | HELD_OUT
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=__doc__)
     parser.add_argument("names", nargs="+", choices=networks, metavar="NAME", help=", ".join(networks))
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="where the files go")

@@ -6,11 +6,14 @@ import pytest
 from onnx import ModelProto, checker, shape_inference
 
 from benchmarks.networks.development import DEVELOPMENT
+from benchmarks.networks.held_out import HELD_OUT
+
+NETWORKS = DEVELOPMENT | HELD_OUT
 
 
-@pytest.fixture(scope="module", params=DEVELOPMENT)
+@pytest.fixture(scope="module", params=NETWORKS)
 def named_model(request: pytest.FixtureRequest) -> tuple[str, ModelProto]:
-    return request.param, DEVELOPMENT[request.param](0)
+    return request.param, NETWORKS[request.param](0)
 
 
 def test_valid_and_static(named_model: tuple[str, ModelProto]) -> None:
@@ -36,5 +39,9 @@ def test_outputs_neither_vanish_nor_explode(named_model: tuple[str, ModelProto])
 
 def test_same_seed_gives_the_same_bytes(named_model: tuple[str, ModelProto]) -> None:
     name, model = named_model
-    again = DEVELOPMENT[name](0)
+    again = NETWORKS[name](0)
     assert again.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+
+
+def test_no_network_is_looked_at_and_held_out() -> None:
+    assert not DEVELOPMENT.keys() & HELD_OUT.keys()
