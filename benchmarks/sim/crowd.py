@@ -89,7 +89,7 @@ class Crowd:
         job = new_job(model, self._policy, seed, slots=1, first_id=seed * self._load.tasks)
         job.id = f"job{seed}"
         if seed < self._load.jobs:
-            job.budget = int(job.budget * (0.5 + 0.5 * (seed + 1) / self._load.jobs))
+            job.budget = int(model.trials * (0.5 + 0.5 * (seed + 1) / self._load.jobs))
         self.jobs[job.id] = job
         priority = PRIORITIES[seed // OWNERS % len(PRIORITIES)]
         self.shares[job.id] = JobShare(job.id, f"owner{seed % OWNERS}", priority)

@@ -55,12 +55,16 @@ class Run:
 
     def regret(self, share: float) -> float:
         """How far above the final latency the job was after a share of the curves' trials, relative."""
-        latency_us = self.start_us
-        for step in self.steps:
-            if step.trials > share * self.total_trials:
-                break
-            latency_us = step.latency_us
-        return latency_us / self.final_us - 1.0
+        return self._at(int(share * self.total_trials)) / self.final_us - 1.0
+
+    def won(self, after: int, trials: int) -> float:
+        """The share of the latency after so many trials that the next ones took off it."""
+        before_us = self._at(after)
+        return 1.0 - self._at(after + trials) / before_us
+
+    def _at(self, trials: int) -> float:
+        reached = (step.latency_us for step in reversed(self.steps) if step.trials <= trials)
+        return next(reached, self.start_us)
 
     def _first(self, factor: float) -> Step | None:
         return next((step for step in self.steps if step.latency_us <= factor * self.final_us), None)
@@ -86,7 +90,7 @@ def play(job: SimJob, devices: int, final_us: float) -> Run:
     return Run(
         start_us=start_us,
         final_us=final_us,
-        total_trials=job.budget,
+        total_trials=sum(len(task.curve.candidates_us) for task in job.tasks),
         steps=tuple(steps),
         unseen_trials=job.unseen_trials,
         unseen_sec=job.unseen_sec,

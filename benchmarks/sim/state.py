@@ -51,7 +51,7 @@ class SimJob:
     policy: str
     seed: int
     slots: int
-    budget: int
+    budget: int | None  # None: as many trials as pay
     round_size: int | None
     tasks: list[SimTask]
     latency_us: float  # the weighted total, now

@@ -3,6 +3,7 @@
 from math import ceil
 from typing import Final
 
+from services.planner.auto import ceiling
 from services.planner.values import JobView, TaskView
 
 SMALLEST_ROUND: Final = 4
@@ -37,10 +38,15 @@ def first_size(job: JobView, part: float) -> int:
     return max(SMALLEST_ROUND, min(wanted, share))
 
 
+def most_trials(job: JobView) -> int | None:
+    """How many candidates a job may try in all; None: its time alone limits it."""
+    return ceiling(job) if job.auto else job.trials
+
+
 def candidates(job: JobView) -> int:
     """The budget in candidates; without a limit, what fits into the time that is left."""
-    if job.trials is not None:
-        return job.trials
+    if (most := most_trials(job)) is not None:
+        return most
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
     return job.spent + int(max(0.0, job.seconds_left or 0.0) * max(1, job.slots) / seconds)
 
@@ -71,7 +77,8 @@ class Ledger:
     def allows(self, task: TaskView) -> int:
         """How many more candidates of a task may be planned."""
         job = self._job
-        left = LARGEST_ROUND if job.trials is None else job.trials - self._spent
+        most = most_trials(job)
+        left = LARGEST_ROUND if most is None else most - self._spent
         if job.task_trials is not None:
             left = min(left, job.task_trials - task.trials - task.in_flight)
         if job.seconds_left is not None:

@@ -4,11 +4,14 @@ from dataclasses import replace
 from typing import Final
 
 from mallorn.core.names import resolve
+from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.round import PlannedRound
+from services.planner.auto import MOST_A_TASK, ceiling, expected_trials, had_fair_look, pays
 from services.planner.belief import Belief, Forecast
-from services.planner.budgets import ROUND_SIZE, Ledger, first_size, round_size, seconds_per_trial
+from services.planner.budgets import ROUND_SIZE, Ledger, candidates, first_size, round_size, seconds_per_trial
 from services.planner.first_pass import first_visit, searcher, total_us, unvisited
 from services.planner.policy import Arm, Policy
+from services.planner.prospects import prospects
 from services.planner.reasons import reason
 from services.planner.resting import over, resting, why_all_rest
 from services.planner.values import JobPlan, JobView
@@ -20,7 +23,7 @@ def plan(job: JobView) -> JobPlan:
     """Fill the job's free round slots; say so when the budget is spent or nothing is left to tune."""
     decision = _Decision(job)
     rounds = decision.fill()
-    return JobPlan(tuple(rounds), decision.why_finished(), decision.changes())
+    return JobPlan(tuple(rounds), decision.why_finished(), decision.outlook(), decision.changes())
 
 
 class _Decision:
@@ -39,6 +42,7 @@ class _Decision:
             over(task, job.task_trials) or (resting(task, ahead) if self._policy.rests else "")
             for task, ahead in zip(job.tasks, self._forecasts, strict=True)
         ]
+        self._prospects = prospects(job.tasks, self._forecasts, self._retired, self._size)
 
     def fill(self) -> list[PlannedRound]:
         """Rounds for the free slots."""
@@ -52,6 +56,15 @@ class _Decision:
         now = zip(self._job.tasks, self._retired, strict=True)
         return {task.id: words for task, words in now if bool(words) != bool(task.retired)}
 
+    def outlook(self) -> Outlook | None:
+        """What is to come; None until every task that matters has a time, because sums without one grow."""
+        untimed = [at for at, task in enumerate(self._job.tasks) if task.best_us is None]
+        if self._not_looked_at([at for at in untimed if not self._retired[at]]):
+            return None
+        job, ahead = self._job, self._prospects
+        trials = expected_trials(job, ahead) if job.auto else max(0, candidates(job) - job.spent)
+        return ahead.outlook(trials if ahead.gains_us else 0)
+
     def why_finished(self) -> str:
         """Why tuning is over, once nothing is open; empty while it is not."""
         job = self._job
@@ -63,6 +76,8 @@ class _Decision:
             return f"the budget of {job.trials} trials is spent"
         if all(self._retired):
             return self._why_all_retired()
+        if job.auto and (why := self._why_no_more()):
+            return why
         # A task that another job is measuring may fit later.
         left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
         no_time = job.seconds_left is not None and not any(self._ledger.allows(task) for task in left)
@@ -83,7 +98,7 @@ class _Decision:
 
     def _arms(self) -> dict[int, Arm]:
         """The tasks that may be tuned now, by index."""
-        free = [at for at, task in enumerate(self._tasks) if not task.blocked and not self._retired[at]]
+        free = [at for at in self._wanted() if not self._tasks[at].blocked]
         arms: dict[int, Arm] = {}
         for at in free:
             task = self._tasks[at]
@@ -92,11 +107,31 @@ class _Decision:
                 arms[at] = Arm(task, self._forecasts[at], size, size * seconds_per_trial(self._job, task))
         return arms
 
+    def _wanted(self) -> list[int]:
+        """The tasks that get more rounds, by index: without a budget, those alone that nobody looked at well,
+        once the others are not worth it."""
+        left = [at for at, words in enumerate(self._retired) if not words]
+        return left if not self._job.auto or pays(self._prospects) else self._not_looked_at(left)
+
+    def _not_looked_at(self, among: list[int]) -> list[int]:
+        known, total = self._job.tasks, self._total_us
+        return [at for at in among if not had_fair_look(known[at], self._forecasts[at], total)]
+
     def _forecast(self, at: int, size: int) -> Forecast:
         """The forecast for the round at its final size."""
         same = size == self._size
         forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
         return forecasts[at]
+
+    def _why_no_more(self) -> str:
+        """Why a job without a budget ends; empty while it does not."""
+        if self._job.spent >= ceiling(self._job):
+            return f"the most that a job gets by itself is spent, {MOST_A_TASK} trials a task"
+        return "" if self._wanted() else self._what_more_brings()
+
+    def _what_more_brings(self) -> str:
+        ahead = self._prospects.outlook(0)
+        return ahead.words if ahead else "nothing was measured"
 
     def _why_all_retired(self) -> str:
         if all(task.left_out for task in self._tasks):
@@ -104,4 +139,6 @@ class _Decision:
         rest = [at for at, task in enumerate(self._tasks) if not over(task, self._job.task_trials)]
         if not rest:
             return "no task is left to tune"
+        if self._job.auto:
+            return self._what_more_brings()
         return why_all_rest([self._tasks[at] for at in rest], [self._forecasts[at] for at in rest])

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.round import PlannedRound
 
 
@@ -37,6 +38,7 @@ class TaskView:
     left_out: bool = False  # excluded by the job's `only`
     exhausted: bool = False  # its searcher found nothing left to propose
     retired: str = ""  # why it got no more rounds at the last decision
+    limit_us: float | None = None  # what its machine takes for it at least, where that is known
 
     @property
     def curve_us(self) -> tuple[float, ...]:
@@ -58,13 +60,18 @@ class JobView:
     seed: int
     policy: str
     round_size: int | None  # None: the planner's choice
-    trials: int | None  # the budget; None: as many as its time allows
+    trials: int | None  # the budget; None: as many as its time allows, or as pay
     tasks: tuple[TaskView, ...]
     rounds_planned: int  # all rounds ever planned, which numbers the next one
     slots: int  # how many rounds may be open at once
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
     seconds_per_trial: float | None  # so far
     task_trials: int | None = None  # the budget of every task alone
+
+    @property
+    def auto(self) -> bool:
+        """Whether nothing but the worth of further trials limits it."""
+        return self.trials is None and self.seconds_left is None
 
     @property
     def spent(self) -> int:
@@ -81,5 +88,6 @@ class JobPlan:
 
     rounds: tuple[PlannedRound, ...] = ()
     finished: str = ""  # the reason; empty while tuning goes on
+    outlook: Outlook | None = None  # once every task that matters has a time
     # Changes by task: why it gets no more rounds, or "" to bring it back.
     retired: Mapping[int, str] = field(default_factory=dict)

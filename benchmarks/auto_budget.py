@@ -1,0 +1,124 @@
+"""When the budget `auto` ends jobs on recorded and drawn tuning curves, and what it leaves there.
+
+python -m benchmarks.auto_budget [--worth 0.0025 0.005 0.01] [--json FILE]
+
+The planner decides as in `python -m benchmarks.planner_sim`, on one device. Past its end a curve brings
+nothing more, so a job that goes on beyond it shows how long `auto` hopes where nothing comes. `left` is the
+latency at the end over that of all curves. `hoped` is the mean share that 100 trials were expected to win,
+`won` what they won, over all decisions 100 trials or more before the end. The headline is the geometric mean
+of `left` over the recorded models with the planner's own threshold.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, geometric_mean
+from typing import Final
+from unittest.mock import patch
+
+from benchmarks.hosts import describe_host
+from benchmarks.sim import play as playing
+from benchmarks.sim.curve_file import CurveFile
+from benchmarks.sim.curves import ModelCurves, recordings
+from benchmarks.sim.fitted import constants
+from benchmarks.sim.state import new_job
+from benchmarks.sim.synthetic import SHAPES
+from mallorn.core.values.outlook import LOOK_AHEAD
+from services.planner.auto import WORTH
+from services.planner.planner import plan
+from services.planner.values import JobPlan, JobView
+
+CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
+POLICY: Final = "dynatune"
+# Of a drawn shape the first one: it shows a weakness, and no more.
+DRAWN_SEED: Final = 0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One job, played to the end that it chose."""
+
+    curves: str
+    recorded: bool
+    tasks: int
+    worth: float
+    trials: int
+    of: int  # that the curves hold
+    seconds: float
+    left: float
+    hoped: float
+    won: float
+    why: str
+
+
+def main() -> None:
+    args = _arguments()
+    file = CurveFile(args.curves)
+    known = [model for seeds in recordings(file.rounds()).values() for model in seeds]
+    drawn = [draw(DRAWN_SEED) for draw in SHAPES.values()]
+    ended = list(_all(known, drawn, args.worth))
+    headline = geometric_mean(each.left for each in ended if each.recorded and each.worth == WORTH)
+    print(f"latency where auto ended over that of all curves, geometric mean: {headline:.3f}")
+    if args.json:
+        raw = {"benchmark": "auto_budget", "seed": DRAWN_SEED, **describe_host(), "policy": POLICY}
+        raw |= {"recorded_on": file.facts(), "ended": [asdict(each) for each in ended]}
+        args.json.write_text(json.dumps(raw | {"headline": round(headline, 3)}, indent=1) + "\n")
+
+
+def _all(
+    known: Sequence[ModelCurves], drawn: Sequence[ModelCurves], worths: Sequence[float]
+) -> Iterator[Ended]:
+    for model in (*known, *drawn):
+        for worth in sorted({*worths, WORTH}):
+            found = played(model, worth, recorded=model in known)
+            share = f"{found.trials:5} of {found.of} trials, {found.seconds:6.0f} s, {found.left:.3f} left"
+            expected = f"hoped {found.hoped:.2%}, won {found.won:.2%}"
+            print(f"{model.name:12} {worth:.2%}: {share}; {expected}", flush=True)
+            yield found
+
+
+def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
+    """A job that ends where the next trials win less than `worth`."""
+    hopes: list[tuple[int, float]] = []
+
+    def noted(view: JobView) -> JobPlan:
+        decision = plan(view)
+        if decision.outlook is not None:
+            hopes.append((view.spent - sum(task.in_flight for task in view.tasks), decision.outlook.gain))
+        return decision
+
+    job = new_job(model, POLICY, DRAWN_SEED, slots=2)
+    job.budget = None
+    with patch.object(playing, "plan", noted), constants({"services.planner.auto:WORTH": worth}):
+        run = playing.play(job, 1, model.final_us)
+    last = run.steps[-1]
+    judged = [(hope, run.won(at, LOOK_AHEAD)) for at, hope in hopes if at + LOOK_AHEAD <= last.trials]
+    return Ended(
+        curves=model.name,
+        recorded=recorded,
+        tasks=len(model.tasks),
+        worth=worth,
+        trials=last.trials,
+        of=model.trials,
+        seconds=round(last.seconds, 1),
+        left=round(last.latency_us / model.final_us, 4),
+        hoped=round(fmean(hope for hope, _ in judged), 5) if judged else 0.0,
+        won=round(fmean(won for _, won in judged), 5) if judged else 0.0,
+        why=run.finished,
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--curves", type=Path, default=CURVES)
+    parser.add_argument(
+        "--worth", type=float, nargs="+", default=[0.0025, 0.005, 0.01], help="shares of the latency"
+    )
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What more trials are expected to bring a job, and how far its tasks are from what can be had."""
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+
+# How far a job looks ahead, in trials.
+LOOK_AHEAD: Final = 100
+SMALLEST: Final = 0.001  # a smaller gain is not told apart from none
+
+
+class Outlook(Value):
+    """What the planner expected at its last decision. Latencies are sums over tasks, times their weights."""
+
+    now_us: Annotated[float, Field(gt=0, description="The best that was measured.")]
+    limit_us: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="What the machine takes at least: as if it did nothing but compute, or nothing but "
+            "move what goes in and out. Null: its constants are not known.",
+        ),
+    ] = None
+    end_us: Annotated[float, Field(description="What is expected at the end of the tuning.")]
+    gain: Annotated[
+        float, Field(description=f"The share of it that the next {LOOK_AHEAD} trials are expected to win.")
+    ]
+    trials: Annotated[int, Field(description="Expected until tuning ends.")] = 0
+
+    @property
+    def reached(self) -> float | None:
+        """How much of what the machine computes at most the tasks reach."""
+        return None if self.limit_us is None else min(1.0, self.limit_us / self.now_us)
+
+    @property
+    def words(self) -> str:
+        """The share reached, where it is known, and what is left to win."""
+        share = self.reached
+        told = [] if share is None else [f"{share:.0%} of what this machine computes for these tasks"]
+        gain = f"{self.gain:.1%}" if self.gain >= SMALLEST else f"under {SMALLEST:.1%}"
+        told.append(f"the next {LOOK_AHEAD} trials would bring {gain}")
+        return "; ".join(told).replace("%", " %")
