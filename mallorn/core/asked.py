@@ -37,6 +37,7 @@ class Asked(TypedDict, total=False):
     stopping: str
     policy: str
     families: str
+    contests: str
     measurer: str
     recording: str
     simulated: SimulatedAsked

@@ -62,6 +62,13 @@ class JobOptions(BaseModel):
     families: Annotated[
         str, Field(description="Decides which tasks share measurements and a cost model.")
     ] = "operator"
+    contests: Annotated[
+        Literal["inside", "apart"],
+        Field(
+            description="Decides close contests between schedules: times inside the whole model, or apart "
+            "from it."
+        ),
+    ] = "inside"
     measurer: Annotated[
         str,
         Field(

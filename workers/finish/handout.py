@@ -55,7 +55,8 @@ def _covered(built: TunedModel) -> FinishReport:
 
 
 def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
-    """The first build where there is nothing to decide, or no time for it."""
-    if device_is_here(model.claimed) and affordable(model, first):
+    """The first build where there is nothing to decide, no time for it, or the job does without it."""
+    claimed = model.claimed
+    if claimed.options.contests == "inside" and device_is_here(claimed) and affordable(model, first):
         return decide_inside(model, first, check)
     return Decided(first, None)

@@ -435,6 +435,13 @@ def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exporte
     assert handed_out(workshop, job) == {"w0": second.latency_us}
 
 
+def test_a_job_may_do_without_the_pass_inside_the_model(workshop, exported, inside):
+    job = tuned(workshop, ("w0",), contests="apart")
+    finish(workshop, job)
+    assert "inside_the_model" not in report(workshop, job)
+    assert handed_out(workshop, job) == {"w0": promoted(workshop, job)[0].latency_us}
+
+
 def test_a_rival_that_computes_wrong_is_not_handed_out(workshop, exported, check, inside):
     job = tuned(workshop, ("w0",))
     first, second = best(workshop, job, 2)
