@@ -1,0 +1,44 @@
+"""Measures thousands of candidates of some tasks, task by task and target by target, and reports the gaps.
+
+python -m benchmarks.oracle TASKS.json --data DIR --target TEXT [--candidates 4000] [--minutes 60]
+
+A second start goes on where the first was broken off; `--minutes 0` reports what is there.
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.oracle.report import report
+from benchmarks.oracle.running import Cell, run_all
+from benchmarks.oracle.tasks import read_tasks
+from mallorn.core.targets import Target
+
+
+def main() -> None:
+    """Measure, decide each task's contest, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tasks", type=Path, help="what benchmarks.oracle.tasks wrote")
+    parser.add_argument("--data", type=Path, required=True, help="where raw files are kept")
+    parser.add_argument("--target", action="append", default=[], help="as JSON; several times for several")
+    parser.add_argument("--candidates", type=int, default=4000, help="of a task on a target")
+    parser.add_argument("--minutes", type=float, default=60.0, help="for everything")
+    parser.add_argument("--cores", action="append", help="of one stream, as 0,1; several times for several")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="raw figures and the headline")
+    args = parser.parse_args()
+    args.data.mkdir(parents=True, exist_ok=True)
+    cores = [[int(core) for core in text.split(",")] for text in args.cores or ["0,1"]]
+    cells = [
+        Cell(model, task, Target(target), args.data, args.candidates, args.seed)
+        for target in args.target
+        for model, task in read_tasks(args.tasks)
+    ]
+    if args.minutes > 0:
+        run_all(cells, cores, args.minutes * 60)
+    report(args.data, args.json)
+
+
+if __name__ == "__main__":
+    main()

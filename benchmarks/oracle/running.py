@@ -1,0 +1,71 @@
+"""Streams side by side, each in a process of its own on its own cores."""
+
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+
+from benchmarks.cells import keep
+from benchmarks.oracle.stream import Plan, Stream
+from mallorn.core.targets import Target
+from workers.faces.graphs import ModelTask
+from workers.faces.peak import Peak
+from workers.host.roofline import memory_gbytes_per_sec
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A task on a target, and what to do about it."""
+
+    model: str
+    task: ModelTask
+    target: Target
+    data: Path
+    candidates: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        kind = self.target.attrs.get("mcpu", self.target.kind)
+        return f"{self.model}.{self.task.key[:12]}.{kind}-{self.target.num_cores}"
+
+
+def run_all(cells: list[Cell], cores: list[list[int]], seconds: float) -> None:
+    """All cells, as many at a time as there are groups of cores; each gets its share of the seconds."""
+    waiting: Queue[Cell] = Queue()
+    for cell in cells:
+        waiting.put(cell)
+    each_sec = seconds * len(cores) / max(1, len(cells))
+    threads = [Thread(target=_serve, args=(waiting, group, each_sec)) for group in cores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve(waiting: "Queue[Cell]", cores: list[int], seconds: float) -> None:
+    while True:
+        try:
+            cell = waiting.get_nowait()
+        except Empty:
+            return
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            print(cell.name, process.submit(_run, cell, cores, seconds).result(), flush=True)
+
+
+def _run(cell: Cell, cores: list[int], seconds: float) -> str:
+    os.sched_setaffinity(0, cores)
+    begun = time.time()
+    stream = Stream(cell.task, cell.target, cell.data / f"{cell.name}.jsonl", cell.seed)
+    contest = stream.run(Plan(cell.candidates, begun + seconds))
+    with Peak() as peak:
+        gflops = peak.peak_gflops(cell.target.text, len(cores))
+    known = {"model": cell.model, "target": cell.target.text, "task": asdict(cell.task)}
+    figures = {"peak_gflops": gflops, "memory_gbytes_per_sec": memory_gbytes_per_sec(len(cores))}
+    spent = {"seed": cell.seed, "seconds": time.time() - begun, "candidates": len(stream.trials)}
+    keep(cell.data / f"{cell.name}.json", known | asdict(contest) | figures | spent)
+    return f"{len(stream.trials)} candidates, first {contest.first_us}, best {contest.best_us}"
