@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from mallorn.core.errors import InvalidRequest
 from workers.faces.compiler import Library
 from workers.tvm.arguments import tensor_args
+from workers.tvm.codegen import generate
 from workers.tvm.linker import blame_the_host, link_shared
-from workers.tvm.programs import parse_tvm_target
 from workers.tvm.rebuild import rebuild
 
 
@@ -29,7 +28,7 @@ def build(tir: str, target: str, trace: str, decisions: Sequence[int], out_path:
         raise InvalidCandidate
     # What MetaSchedule's own builder does: weights come in the layout that the schedule wants.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-    _export(tvm.tirx.build(module, target=parse_tvm_target(target)), out_path)
+    _export(generate(module, target), out_path)
     elapsed_ms = (time.perf_counter() - started_sec) * 1000
     return Library(elapsed_ms, os.path.getsize(out_path), tensor_args(schedule.mod))
 
