@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.tree import ExtraTreeRegressor
 
-from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, variance_share
+from costmodels.bagging import UNKNOWN, Weights, draws, finite, ignorant, importance, pooled, variance_share
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
@@ -33,7 +33,7 @@ class Forest(CostModel):
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
         drawn = draws(rng, len(labels), MEMBERS)
-        self._trees = as_trees([_grow(rows, labels, counts * weight, rng) for counts in drawn])
+        self._trees = grown(rows, labels, drawn * weight, rng)
         share, rest = variance_share(self._trees.opinions(rows), labels, weight * (drawn == 0))
         self._share, self._noise = share, rest**0.5
 
@@ -55,9 +55,14 @@ class Forest(CostModel):
         return model
 
 
-def _grow(
-    rows: Matrix, labels: Vector, weights: NDArray[np.float64], rng: np.random.Generator
-) -> ExtraTreeRegressor:
-    met = weights > 0
-    tree = ExtraTreeRegressor(**PARAMETERS, random_state=int(rng.integers(2**31)))
-    return tree.fit(rows[met], labels[met], sample_weight=weights[met])
+def grown(
+    rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
+) -> Trees:
+    """A tree for each line of weights, on the rows that weigh; parameters of scikit-learn's replace ours."""
+    trees = []
+    for weight in weights:
+        met = weight > 0
+        seed = int(rng.integers(2**31))
+        tree = ExtraTreeRegressor(**{**PARAMETERS, **parameters}, random_state=seed)
+        trees.append(tree.fit(rows[met], targets[met], sample_weight=weight[met]))
+    return as_trees(trees)

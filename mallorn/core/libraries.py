@@ -12,6 +12,8 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "lightgbm": frozenset({"lightgbm"}),
     "lightgbm-rank": frozenset({"lightgbm"}),
     "forest": frozenset({"sklearn"}),
+    "lfbo": frozenset({"sklearn"}),
+    "headfirst": frozenset({"sklearn"}),
     "mlp": frozenset({"threadpoolctl"}),
     "tlp": frozenset({"torch"}),
     "mtl-tlp": frozenset({"torch"}),

@@ -36,6 +36,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "lightgbm": "costmodels.lgbm:LightGBM",
         "lightgbm-rank": "costmodels.lgbm:LightGBMRank",
         "forest": "costmodels.forest:Forest",
+        "lfbo": "costmodels.lfbo:LFBO",
+        "headfirst": "costmodels.headfirst:HeadFirst",
         "mlp": "costmodels.mlp:MLP",
         "tlp": "costmodels.tlp:TLP",
         "mtl-tlp": "costmodels.mtl_tlp:MTLTLP",

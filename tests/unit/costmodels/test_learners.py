@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from sklearn.tree import ExtraTreeRegressor
 
-from costmodels.base import FAILED_LABEL, CostModel
+from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
 from costmodels.forest import Forest
+from costmodels.headfirst import HeadFirst
+from costmodels.lfbo import LFBO, chances
 from costmodels.lgbm import LightGBM, LightGBMRank
+from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.trees import as_trees
+from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 from tests.unit.costmodels.judging import within_tasks
 
@@ -37,7 +41,53 @@ class TestForest(StoredModelTestCase):
         return Forest
 
 
-@pytest.mark.parametrize("make", [LightGBM, LightGBMRank, Forest])
+class TestHeadFirst(StoredModelTestCase):
+    @pytest.fixture
+    def make_model(self) -> Callable[[], CostModel]:
+        return HeadFirst
+
+
+class TestLFBO(StoredModelTestCase):
+    accuracy = 0.6  # it knows fast from slow, and of the slow nothing else
+
+    @pytest.fixture
+    def make_model(self) -> Callable[[], CostModel]:
+        return LFBO
+
+    def test_the_fastest_tenth_of_each_task_is_fast_by_how_much_it_gains(self) -> None:
+        labels = np.log(np.linspace(0.1, 1.0, 21, dtype=np.float32))
+        both = np.concatenate([labels, 2 * labels])
+        targets, weights = chances(both, np.repeat([3, 9], 21))
+        for fast in (targets[:21], targets[21:]):
+            assert (fast[:19] == 0).all()
+            assert 0 < fast[19] < 0.5 < fast[20] < 1
+        np.testing.assert_allclose(weights, 1 / (1 - targets), rtol=1e-5)
+
+    def test_failures_are_never_fast(self) -> None:
+        labels = np.array([FAILED_LABEL, 0.0, LATE_LABEL, -1.0], dtype=np.float32)
+        targets, _ = chances(labels, np.zeros(4, dtype=np.int64))
+        assert targets[[0, 2]].tolist() == [0.0, 0.0]
+        assert targets[1] > 0
+
+
+def test_the_head_is_ordered_better_than_by_a_model_that_slow_rows_teach_as_much() -> None:
+    """A law that only the fastest rows follow, among many slow ones that follow another."""
+    rng = np.random.default_rng(0)
+    features = rng.random((4000, 136), dtype=np.float32)
+    slow = np.where(features[:, 0] > 0.9, 0.0, 3 * features[:, 2])
+    truth = -(slow + 0.15 * features[:, 1] + rng.normal(0, 0.2, 4000)).astype(np.float32)
+    labels, groups = truth - truth.max(), np.zeros(4000, dtype=np.int64)
+    head = np.flatnonzero(features[2000:, 0] > 0.9)
+    law = -features[2000:][head, 1]
+
+    def ordered(model: CostModel) -> float:
+        model.fit(features[:2000], labels[:2000], groups[:2000], seed=0)
+        return pairwise_accuracy(model.predict(features[2000:][head]).mean, law, groups[: len(head)])
+
+    assert ordered(HeadFirst()) > ordered(XGBoost())
+
+
+@pytest.mark.parametrize("make", [LightGBM, LightGBMRank, Forest, HeadFirst, LFBO])
 class TestEveryLearner:
     def test_its_spread_covers_what_it_misses(self, make: Callable[[], CostModel]) -> None:
         features, labels, groups = easy_data(600, seed=0)
