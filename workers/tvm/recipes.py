@@ -45,11 +45,20 @@ _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "Canonical
 # Convolutions vectorise over channels. Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools
 # follow the layout of what they read, and so does a Clip that is an operator again. Optional: the pass gives
 # up on some models (a stack of five dimensions will do). The folding that follows re-lays the weights.
+_LAST: Final[dict[str, JsonValue]] = {
+    "relax.nn.conv1d": ["NWC", "WIO"],
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    "relax.nn.conv1d_transpose": ["NWC", "WIO"],
+    "relax.nn.conv2d_transpose": ["NHWC", "HWIO"],
+}
 _NHWC: Final = (
     _step("mallorn.restore_clip"),
     *_relax("DeadCodeElimination"),
-    _step("relax.transform.ConvertLayout", {"relax.nn.conv2d": ["NHWC", "HWIO"]}, optional=True),
+    _step("relax.transform.ConvertLayout", _LAST, optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
+    _step("mallorn.transposed"),
+    _step("mallorn.views"),
+    *_relax("DeadCodeElimination"),
 )
 
 _DLIGHT: Final = RecipeStep(
@@ -97,10 +106,10 @@ _DEPTHWISE: Final = (_step("mallorn.depthwise"), *_relax("DeadCodeElimination"))
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 6, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors"))
-DIRECT: Final = _tuned("direct", 5, *_DEPTHWISE, _step("mallorn.vectors"))
-BF16: Final = _tuned("bf16", 2, _step("mallorn.winograd", "bfloat16"), *_ROUND)
-DIRECT_BF16: Final = _tuned("direct-bf16", 1, *_ROUND)
+TUNED: Final = _tuned("tuned", 7, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors"))
+DIRECT: Final = _tuned("direct", 6, *_DEPTHWISE, _step("mallorn.vectors"))
+BF16: Final = _tuned("bf16", 3, _step("mallorn.winograd", "bfloat16"), *_ROUND)
+DIRECT_BF16: Final = _tuned("direct-bf16", 2, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 

@@ -90,6 +90,41 @@ def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
     assert report["relative_error"] < 1e-4
 
 
+class Widened(Example):
+    """Two transposed convolutions: one in interleaved images, one by sums of products."""
+
+    @cached_property
+    def path(self) -> str:
+        rng = np.random.default_rng(0)
+        kernels = {"v": (32, 16, 4, 4), "w": (16, 3, 3, 3)}
+        weights = [
+            numpy_helper.from_array(rng.standard_normal(shape).astype("float32") / 8, name)
+            for name, shape in kernels.items()
+        ]
+        attrs: dict[str, Any] = {"strides": [2, 2], "pads": [1, 1, 1, 1]}
+        nodes = [
+            helper.make_node("ConvTranspose", ["x", "v"], ["c"], kernel_shape=[4, 4], **attrs),
+            helper.make_node("LeakyRelu", ["c"], ["d"], alpha=0.1),
+            helper.make_node("ConvTranspose", ["d", "w"], ["y"], kernel_shape=[3, 3], **attrs),
+        ]
+        shapes = {"x": (1, 32, 9, 7), "y": (1, 3, 35, 27)}
+        ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shapes[name]) for name in "xy"]
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], initializer=weights)
+        path = self.folder / "widened.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+        return str(path)
+
+
+def test_transposed_convolutions_are_found_again(tmp_path: Path) -> None:
+    one = Widened("widened", "tuned", tmp_path)
+    kernels = " ".join(one.graph.operators_after)
+    assert "transposed_conv2d" in kernels
+    assert "transposed_sums" in kernels
+    report = run_script(one.schedules, one.path, "--check")
+    assert report["workloads_found"] == report["workloads"] == len(one.tasks)
+    assert report["relative_error"] < 1e-4
+
+
 @pytest.mark.skipif(
     "avx512_bf16" not in Path("/proc/cpuinfo").read_text(), reason="this processor has no AVX512-BF16"
 )

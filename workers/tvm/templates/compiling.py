@@ -39,8 +39,10 @@ OWN_PASSES = {
     "mallorn.heads": "heads",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",
+    "mallorn.transposed": "transposed",
     "mallorn.transposes": "transposes",
     "mallorn.vectors": "vectors",
+    "mallorn.views": "views",
     "mallorn.winograd": "winograd",
 }
 

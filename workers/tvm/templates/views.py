@@ -1,0 +1,62 @@
+"""Element-wise operators before the reshape of what a tensor function computes, so that they fuse with it."""
+
+from importlib import import_module
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
+_UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}
+_BINARY = {"add", "divide", "maximum", "minimum", "multiply", "subtract"}
+_ELEMENTWISE = {f"relax.{name}" for name in _UNARY | _BINARY}
+
+
+def views() -> Any:
+    """The pass that moves them, if their other operand is a number or a vector of the last axis."""
+    return rewriting.graph_pass("Views", lambda _, graph: _Views().visit_expr(graph))
+
+
+@mutator
+class _Views(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        view: Any = self._value(call.args[0]) if _is(call, *_ELEMENTWISE) else None
+        if not _is(view, RESHAPE) or not _keeps_last(view) or not self._ours(view.args[0]):
+            return call
+        operands = [_vector(operand, call.ty) for operand in call.args[1:]]
+        if None in operands:
+            return call
+        moved = self.builder_.emit(relax.Call(call.op, [view.args[0], *operands], call.attrs))
+        return relax.op.reshape(moved, call.ty.shape)
+
+    def _value(self, var: Any) -> Any:
+        return self.lookup_binding(var) if isinstance(var, relax.Var) else None
+
+    def _ours(self, var: Any) -> bool:
+        """True for what a tensor function computes, and what was moved behind one."""
+        value: Any = self._value(var)
+        if _is(value, FUNCTION):
+            return True
+        return _is(value, *_ELEMENTWISE) and self._ours(value.args[0])
+
+
+def _is(value: Any, *operators: str) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in operators
+
+
+def _keeps_last(view: Any) -> bool:
+    return bool(int(view.ty.shape[-1]) == int(view.args[0].ty.shape[-1]))
+
+
+def _vector(operand: Any, result: Any) -> Any | None:
+    """A constant as a number or a vector; None for others."""
+    if not isinstance(operand, tvm.ir.GenericConst):
+        return None
+    values = operand.value.numpy()
+    if values.ndim == 0:
+        return operand
+    fits = values.size == values.shape[-1] in (1, int(result.shape[-1]))
+    return relax.const(values.reshape(-1)) if fits else None
