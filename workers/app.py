@@ -28,7 +28,8 @@ def send(name: str, *args: object) -> None:
 def _enlist(**_signal: object) -> None:
     from workers.slot.runtime import runtime
 
-    runtime().enlist(tunes=queues.ROUNDS in app.amqp.queues.consume_from)
+    tunes = queues.ROUNDS in app.amqp.queues.consume_from
+    runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device))
     _look_at_the_host()
 
 

@@ -5,6 +5,7 @@ from mallorn.core.logs import about
 from workers.app import app, send
 from workers.finish.run import finish
 from workers.importing.run import import_job
+from workers.probing.run import measure_device
 from workers.round.run import run
 from workers.round.training import train
 from workers.slot.runtime import runtime
@@ -50,3 +51,9 @@ def finish_job(job_id: str) -> None:
     """Measure the best again, check and promote them, export and report."""
     with about(job=job_id):
         finish(runtime(), job_id)
+
+
+@app.task(name=queues.MEASURE_MACHINE)
+def measure_machine(device: str) -> None:
+    """Find out what a device's machine computes and moves."""
+    measure_device(runtime(), device)

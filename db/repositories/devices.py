@@ -3,12 +3,23 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, and_, case, select, update
 
 from db.clock import now
 from db.repositories.base import Repository, until
 from db.tables import Device
-from mallorn.core.values.fleet import DeviceInfo
+from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
+from mallorn.core.values.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """What devices share whose machines are alike, as their measuring contexts have it."""
+
+    target_id: int
+    host_class: str
+    tvm_version: str
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +40,40 @@ class Devices(Repository):
 
     def seen(self, device: SeenDevice) -> int:
         """It answers now: write or refresh its row and return the id."""
+        like = Like(device.target_id, device.host_class, device.tvm_version, device.threads)
+        known = self.machine_of(like)
         fresh = asdict(device) | {"last_seen": now()}
-        insert = self.insert(Device).values(**fresh)
-        upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh)
+        insert = self.insert(Device).values(**fresh, machine=known)
+        kept = case((_alike(like), Device.machine), else_=insert.excluded.machine)
+        upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh | {"machine": kept})
         return self.session.execute(upsert.returning(Device.id)).scalar_one()
+
+    def get(self, name: str) -> Device | None:
+        """The device of this name, if one was ever seen."""
+        return self.session.scalars(select(Device).where(Device.name == name)).one_or_none()
+
+    def machine_of(self, like: Like) -> DeviceMachine | None:
+        """What is known of these devices' machine; None where nobody has tried to measure it."""
+        found = self.session.scalars(select(Device.machine).where(_alike(like)))
+        return max(
+            (each for each in found if each is not None), key=lambda each: each.at or 0.0, default=None
+        )
+
+    def fresh_machine_of(self, like: Like, again_sec: float) -> DeviceMachine | None:
+        """The same; None also where it could not be measured, and that is longer ago."""
+        known = self.machine_of(like)
+        tried_again = known is not None and known.machine is None and self._age_sec(known) > again_sec
+        return None if tried_again else known
+
+    def found_out(self, like: Like, machine: Machine | None, why: str) -> DeviceMachine:
+        """Store what was found out about all devices like this."""
+        at = self.session.execute(select(now())).scalar_one()
+        found = DeviceMachine(machine=machine, why=why, at=at)
+        self.changed(update(Device).where(_alike(like)).values(machine=found))
+        return found
+
+    def _age_sec(self, known: DeviceMachine) -> float:
+        return self.session.execute(select(now())).scalar_one() - (known.at or 0.0)
 
     def missed(self, present: Collection[str], silent_sec: float) -> None:
         """Devices that their tracker no longer knows have stopped; `silent_sec` is how long ago it did."""
@@ -50,3 +91,7 @@ class Devices(Repository):
         if target_id is not None:
             query = query.where(Device.target_id == target_id)
         return self.session.scalars(query).all()
+
+
+def _alike(like: Like) -> ColumnElement[bool]:
+    return and_(*(getattr(Device, name) == value for name, value in asdict(like).items()))

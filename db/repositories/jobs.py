@@ -16,6 +16,7 @@ from db.repositories.stages import Stages
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
+from mallorn.core.values.machine import Machine
 
 PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 ACTIVE = (*PAUSABLE, JobState.FINISHING)
@@ -214,6 +215,11 @@ class Jobs(Stages):
         unbound = Job.id == job_id, Job.context_id.is_(None)
         self.changed(update(Job).where(*unbound).values(context_id=context_id))
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
+
+    def bind_machine(self, job_id: str, machine: Machine) -> None:
+        """What the job's candidates are proposed for: the first one that is bound stays."""
+        unbound = Job.id == job_id, Job.machine.is_(None)
+        self.changed(update(Job).where(*unbound).values(machine=machine))
 
     def progress(self, job_id: str) -> Progress:
         """Trials spent and planned, outcomes, and the best of each task. Raises NotFound."""

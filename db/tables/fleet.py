@@ -5,7 +5,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, IdPk, Timestamp
 from db.tables.values import ValueType
-from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
+from mallorn.core.values.fleet import DeviceInfo, DeviceMachine, WorkerInfo
 
 
 class Device(Base):
@@ -21,6 +21,7 @@ class Device(Base):
     threads: Mapped[int]
     tvm_version: Mapped[str]
     info: Mapped[DeviceInfo] = mapped_column(ValueType(DeviceInfo))
+    machine: Mapped[DeviceMachine | None] = mapped_column(ValueType(DeviceMachine))  # as of its context
     last_seen: Mapped[Timestamp]
 
 

@@ -9,6 +9,7 @@ from mallorn.core.states import Cause, JobState, RoundState
 from mallorn.core.values.decision_log import RoundNotes
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.job import JobWarning, SuggestedOptions
+from mallorn.core.values.machine import Machine
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.stats import RoundStats
 
@@ -49,6 +50,7 @@ class Job(Base):
     model_id: Mapped[str]
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # all its times compare in it
+    machine: Mapped[Machine | None] = mapped_column(ValueType(Machine))  # settled before its first round
     trials: Mapped[int | None]  # the budget, as raised by later resumes; None: as many as the minutes allow
     minutes: Mapped[float | None]
     seed: Mapped[int]

@@ -22,6 +22,7 @@ WARM_UP: Final = "workers.warm_up"  # (job_id: str)
 RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
 TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: int)
 FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
+MEASURE_MACHINE: Final = "workers.measure_machine"  # (device: str)
 
 ROUTES: Final = {
     PLAN: {"queue": CONTROL},
@@ -33,4 +34,5 @@ ROUTES: Final = {
     RUN_ROUND: {"queue": ROUNDS},
     TRAIN_COST_MODEL: {"queue": TRAIN},
     FINISH_JOB: {"queue": FINISH},
+    MEASURE_MACHINE: {"queue": ROUNDS},
 }

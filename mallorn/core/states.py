@@ -66,6 +66,7 @@ class WorkKind(StrEnum):
     IMPORT = "import"
     FINISH = "finish"
     PLAN = "plan"  # the planner's turn at a target
+    MACHINE = "machine"  # finding out what a device computes and moves
 
 
 class StageKind(StrEnum):

@@ -7,6 +7,7 @@ from typing import Any
 
 from workers.children.child import Child
 from workers.children.method import method
+from workers.faces.probes import Probe
 from workers.faces.values import Tensor
 from workers.search.space import Sketch
 
@@ -58,6 +59,10 @@ class Compiler(Child):
     @method(limit_sec=_each(30.0, 30.0))
     def code(self, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
         """For each candidate its row of the view `code`, likewise."""
+
+    @method(limit_sec=120.0)
+    def build_probes(self, target: str, folder: str) -> list[Probe]:
+        """Compile the probes of a CPU target's machine to libraries in `folder`; what to call in them."""
 
     @method(limit_sec=120.0)
     def build(self, tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str) -> Library:

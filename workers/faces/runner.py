@@ -1,7 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """The process that holds devices, and runs on them what was built."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from mallorn.core.outcomes import Outcome
 from workers.children.child import Child
 from workers.children.method import method
 from workers.device.endpoint import Endpoint
+from workers.faces.probes import Probe
 from workers.faces.values import Arguments
 
 DEVICE_WAIT_SEC: Final = 300.0
@@ -77,6 +78,15 @@ class Runner(Child):
         timeout_sec: float,
     ) -> LibraryRun:
         """Call a library once with the arrays of an npz file, and save all of them after the call."""
+
+    @method(limit_sec=_on_top_of("timeout_sec"))
+    def clock(
+        self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
+    ) -> list[float]:
+        """Seconds of the shortest run of each probe of one library in `folder`; none where it fails.
+
+        Raises Unavailable when the device itself was lost.
+        """
 
     @method(limit_sec=60.0)
     def release(self) -> None:

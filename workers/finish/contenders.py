@@ -88,7 +88,7 @@ def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) 
     except (ChildFailed, Unschedulable) as error:
         log.warning("no defaults for %s: %s", program.key, error)
         return ()
-    space = TvmSpace(sketches, program, claimed.target, descriptors, compiler)
+    space = TvmSpace(sketches, program, claimed.target, descriptors, compiler, claimed.job.machine)
     defaults = space.defaults()
     valid = [candidate for candidate, good in zip(defaults, space.valid(defaults), strict=True) if good]
     return [(candidate, space.by_key[candidate.sketch]) for candidate in valid]

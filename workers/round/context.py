@@ -18,6 +18,7 @@ from db.repositories.workloads import Workloads, tir_of
 from db.tables import CostModelRow, Round, Workload
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine
 from mallorn.core.versions import VersionName
 from workers.faces.values import unpack_arguments
 from workers.measure.base import Program
@@ -36,6 +37,7 @@ class RoundContext:
     task_name: str
     options: JobOptions
     target: Target
+    machine: Machine | None  # as the job had it before its first round; None: a stand-in measures
     program: Program
     descriptors: tuple[float, ...]
     history: tuple[Trial, ...]
@@ -71,6 +73,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         task_name=task.name,
         options=options,
         target=Target(Targets(session).get(row.target_id).text),
+        machine=job.machine,
         program=program_of(workload),
         descriptors=descriptors_of(workload),
         history=tuple(history),

@@ -41,7 +41,8 @@ def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Pro
 def _proposed(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
     compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
-    space = TvmSpace(sketches, context.program, context.target, context.descriptors, compiler)
+    facts = context.target, context.descriptors, compiler, context.machine
+    space = TvmSpace(sketches, context.program, *facts)
     if context.model is not None and context.model.view in LOWERED:
         found = _verified(viewer, context, space, context.model)
     elif context.model is not None and context.on_base and not context.history:

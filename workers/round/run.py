@@ -20,6 +20,7 @@ from mallorn.core.values.event import RoundClosedEvent
 from mallorn.core.values.stats import RoundStats
 from workers.host.alone import Host
 from workers.measure.base import SlotTrial
+from workers.probing.run import settle_machine
 from workers.round.bases import proposer
 from workers.round.commits import Commits
 from workers.round.context import RoundContext
@@ -59,6 +60,7 @@ def _settle_model(session: Session, hold: Hold) -> None:
 def _work(held: Claimed, round_id: int) -> Closed:
     runtime, attempt = held.runtime, held.hold.attempt
     started = time.monotonic()
+    settle_machine(runtime, held.job_id)
     with runtime.working_on(_words(runtime, round_id)):
         with Host().shared():
             context, slots, proposals = prepare(runtime, round_id, attempt)

@@ -32,11 +32,17 @@ class RollCall:
         self._busy_with = ""
         self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
+        self._met: Callable[[str], object] | None = None
+        self._told: set[str] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
-    def start(self, tunes: bool = True) -> None:
-        """Appear in the fleet, as a slot that tunes or as one that only imports."""
+    def start(self, tunes: bool = True, met: Callable[[str], object] | None = None) -> None:
+        """Appear in the fleet, as a slot that tunes or as one that only imports.
+
+        `met` is told once of each device of whose machine nothing is known.
+        """
+        self._met = met
         self._info = WorkerInfo(pid=os.getpid(), tunes=tunes, cost_models=runnable())
         self._thread.start()
 
@@ -81,6 +87,12 @@ class RollCall:
             for device in devices:
                 Devices(session).seen(_seen(device, Targets(session)))
             Devices(session).missed([device.endpoint.name for device in devices], MISSED_SEC)
+            rows = [Devices(session).get(device.endpoint.name) for device in devices]
+            unknown = {row.name for row in rows if row is not None and row.machine is None}
+        if self._met is not None:
+            for name in unknown - self._told:
+                self._met(name)
+            self._told |= unknown
 
 
 def _seen(device: TrackedDevice, targets: Targets) -> SeenDevice:

@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache
 
@@ -89,10 +89,13 @@ class Runtime:
         graphs.start()
         return graphs
 
-    def enlist(self, tunes: bool) -> None:
-        """Appear in the fleet, as a slot that tunes or as one that only imports."""
+    def enlist(self, tunes: bool, met: Callable[[str], None]) -> None:
+        """Appear in the fleet, as a slot that tunes or as one that only imports.
+
+        `met` is told once of each device of whose machine nothing is known.
+        """
         self.tunes = tunes
-        self.roll_call.start(tunes)
+        self.roll_call.start(tunes, met)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:

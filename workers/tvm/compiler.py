@@ -11,6 +11,7 @@ from workers.children.serve import serve
 from workers.faces.compiler import Compiler
 from workers.tvm.build import build
 from workers.tvm.lowered import code, statements
+from workers.tvm.probes import build_probes
 from workers.tvm.programs import vector_lanes
 from workers.tvm.rebuild import full_trace, validate
 from workers.tvm.sketches import design_space
@@ -22,6 +23,7 @@ ANSWERS: Final = (
     Compiler.full_trace.by(full_trace),
     Compiler.statements.by(statements),
     Compiler.code.by(code),
+    Compiler.build_probes.by(build_probes),
     Compiler.build.by(build),
 )
 

@@ -92,9 +92,11 @@ class RemoteDevice:
         """Arguments with given values."""
         return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
-    def timer(self, library: Module, **evaluator: int) -> Callable[..., Sequence[float]]:
+    def timer(
+        self, library: Module, *, function: str | None = None, **evaluator: int
+    ) -> Callable[..., Sequence[float]]:
         """A function that takes the arguments and returns run times in seconds."""
-        evaluate = library.time_evaluator(self.entry, self._device, **evaluator)
+        evaluate = library.time_evaluator(function or self.entry, self._device, **evaluator)
         return lambda *args: evaluate(*args).results
 
     def close(self) -> None:

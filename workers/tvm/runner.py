@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
 from workers.device.endpoint import Endpoint, endpoint_of
+from workers.faces.probes import Probe
 from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.faces.values import Arguments
 from workers.measure.stopping import StoppingRule, take_times
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
-ROUGH: Final = {"number": 1, "repeat": 1, "min_repeat_ms": 5}
+ROUGH_MS: Final = 5
+# Many short runs: one of them meets nobody, also where the host is busy.
+PROBE_SEC: Final = 0.06
+LEAST_RUNS, MOST_RUNS = 8, 2000
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
@@ -74,11 +78,34 @@ def measure(
         def time_once(options: EvaluatorOptions) -> list[float]:
             return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
 
-        rough_sec = min(device.timer(library, **ROUGH)(*tensors))
+        rough_sec = min(device.timer(library, number=1, repeat=1, min_repeat_ms=ROUGH_MS)(*tensors))
         with blaming(("stopping", stopping)):
             return take_times(rule, evaluator, time_once, best_us)
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work)
+
+
+def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[float]:
+    """The shortest run of each probe of a library: what else its host does makes runs longer only."""
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    library = probes[0].library
+
+    def work(loaded: Any) -> list[float]:
+        return [_shortest_sec(device, loaded, probe) for probe in probes]
+
+    run = _attempt(device, str(Path(folder, library)), f"machine/{library}", timeout_sec, work)
+    return list(run.run_us)
+
+
+def _shortest_sec(device: "RemoteDevice", library: Any, probe: Probe) -> float:
+    tensors = device.random_args(probe.args)
+
+    def shortest_sec(repeat: int) -> float:
+        timer = device.timer(library, function=probe.function, number=1, repeat=repeat, min_repeat_ms=0)
+        return min(timer(*tensors))
+
+    runs = PROBE_SEC / max(shortest_sec(LEAST_RUNS), 1e-7)
+    return shortest_sec(min(max(LEAST_RUNS, int(runs)), MOST_RUNS))
 
 
 def run_outputs(
@@ -145,6 +172,7 @@ def _attempt(
 ANSWERS: Final = (
     Runner.identity.by(identity),
     Runner.measure.by(measure),
+    Runner.clock.by(clock),
     Runner.run_outputs.by(run_outputs),
     Runner.release.by(release),
 )

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from mallorn.core.states import RoundState, StageKind
 from mallorn.core.values.base import Value
+from mallorn.core.values.machine import Machine
 
 PRIVATE: Final = "Null: another owner's."
 
@@ -44,6 +45,14 @@ class DeviceInfo(Value):
     stopped: bool = False
 
 
+class DeviceMachine(Value):
+    """What was found out about a device's machine, once for all devices like it."""
+
+    machine: Annotated[Machine | None, Field(description="Null: it is not measured.")] = None
+    why: Annotated[str, Field(description="Why it is not measured.")] = ""
+    at: Annotated[float | None, Field(description="When that was found out, by the database's clock.")] = None
+
+
 class WorkerInfo(Value):
     """What a worker said of itself."""
 
@@ -66,6 +75,9 @@ class DeviceStatus(Value):
     threads: int
     tvm_version: str
     info: DeviceInfo
+    machine: Annotated[
+        DeviceMachine | None, Field(description="Null: nobody has tried to measure it yet.")
+    ] = None
     busy: Annotated[bool, Field(description="A session holds it right now.")]
     state: DeviceState
     last_seen: float

@@ -67,6 +67,7 @@ def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
         threads=device.threads,
         tvm_version=device.tvm_version,
         info=device.info,
+        machine=device.machine,
         busy=device.info.busy,
         state=state_of_device(device, seen_sec),
         last_seen=device.last_seen,

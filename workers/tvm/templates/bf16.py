@@ -24,7 +24,7 @@ RULE = f"s_tir.meta_schedule.cpu.{DOT}"
 
 _LLVM_DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 # TVM keeps bfloat16 as integers on CPUs; this function tells LLVM that they are bfloat16.
-_LLVM = f"""
+LLVM = f"""
 declare <16 x float> {_LLVM_DOT}(<16 x float>, <32 x bfloat>, <32 x bfloat>)
 define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x i32> %w)
     alwaysinline nounwind "target-features"="+avx512f,+avx512bf16" {{
@@ -51,7 +51,7 @@ _MEANING = """
                 y[vi] = y[vi] + T.Cast("float32", x[vk]) * T.Cast("float32", w[vi, vk])
 """
 _INSTRUCTION = f"""
-        T.attr(0, "pragma_import_llvm", {_LLVM!r})
+        T.attr(0, "pragma_import_llvm", {LLVM!r})
         y[T.ramp(T.int32(0), 1, 16)] = T.call_pure_extern(
             "float32x16",
             "{DOT}",

@@ -1,0 +1,25 @@
+"""The probes of a real device say what its machine computes and moves."""
+
+from pathlib import Path
+
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from tests.fixtures.fleet import TestFleet
+from workers.probing.measuring import measure
+from workers.slot.runtime import Runtime
+
+
+def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Target, tmp_path: Path) -> None:
+    runtime = Runtime(Settings(tracker=fleet.address, data_dir=tmp_path))
+    try:
+        endpoint, machine = measure(runtime, local_target)
+    finally:
+        runtime.close()
+    assert endpoint.name == "device"
+    assert machine.measured
+    assert machine.cores == local_target.num_cores
+    assert 1 < machine.in_flight <= machine.registers
+    assert machine.gflops["float32"] >= machine.core_gflops
+    assert machine.caches[0].gbytes_per_sec > machine.memory_gbytes_per_sec / machine.cores
+    assert all(line.startswith("machine/") for line in fleet.executions())
+    fleet.wait_free(local_target)

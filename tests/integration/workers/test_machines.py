@@ -1,0 +1,159 @@
+"""A machine is measured once, by one worker, and a job keeps what it was proposed for."""
+
+from dataclasses import asdict
+
+import pytest
+
+from db.repositories.devices import Devices, Like, SeenDevice
+from db.repositories.holds import Holds, WorkItem
+from db.repositories.jobs import Jobs
+from db.tables import Device
+from mallorn.core.errors import Unavailable
+from mallorn.core.states import WorkKind
+from mallorn.core.values.machine import Machine, assumed
+from tests.fixtures.workshop import ENDPOINT, Workshop
+from workers.probing import run as probing
+
+Calls = list[object]
+HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """What is measured, instead of a device."""
+    calls: Calls = []
+
+    def measure(runtime: object, target: object) -> tuple[object, Machine]:
+        calls.append(target)
+        return ENDPOINT, HERE
+
+    monkeypatch.setattr(probing, "measure", measure)
+    return calls
+
+
+def machine_of(workshop: Workshop, job: str) -> Machine | None:
+    return workshop.read(lambda session: Jobs(session).get(job, None).machine)
+
+
+def bench(workshop: Workshop) -> Device:
+    found: Device = workshop.read(lambda session: Devices(session).get(ENDPOINT.name))
+    return found
+
+
+def like(workshop: Workshop) -> Like:
+    return Like(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
+
+
+def item(workshop: Workshop) -> WorkItem:
+    return WorkItem(WorkKind.MACHINE, "/".join(map(str, asdict(like(workshop)).values())))
+
+
+def planned(workshop: Workshop) -> str:
+    """A job that is bound to its measuring context."""
+    job = workshop.job()
+    workshop.plan(job)
+    return job
+
+
+def first_round(workshop: Workshop, job: str) -> None:
+    workshop.run(workshop.next_round(job))
+
+
+def test_the_first_round_measures_and_all_jobs_there_use_it(workshop: Workshop, measured: Calls) -> None:
+    for _ in range(2):
+        job = workshop.job()
+        first_round(workshop, job)
+        assert machine_of(workshop, job) == HERE
+    assert len(measured) == 1
+    assert bench(workshop).machine.machine == HERE
+
+
+def test_a_device_that_comes_is_measured_before_there_is_a_job(workshop: Workshop, measured: Calls) -> None:
+    workshop.job()
+    for _ in range(2):
+        probing.measure_device(workshop, ENDPOINT.name)
+    probing.measure_device(workshop, "gone")
+    assert len(measured) == 1
+    assert bench(workshop).machine.machine == HERE
+
+
+def test_a_machine_that_cannot_be_measured_is_assumed_and_says_why(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(runtime: object, target: object) -> None:
+        raise Unavailable("the device was lost")
+
+    monkeypatch.setattr(probing, "measure", fails)
+    job = workshop.job()
+    first_round(workshop, job)
+    assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
+    assert (bench(workshop).machine.machine, bench(workshop).machine.why) == (None, "the device was lost")
+    assert workshop.rows()
+
+
+def test_a_job_keeps_the_machine_of_its_first_round(workshop: Workshop, measured: Calls) -> None:
+    job = workshop.job()
+    first_round(workshop, job)
+    faster = HERE.model_copy(update={"core_gflops": 1000.0})
+    workshop.write(lambda session: Devices(session).found_out(like(workshop), faster, ""))
+    first_round(workshop, job)
+    assert machine_of(workshop, job) == HERE
+
+
+def test_what_another_worker_measures_is_waited_for(
+    workshop: Workshop, measured: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = planned(workshop)
+    hold = workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
+    assert hold is not None
+
+    def other_is_done(_seconds: float) -> None:
+        workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, ""))
+
+    monkeypatch.setattr(probing.time, "sleep", other_is_done)
+    probing.settle_machine(workshop, job)
+    assert machine_of(workshop, job) == HERE
+    assert not measured
+
+
+def test_a_machine_that_kills_who_measures_it_is_left_alone(workshop: Workshop, measured: Calls) -> None:
+    job = planned(workshop)
+    for _ in range(3):
+        hold = workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
+        workshop.write(lambda session, hold=hold: Holds(session).lose(hold))
+    probing.settle_machine(workshop, job)
+    assert not measured
+    assert "died 3 times" in bench(workshop).machine.why
+    assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
+
+
+def test_a_worker_that_died_while_it_measured_has_a_successor(workshop: Workshop, measured: Calls) -> None:
+    job = planned(workshop)
+    workshop.write(lambda session: Holds(session).claim(item(workshop), "other", -1))
+    probing.settle_machine(workshop, job)
+    assert machine_of(workshop, job) == HERE
+
+
+def test_another_version_of_tvm_is_another_machine(workshop: Workshop, measured: Calls) -> None:
+    workshop.job()
+    probing.measure_device(workshop, ENDPOINT.name)
+    seen = SeenDevice(target_id=workshop.target_id, **(asdict(ENDPOINT) | {"tvm_version": "0.28.0"}))
+    workshop.write(lambda session: Devices(session).seen(seen))
+    assert bench(workshop).machine is None
+    workshop.see_device()
+    assert bench(workshop).machine is None, "what was known went with the row; it is measured again"
+
+
+def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measured: Calls) -> None:
+    workshop.job()
+    probing.measure_device(workshop, ENDPOINT.name)
+    seen = SeenDevice(target_id=workshop.target_id, **(asdict(ENDPOINT) | {"name": "second"}))
+    workshop.write(lambda session: Devices(session).seen(seen))
+    assert workshop.read(lambda session: Devices(session).get("second")).machine.machine == HERE
+
+
+def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls) -> None:
+    job = workshop.job(measurer="simulated")
+    probing.settle_machine(workshop, job)
+    assert machine_of(workshop, job) is None
+    assert not measured

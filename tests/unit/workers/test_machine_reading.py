@@ -1,0 +1,83 @@
+"""What the times of probes say of a machine."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mallorn.core.errors import Unavailable
+from workers.faces.probes import Finds, Probe
+from workers.faces.values import Arguments
+from workers.probing.reading import Timed, caches, machine_of
+
+KB = 1024
+CURVE = {
+    8: 220,
+    16: 220,
+    32: 220,
+    64: 120,
+    128: 118,
+    512: 118,
+    1024: 100,
+    4096: 99,
+    8192: 99,
+    16384: 60,
+    32768: 30,
+}
+CURVE |= {65536: 19, 131072: 19}
+
+
+def timed(finds: Finds, giga: float, cores: int = 1, **facts: float | str) -> Timed:
+    return Timed(Probe(finds, "f", "l.so", Arguments(()), cores, work=1e9, **facts), 1 / giga)  # type: ignore[arg-type]
+
+
+def peaks(lanes: int, rates: dict[int, float]) -> list[Timed]:
+    return [timed(Finds.PEAK, rate, lanes=lanes, sums=sums) for sums, rate in rates.items()]
+
+
+WIDE = peaks(16, {2: 57, 4: 100, 6: 111, 12: 116, 28: 117, 30: 70, 32: 116})
+REST = [
+    *(timed(Finds.BANDWIDTH, rate, bytes=size * KB) for size, rate in CURVE.items()),
+    timed(Finds.MEMORY, 40, cores=2),
+    timed(Finds.FORK, 1.0, cores=2),
+]
+
+
+def test_every_level_is_found_with_what_it_holds_and_its_bandwidth() -> None:
+    found = list(caches({size * KB: rate for size, rate in CURVE.items()}))
+    assert [(each.bytes // KB, each.gbytes_per_sec) for each in found] == [(32, 220), (512, 118), (16384, 99)]
+
+
+def test_a_size_that_was_disturbed_makes_no_level() -> None:
+    disturbed = {size * KB: rate for size, rate in (CURVE | {128: 40, 4096: 11}).items()}
+    assert [each.bytes // KB for each in caches(disturbed)] == [32, 512, 16384]
+
+
+@given(st.dictionaries(st.integers(1, 1 << 30), st.floats(0.1, 1e3), min_size=1, max_size=30))
+def test_levels_grow_outward_and_slow_down(curve: dict[int, float]) -> None:
+    found = list(caches(curve))
+    assert [each.bytes for each in found] == sorted({each.bytes for each in found})
+    rates = [each.gbytes_per_sec for each in found]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_sums_are_enough_when_a_core_hardly_waits_and_too_many_when_one_is_spilled() -> None:
+    machine = machine_of([*WIDE, *REST], cores=2)
+    assert (machine.lanes, machine.in_flight, machine.registers, machine.core_gflops) == (16, 6, 28, 117)
+    assert machine.measured
+
+
+@pytest.mark.parametrize(("half", "lanes"), [(120.0, 16), (160.0, 8)])
+def test_narrow_vectors_are_taken_only_where_they_pay(half: float, lanes: int) -> None:
+    assert machine_of([*WIDE, *peaks(8, {4: 50, 8: half}), *REST], cores=2).lanes == lanes
+
+
+def test_the_peak_of_all_cores_is_said_by_type() -> None:
+    wide = timed(Finds.PEAK, 110, cores=2, dtype="float64", lanes=8, sums=8)
+    all_cores = timed(Finds.PEAK, 230, cores=2, lanes=16, sums=8)
+    assert machine_of([*WIDE, wide, all_cores, *REST], 2).gflops == {"float32": 230, "float64": 110}
+
+
+@pytest.mark.parametrize("lacks", list(Finds))
+def test_a_machine_of_which_a_part_is_unknown_is_not_measured(lacks: Finds) -> None:
+    with pytest.raises(Unavailable, match="did not run"):
+        machine_of([each for each in [*WIDE, *REST] if each.probe.finds is not lacks], 2)

@@ -1,0 +1,1 @@
+"""Finds out once what a device's machine computes and moves."""

@@ -1,0 +1,123 @@
+"""Each machine is measured once, by one worker; what cannot be measured is assumed, and says why."""
+
+import logging
+import time
+from dataclasses import replace
+from typing import Final
+
+from db.repositories.contexts import Contexts
+from db.repositories.devices import Devices, Like
+from db.repositories.holds import MAX_LOSSES, Hold, Holds, WorkItem
+from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
+from db.tables import Context, Device
+from mallorn.core.errors import MallornError
+from mallorn.core.options import JobOptions
+from mallorn.core.stand_ins import STAND_INS
+from mallorn.core.states import WorkKind
+from mallorn.core.targets import Target
+from mallorn.core.values.fleet import DeviceMachine
+from mallorn.core.values.machine import Machine
+from workers.children.shutdown import STOP, Stopping
+from workers.probing.measuring import measure
+from workers.slot.lease import Lease
+from workers.slot.runtime import Runtime
+from workers.tvm.space import assumed_of
+
+AGAIN_SEC: Final = 3600.0  # after which a machine that could not be measured is tried again
+PATIENCE_SEC: Final = 120.0  # with another worker that measures it
+LOOK_SEC: Final = 0.5
+MEASURED_KIND: Final = "llvm"
+OF_A_HOST: Final = ("host_class", "tvm_version", "threads")
+DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
+log = logging.getLogger(__name__)
+
+
+def settle_machine(runtime: Runtime, job_id: str) -> None:
+    """Bind a job to what its candidates are proposed for, before its first round and for all of them."""
+    with runtime.database.session() as session:
+        job = Jobs(session).get(job_id, None)
+        if job.machine is not None or JobOptions.model_validate(job.options).measurer in STAND_INS:
+            return
+        target = Target(Targets(session).get(job.target_id).text)
+        like = None if job.context_id is None else _like(Contexts(session).get(job.context_id))
+    known = None if like is None else _found_out(runtime, like, target)
+    machine = (known and known.machine) or assumed_of(target, runtime.compiler)
+    with runtime.database.transaction() as session:
+        Jobs(session).bind_machine(job_id, machine)
+
+
+def measure_device(runtime: Runtime, name: str) -> None:
+    """Measure the machine of a device that came, unless it is known, or another worker is at it."""
+    with runtime.database.session() as session:
+        device = Devices(session).get(name)
+        if device is None:
+            return
+        like, target = _like(device), Target(Targets(session).get(device.target_id).text)
+    if _known(runtime, like) is None:
+        _measured_by_us(runtime, like, target)
+
+
+def _found_out(runtime: Runtime, like: Like, target: Target) -> DeviceMachine | None:
+    """What is known in the end: by us, or by another worker, for which we wait."""
+    deadline_sec = time.monotonic() + PATIENCE_SEC
+    while (known := _known(runtime, like)) is None:
+        known = _measured_by_us(runtime, like, target)
+        if known is not None or time.monotonic() > deadline_sec:
+            return known
+        STOP.check()
+        time.sleep(LOOK_SEC)
+    return known
+
+
+def _known(runtime: Runtime, like: Like) -> DeviceMachine | None:
+    with runtime.database.session() as session:
+        return Devices(session).fresh_machine_of(like, AGAIN_SEC)
+
+
+def _measured_by_us(runtime: Runtime, like: Like, target: Target) -> DeviceMachine | None:
+    """None where another worker is at it."""
+    words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
+    with runtime.database.transaction() as session:
+        hold = Holds(session).claim(
+            WorkItem(WorkKind.MACHINE, words), runtime.name, runtime.settings.lease_sec
+        )
+        if hold is None:
+            return None
+        died = Holds(session).get(hold.item).losses >= MAX_LOSSES
+    try:
+        machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
+        with runtime.database.transaction() as session:
+            return Devices(session).found_out(like, machine, why)
+    finally:
+        with runtime.database.transaction() as session:
+            Holds(session).end(hold)
+
+
+def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[Machine | None, str]:
+    """The machine, or why there is none."""
+    if target.kind != MEASURED_KIND:
+        return None, f"what {target.kind} computes is not measured"
+
+    def renew() -> bool:
+        with runtime.database.transaction() as session:
+            return Holds(session).renew(hold, runtime.settings.lease_sec)
+
+    try:
+        with (
+            runtime.working_on("measuring what a machine computes"),
+            Lease(renew, runtime.settings.lease_sec),
+        ):
+            endpoint, machine = measure(runtime, target)
+    except Stopping:
+        raise
+    except MallornError as error:
+        log.warning("the machine of %s is not measured: %s", like.host_class, error)
+        return None, error.headline
+    if replace(like, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != like:
+        return None, f"{endpoint.name} answered, which is another machine"
+    return machine, ""
+
+
+def _like(row: Device | Context) -> Like:
+    return Like(row.target_id, row.host_class, row.tvm_version, row.threads)
