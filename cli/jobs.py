@@ -32,9 +32,10 @@ from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.columns import Cell, Column
+from mallorn.wording.outlook import headroom
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
 from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, kinships
-from mallorn.wording.units import spent_of
+from mallorn.wording.units import AUTO, spent_of
 
 NO_REPORT: Final = FinishReport()
 JOB_COLUMNS: Final = (
@@ -135,9 +136,11 @@ def _facts(job: JobStatus) -> dict[str, Cell]:
         "target": job.target,
         "trials": spent_of(job),
         "minutes": job.minutes,
+        "budget": AUTO if job.auto else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
         "failures": failures or "none",
         "estimate": None if progress.estimated_us is None else estimate,
+        "headroom": headroom(job) or None,
     }
 
 

@@ -85,6 +85,9 @@ def tune(
 def resume(
     job: JobArgument,
     trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Whatever the budget was: while trials are worth their seconds.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
     force: ForceOption = False,
     verbose: VerboseOption = False,
@@ -100,8 +103,8 @@ def resume(
         check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
         ending = Ending(directory, _model_of(handle), verbose, as_json, again, stack.ends)
-        if trials or handle.status.state not in STANDING:
-            handle.resume(trials)
+        if trials or auto or handle.status.state not in STANDING:
+            handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
         with out_directory(directory):
             ending.reach(handle)

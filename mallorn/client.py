@@ -88,9 +88,9 @@ class Client:
     ) -> Job:
         """Upload a model file, or name an uploaded model by its id, and submit a job for it.
 
-        Without `trials` it is given 200, or as many as fit into `minutes` where those are given. Also takes
-        a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are made ONNX on this
-        machine.
+        Without `trials` it gets as many as are worth their seconds, or as fit into `minutes` where those are
+        given. Also takes a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are
+        made ONNX on this machine.
         """
         known = isinstance(model, str) and is_model_id(model)
         body = {

@@ -48,7 +48,7 @@ class EffortOptions(NamedTuple):
         typer.Option(
             min=0,
             help="Candidates to try; 0 for what is known already, or sane defaults.  "
-            "[default: 200; with --minutes no limit]",
+            "[default: while they are worth their seconds; with --minutes no limit]",
         ),
     ] = None
     minutes: Annotated[

@@ -43,7 +43,7 @@ class Pace:
 
     def _look(self, job: JobStatus, now_sec: float) -> None:
         """Move the estimated end of the tuning where trials came in since the last look."""
-        spent, budget = job.progress.trials, job.trials
+        spent, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
         if self._start is None:
             self._start, self._seen = (now_sec, spent), spent
         if budget is None or spent == self._seen:

@@ -18,6 +18,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.core.waiting import command_for
 from mallorn.job import Job
+from mallorn.wording.outlook import headroom
 from mallorn.wording.units import spent_of
 
 REFRESH_SEC: Final = 0.5
@@ -69,6 +70,11 @@ def _until_final(job: Job, show: Show) -> JobStatus:
         time.sleep(REFRESH_SEC)
 
 
+def _open_ended(job: JobStatus) -> bool:
+    """Whether nobody knows yet how many trials a job that ends by itself will take."""
+    return job.state is JobState.TUNING and job.auto and job.outlook is None
+
+
 class BarView:
     """A bar with trials, best latency and time left."""
 
@@ -83,22 +89,21 @@ class BarView:
         self._bar_id: TaskID = self._bar.add_task(
             job.status.state, total=1.0, spent=spent_of(job.status, "/"), best="", left=""
         )
-        self._words = ""
+        self._words: list[str] = []
 
     def show(self, job: JobStatus) -> None:
         self._bar.update(
             self._bar_id,
             description=job.state,
             completed=share(job),
-            total=None if job.state in UNCOUNTED else 1.0,
+            total=None if job.state in UNCOUNTED or _open_ended(job) else 1.0,
             spent=spent_of(job, "/"),
             best=best(job),
             left=self._pace.left(job),
         )
-        self._words = words(job)
+        self._words = [line for line in (words(job), headroom(job)) if line]
 
     def render(self) -> RenderableType:
         parts: list[RenderableType] = [self._bar]
-        if self._words:
-            parts.append(Text(self._words, style="dim"))
+        parts += [Text(line, style="dim") for line in self._words]
         return Group(*parts)

@@ -8,6 +8,7 @@ from cli.terminal.output import first_line, latency
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.results.verdict import DOING
+from mallorn.wording.outlook import headroom
 from mallorn.wording.units import spent_of
 
 COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")
@@ -17,16 +18,19 @@ USUAL_A_TASK: Final = 64
 
 
 def share(job: JobStatus) -> float:
-    """How much of the way is gone: of what is counted in words, else of the trials, else of the minutes."""
+    """How much of the way is gone: of what is counted in words, else of the trials, else of the minutes.
+
+    Of a job that ends by itself as far as one can tell.
+    """
     if counted := COUNTED.search(words(job)):
         done, whole = (int(number) for number in counted.groups())
         return min(1.0, done / whole) if whole else 0.0
     if job.state.final:
         return 1.0
-    if job.trials is not None:
-        return min(1.0, job.progress.trials / max(1, job.trials))
-    if job.minutes is None:
-        return 0.0
+    if job.minutes is None or job.trials is not None:
+        return (
+            min(1.0, job.progress.trials / max(1, job.expected_trials or 0)) if job.expected_trials else 0.0
+        )
     return min(1.0, max(0.0, (time.time() - job.created_at) / (60 * job.minutes)))
 
 
@@ -70,5 +74,6 @@ def summary(job: JobStatus) -> str:
         best(job),
         f"{failures} failed" if failures else "",
         words(job),
+        headroom(job) if job.auto and not job.state.final else "",
     ]
     return "  ".join(part for part in parts if part)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import case, func, select, true, tuple_, update
+from sqlalchemy import case, func, or_, select, true, tuple_, update
 
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
@@ -33,7 +33,7 @@ class NewJob:
     name: str
     model_id: str
     target_id: int
-    trials: int | None  # None: as many as the minutes allow
+    trials: int | None  # None: as many as the minutes allow; without minutes, as are worth it
     minutes: float | None
     seed: int
     options: dict[str, Any]
@@ -161,23 +161,30 @@ class Jobs(Stages):
         """End a job. Raises NotFound; Conflict when it has ended already."""
         return self._act(job_id, owner, (*ACTIVE, JobState.PAUSED), JobState.CANCELLED, said(reason))
 
-    def resume(self, job_id: str, owner: str | None, more_trials: int = 0) -> Job:
-        """Go on with a paused job, or with one that came to its finish and is given more trials.
+    def resume(self, job_id: str, owner: str | None, more_trials: int = 0, *, auto: bool = False) -> Job:
+        """Go on with a paused job, or with one that came to its finish and is given more trials, or `auto`.
 
-        Without any, a finish that failed or left something out is done again. A job whose minutes are over
-        has a limit from then on: more is asked for in trials. Raises NotFound, Conflict.
+        Without any, a finish that failed or left something out is done again. A job without a limit, or whose
+        minutes are over, has one from then on: more is asked for in trials. Raises NotFound, Conflict.
         """
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED
         back: Any = Job.resume_state
-        if more_trials > 0 and came_to_finish(job):
+        if (more_trials > 0 or (auto and not job.auto)) and came_to_finish(job):
             state, back = JobState(job.state), JobState.TUNING
         elif finish_left_something(job):
             state, back = JobState(job.state), JobState.FINISHING
-        spent = case((Job.state != JobState.PAUSED, sum(count_by_outcome(self.session, job_id).values())))
-        budget = func.coalesce(Job.trials, spent) + more_trials if more_trials else Job.trials
-        changes = {"trials": budget, "finished_at": None, "archived_at": None}
+        changes = {"finished_at": None, "archived_at": None, **self._budget(job, more_trials, auto)}
         return self._act(job_id, owner, [state], back, said(""), resume_state=None, **changes)
+
+    def _budget(self, job: Job, more_trials: int, auto: bool) -> dict[str, Any]:
+        if auto:
+            return {"trials": None, "minutes": None}
+        if not more_trials:
+            return {}
+        counted = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
+        spent = case((counted, sum(count_by_outcome(self.session, job.id).values())))
+        return {"trials": func.coalesce(Job.trials, spent) + more_trials}
 
     def _act(
         self,

@@ -15,7 +15,7 @@ from mallorn.core.states import MeasurementKind, RoundState
 class Progress:
     """Trials of a job and their outcomes; `best_us` is by task id, for tasks that have a time."""
 
-    planned: int | None  # None: limited by minutes only
+    planned: int | None  # None: not limited by trials
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
     outcomes: dict[str, int]

@@ -38,17 +38,6 @@ class RoundResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskEffort:
-    """The trials spent on a task by its own rounds, and on its workload before the job."""
-
-    id: int
-    weight: int
-    retired: str
-    known_at_start: int
-    rounds: tuple[RoundResult, ...]  # in the order they were planned
-
-
-@dataclass(frozen=True, slots=True)
 class TaskSummary:
     """A task and its state. `best_us` is over the whole dataset, `known_us` without this job's rows."""
 
@@ -130,14 +119,6 @@ class Tasks(Repository):
         """How often the model calls each task, by the task's id."""
         query = select(Task.id, Task.weight).where(Task.job_id == job_id)
         return dict(self.session.execute(query).all())
-
-    def efforts(self, job_id: str) -> Sequence[TaskEffort]:
-        """The effort of every task, in the order of the model."""
-        rounds = self._rounds(job_id)
-        return [
-            TaskEffort(task.id, task.weight, task.retired, task.known_at_start, tuple(rounds[task.id]))
-            for task in self.list(job_id)
-        ]
 
     def _rounds(self, job_id: str) -> Mapping[int, Sequence[RoundResult]]:
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)

@@ -51,7 +51,8 @@ class Job(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # all its times compare in it
     machine: Mapped[Machine | None] = mapped_column(ValueType(Machine))  # settled before its first round
-    trials: Mapped[int | None]  # the budget, as raised by later resumes; None: as many as the minutes allow
+    # The budget, as raised by later resumes. None: as many as the minutes allow; without those `auto`.
+    trials: Mapped[int | None]
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)
@@ -80,6 +81,11 @@ class Job(Base):
     finished_at: Mapped[Timestamp | None]
     archived_at: Mapped[Timestamp | None]  # set aside by its owner: out of the list, otherwise as ever
     deleted_at: Mapped[Timestamp | None]  # a tombstone (ADR 0013): nobody sees it, its rows keep teaching
+
+    @property
+    def auto(self) -> bool:
+        """Whether it goes on while that is worth it, without another budget."""
+        return self.trials is None and self.minutes is None
 
 
 class Task(Base):

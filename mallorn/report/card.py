@@ -14,6 +14,7 @@ from mallorn.report.verdict import verdict
 from mallorn.results.history import curve
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.columns import Cell, Column
+from mallorn.wording.outlook import headroom
 from mallorn.wording.units import duration, first_line, latency, spent_of
 
 SHOWN: Final = 8
@@ -41,6 +42,7 @@ def _standing(job: JobStatus) -> dict[str, Cell]:
     return {
         "Trials": spent_of(job),
         "Sum over tasks": latency(job.progress.estimated_us),
+        "Headroom": headroom(job) or None,
         "Whole model": None if tuned is None else latency(tuned),
         "Beside onnxruntime": beside_onnxruntime(report.latency_us),
         "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,

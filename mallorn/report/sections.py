@@ -14,12 +14,13 @@ from mallorn.report.story import Failure, Story
 from mallorn.report.tables import facts, table
 from mallorn.results.decisions import summarise
 from mallorn.wording.columns import Column
+from mallorn.wording.outlook import headroom
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, warnings
 from mallorn.wording.results import facts as job_facts
 from mallorn.wording.rounds import ROUND_COLUMNS, log_rows
 from mallorn.wording.summaries import SHARE_COLUMNS, summary_lines, top_shares
 from mallorn.wording.tasks import TASK_COLUMNS
-from mallorn.wording.units import duration, latency, spent_of
+from mallorn.wording.units import AUTO, duration, latency, spent_of
 
 Section = Callable[[Story], Html | None]
 FAMILIES: Final = (
@@ -45,10 +46,12 @@ def summary(story: Story) -> Html:
         "Why": job.reason,
         "Model": job.model_id,
         "Target": job.target,
+        "Budget": AUTO if job.auto else None,
         "Trials": spent_of(job),
         "Took": None if ended is None else duration(ended - job.created_at),
         "Tasks timed": f"{progress.tasks_measured} of {progress.tasks}",
         "Sum over tasks": None if progress.estimated_us is None else latency(progress.estimated_us),
+        "Headroom": headroom(job) or None,
         **{name.replace("_", " "): _option(value) for name, value in chosen.items()},
     }
     return el("section", el("h2", "Summary"), facts(known))

@@ -3,11 +3,11 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, floor, log10
 from pathlib import PurePath
 from typing import Final
 
 from mallorn.core.advice import command_in
+from mallorn.core.figures import percent
 from mallorn.core.stand_ins import measured_by
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobWarning
@@ -27,14 +27,13 @@ DOING: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of a job. `useful_trials`: in all, as far as the planner can tell; None: it cannot."""
+    """What is known of a job."""
 
     job_id: str
     name: str
     state: JobState
     reason: str = ""
     trials: int = 0
-    useful_trials: int | None = None
     report: FinishReport = field(default_factory=FinishReport)
     warnings: Sequence[JobWarning] = ()
 
@@ -73,16 +72,22 @@ def _standing(facts: JobFacts, race: Race | None) -> list[str]:
         why = facts.report.not_timed
         return [f"the whole model was not timed{f': {why}' if why else ''}", _trials(facts.trials)]
     peak = facts.report.peak_share
-    share = [] if peak is None else [f"{peak:.0%} of what this machine computes".replace("%", " %")]
-    more = _more_trials(facts)
-    if more:
-        useful = facts.useful_trials or 0
-        unit: int = 10 ** max(0, floor(log10(useful)) - 1)  # two digits: more would promise what nobody knows
-        about = f"{round(useful / unit) * unit:,} useful trials"
-        return [f"{race.words} after {facts.trials:,} of about {about}", *share]
-    if more is None:
-        return [f"{race.words} after {_trials(facts.trials)}", *share]
-    return [race.words, *share, "done" if race.won else "more trials would hardly help"]
+    share = [] if peak is None else [f"{percent(peak)} of what this machine computes"]
+    if _at_limit(facts):
+        return [race.words, *share, "done" if race.won else "more trials would hardly help"]
+    outlook = facts.report.outlook
+    return [f"{race.words} after {_trials(facts.trials)}", *share, *([outlook.left] if outlook else [])]
+
+
+def _at_limit(facts: JobFacts) -> bool:
+    peak = facts.report.peak_share
+    return peak is not None and peak >= PEAK_ENOUGH
+
+
+def _more_would_help(facts: JobFacts) -> bool:
+    """Where nobody knows, a job that decides for itself soon finds out."""
+    outlook = facts.report.outlook
+    return not _at_limit(facts) and (outlook is None or outlook.pays)
 
 
 def _trials(count: int) -> str:
@@ -120,22 +125,8 @@ def _next(facts: JobFacts, race: Race | None) -> str:
         return next(filter(None, hints), f"mallorn bench {files}")
     if not facts.report.steady:
         return f"mallorn bench {files}"
-    if more := _more_trials(facts):
-        return f"mallorn resume {facts.job_id} --trials +{more}"
+    if _more_would_help(facts):
+        return f"mallorn resume {facts.job_id} --auto"
     if race.by_default_build:
         return f"mallorn bench {files}"
     return "" if race.won else f"mallorn profile {files}"
-
-
-def _more_trials(facts: JobFacts) -> int | None:
-    """How many are worth adding, as a round number; None: nothing tells."""
-    peak = facts.report.peak_share
-    if peak is not None and peak >= PEAK_ENOUGH:
-        return 0
-    if facts.useful_trials is None:
-        return None
-    left = facts.useful_trials - facts.trials
-    if left <= 0:
-        return 0
-    unit: int = 10 ** floor(log10(left))  # one digit, as 450 to 500
-    return ceil(left / unit) * unit

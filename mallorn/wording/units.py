@@ -15,6 +15,7 @@ TAKE_DATA: Final = frozenset(
         *("watch", "pause", "resume", "cancel", "models", "schedules", "records"),
     )
 )
+AUTO: Final = "as many trials as are worth it"
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 
 
@@ -73,12 +74,14 @@ def latency(value_us: float | None) -> str:
 
 
 def budget_words(job: JobStatus) -> str:
-    """What a job may spend, as `200 trials`, `60 minutes` or both."""
+    """What a job may spend, as `200 trials`, `60 minutes` or both; or that it ends by itself."""
+    if job.auto:
+        return AUTO
     known = {"trials": job.trials, "minutes": job.minutes}
     return " or ".join(f"{value:g} {unit}" for unit, value in known.items() if value is not None)
 
 
 def spent_of(job: JobStatus, between: str = " of ") -> str:
-    """How many trials of its budget a job has spent, as `16 of 200`; `16` where only minutes limit it."""
+    """How many trials of its budget a job has spent, as `16 of 200`; `16` where trials do not limit it."""
     spent = job.progress.trials
     return str(spent) if job.trials is None else f"{spent}{between}{job.trials}"

@@ -20,6 +20,7 @@ from mallorn.core.plugins import blaming
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.round import PlannedRound
 from mallorn.core.waiting import WAITING
 from services.control.grouping import group
@@ -112,28 +113,29 @@ def _write(step: _JobStep, turn: Settled, tasks: Sequence[Standing], decision: J
     Tasks(step.session).retire(decision.retired)
     if decision.finished:
         turn.over = True
-        turn.messages += _finish(step, decision.finished)
+        turn.messages += _finish(step, decision)
     known = {task.id: task for task in tasks}
     for planned in decision.rounds:
-        if (message := _open(step, planned, known[planned.task_id])) is not None:
+        if (message := _open(step, planned, known[planned.task_id], decision.outlook)) is not None:
             turn.messages.append(message)
             turn.opened += 1
             turn.candidates += planned.size
 
 
-def _open(step: _JobStep, planned: PlannedRound, task: Standing) -> Message | None:
+def _open(step: _JobStep, planned: PlannedRound, task: Standing, outlook: Outlook | None) -> Message | None:
     searcher = planned.searcher or step.options.search
     row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
     if row is None:  # another job tunes this workload right now
         return None
     place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
-    told = place | planned.reason.stored()
+    told = place | planned.reason.stored() | ({"outlook": outlook} if outlook else {})
     Events(step.session).append(step.job.id, RoundPlannedEvent.model_validate(told))
     return queues.RUN_ROUND, row.id
 
 
-def _finish(step: _JobStep, why: str) -> list[Message]:
+def _finish(step: _JobStep, decision: JobPlan) -> list[Message]:
+    why = decision.finished
     Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
     Jobs(step.session).record(step.job.id, tuning_ended=why)
-    Events(step.session).append(step.job.id, FinishingEvent(why=why))
+    Events(step.session).append(step.job.id, FinishingEvent(why=why, outlook=decision.outlook))
     return [(queues.FINISH_JOB, step.job.id)]

@@ -2,15 +2,12 @@
 
 from typing import Final
 
+from mallorn.core.values.outlook import WORTH
 from services.planner.belief import Forecast
 from services.planner.first_pass import SHARE_THAT_MATTERS
 from services.planner.prospects import Prospects
 from services.planner.values import JobView, TaskView
 
-# The share of the latency that the next 100 trials must be expected to win: about one percent a minute where
-# a trial takes a quarter of a second. On recorded models it ends within 1.04 of what two to three times as
-# many trials reach (docs/planner.md).
-WORTH: Final = 0.005
 # So many rounds show how a task's curve goes on.
 FAIR_ROUNDS: Final = 3
 # A first time tells enough of a task that would be worth too little even if it lost this share of it.

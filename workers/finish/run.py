@@ -12,7 +12,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.states import JobState, StageKind
-from mallorn.core.values.event import CheckedEvent, DoneEvent
+from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.report import FinishReport
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
@@ -55,7 +55,7 @@ def _finish(claimed: Stage) -> None:
         complete_export(claimed, handout.winners, handout.directory)
         keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
         by = FinishReport(measured_by=claimed.options.measurer)
-        parts = [by, _tasks(handout.winners, losers), handout.report]
+        parts = [by, _expected(claimed), _tasks(handout.winners, losers), handout.report]
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             tasks = [*(winner.contest for winner in winners), *losers]
@@ -136,6 +136,13 @@ def _together(*parts: FinishReport) -> FinishReport:
     """All parts in one report; where two set a field, the later one counts."""
     said = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
     return FinishReport.model_validate(said)
+
+
+def _expected(claimed: Stage) -> FinishReport:
+    """What the planner expected of more trials."""
+    with claimed.runtime.database.session() as session:
+        ended = Events(session).newest(claimed.job.id, FinishingEvent)
+    return FinishReport(outlook=ended.outlook) if ended and ended.outlook else FinishReport()
 
 
 def _trials(claimed: Stage) -> FinishReport:

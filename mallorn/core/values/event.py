@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from mallorn.core.states import JobState
 from mallorn.core.values.base import Value
 from mallorn.core.values.job import SuggestedOptions
+from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.stats import RoundStats
 
@@ -61,6 +62,9 @@ class RoundPlannedEvent(JobEvent):
     policy: str = ""
     score: float | None = None
     why: str = ""
+    outlook: Annotated[
+        Outlook | None, Field(description="Null until every task that matters has a time.")
+    ] = None
 
 
 class MeasuredEvent(JobEvent):
@@ -118,6 +122,9 @@ class WarningEvent(JobEvent):
 class FinishingEvent(JobEvent):
     kind: Literal["finishing"] = "finishing"
     why: Annotated[str, Field(description="Why tuning is over, in words.")]
+    outlook: Annotated[
+        Outlook | None, Field(description="What more trials would bring; null: not known.")
+    ] = None
 
 
 class CheckedEvent(JobEvent):

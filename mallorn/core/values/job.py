@@ -8,6 +8,7 @@ from mallorn.core.options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.base import Value
 from mallorn.core.values.graph import GraphReport
+from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Verdict
 
@@ -54,7 +55,10 @@ class JobStatus(Value):
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
     trials: Annotated[
         int | None,
-        Field(description="The budget, as raised by later resumes; null: no limit but the minutes."),
+        Field(
+            description="The budget, as raised by later resumes; null: no limit but the minutes, and without "
+            "those as many as are worth their seconds."
+        ),
     ] = None
     minutes: float | None = None
     seed: int = 0
@@ -76,6 +80,9 @@ class JobStatus(Value):
     progress: JobProgress = JobProgress()
     graph: Annotated[GraphReport | None, Field(description="The importer's report.")] = None
     report: Annotated[FinishReport | None, Field(description="The finish's report.")] = None
+    outlook: Annotated[
+        Outlook | None, Field(description="What is to come; null until every task that matters has a time.")
+    ] = None
     verdict: Annotated[Verdict | None, Field(description="How good the result is, and what to do next.")] = (
         None
     )
@@ -84,6 +91,18 @@ class JobStatus(Value):
     created_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
+
+    @property
+    def auto(self) -> bool:
+        """Whether it goes on while its trials are worth their seconds."""
+        return self.trials is None and self.minutes is None
+
+    @property
+    def expected_trials(self) -> int | None:
+        """Its budget in trials; where it has none, what is expected of it."""
+        if self.trials is not None or self.outlook is None:
+            return self.trials
+        return self.progress.trials + self.outlook.trials
 
     def chosen(self) -> dict[str, JsonValue]:
         """The options that its coordinator knows of, as JSON."""

@@ -4,10 +4,14 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mallorn.core.figures import percent
 from mallorn.core.values.base import Value
 
 # How far a job looks ahead, in trials.
 LOOK_AHEAD: Final = 100
+# So much of the latency they must be expected to win to be worth their seconds: about one percent a minute
+# where a trial takes a quarter of a second (docs/planner.md).
+WORTH: Final = 0.005
 SMALLEST: Final = 0.001  # a smaller gain is not told apart from none
 
 
@@ -25,7 +29,8 @@ class Outlook(Value):
     ] = None
     end_us: Annotated[float, Field(description="What is expected at the end of the tuning.")]
     gain: Annotated[
-        float, Field(description=f"The share of it that the next {LOOK_AHEAD} trials are expected to win.")
+        float,
+        Field(description=f"The share of `now_us` that the next {LOOK_AHEAD} trials are expected to win."),
     ]
     trials: Annotated[int, Field(description="Expected until tuning ends.")] = 0
 
@@ -35,10 +40,19 @@ class Outlook(Value):
         return None if self.limit_us is None else min(1.0, self.limit_us / self.now_us)
 
     @property
+    def pays(self) -> bool:
+        """Whether the next trials are expected to be worth their seconds."""
+        return self.gain >= WORTH
+
+    @property
+    def left(self) -> str:
+        """What is left to win, in words."""
+        gain = percent(self.gain, 1) if self.gain >= SMALLEST else f"under {percent(SMALLEST, 1)}"
+        return f"the next {LOOK_AHEAD} trials would bring {gain}"
+
+    @property
     def words(self) -> str:
-        """The share reached, where it is known, and what is left to win."""
+        """What is reached, where that is known, and what is left to win."""
         share = self.reached
-        told = [] if share is None else [f"{share:.0%} of what this machine computes for these tasks"]
-        gain = f"{self.gain:.1%}" if self.gain >= SMALLEST else f"under {SMALLEST:.1%}"
-        told.append(f"the next {LOOK_AHEAD} trials would bring {gain}")
-        return "; ".join(told).replace("%", " %")
+        reached = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
+        return f"{reached}{self.left}"

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mallorn.core.values.base import Value
+from mallorn.core.values.outlook import Outlook
 
 
 class ModelLatency(Value):
@@ -95,6 +96,9 @@ class FinishReport(Value):
     error_vs_onnxruntime: Annotated[
         float | None, Field(description="Largest relative error against onnxruntime.")
     ] = None
+    outlook: Annotated[
+        Outlook | None, Field(description="What the planner expected when tuning ended; null: not known.")
+    ] = None
     limits: Annotated[Limits | None, Field(description="Null: the model was not timed.")] = None
     measured_by: Annotated[
         str, Field(description="The measurer; empty in those of earlier versions, which had devices.")
@@ -116,5 +120,7 @@ class FinishReport(Value):
 
     @property
     def peak_share(self) -> float | None:
-        """How much of what the machine computes the tuned model reaches, where that was measured."""
+        """How much of what the machine computes the tasks reach, or where they do not tell the model."""
+        if self.outlook is not None and self.outlook.reached is not None:
+            return self.outlook.reached
         return None if self.limits is None else self.limits.peak_share

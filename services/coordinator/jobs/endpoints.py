@@ -102,7 +102,7 @@ def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
 @router.post("/{job_id}/resume")
 def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobStatus:
     """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
-    return steering.resume(parts, owner, job_id, request.trials if request else 0)
+    return steering.resume(parts, owner, job_id, request or ResumeIn())
 
 
 @router.post("/{job_id}/archive")

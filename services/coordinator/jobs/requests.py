@@ -1,14 +1,12 @@
 """What a job is asked for with."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from mallorn.core.options import JobOptions
 from services.coordinator.web.numbers import MAX_INT
 from services.coordinator.web.texts import check_storable
-
-USUAL_TRIALS: Final = 200
 
 
 class JobIn(BaseModel):
@@ -28,8 +26,8 @@ class JobIn(BaseModel):
         Field(
             ge=0,
             le=MAX_INT,
-            description="Candidates to try; 0: what is known already, or sane defaults. Without it "
-            f"{USUAL_TRIALS}, or as many as fit where `minutes` are given.",
+            description="Candidates to try; 0: what is known already, or sane defaults. Without it as many "
+            "as are worth their seconds, or as fit where `minutes` are given.",
         ),
     ] = None
     minutes: Annotated[
@@ -48,11 +46,6 @@ class JobIn(BaseModel):
         check_storable(value)
         return value
 
-    @property
-    def budget(self) -> int | None:
-        """In trials; None: no limit but the minutes."""
-        return USUAL_TRIALS if self.trials is None and self.minutes is None else self.trials
-
 
 class ResumeIn(BaseModel):
     """With what a job goes on."""
@@ -60,3 +53,13 @@ class ResumeIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     trials: Annotated[int, Field(ge=0, le=MAX_INT, description="Added to the budget.")] = 0
+    auto: Annotated[
+        bool,
+        Field(description="Instead of any budget: as many trials as are worth their seconds."),
+    ] = False
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> "ResumeIn":
+        if self.auto and self.trials:
+            raise ValueError("a job goes on by `trials` or by `auto`, not by both")
+        return self

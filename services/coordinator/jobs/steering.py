@@ -13,6 +13,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.values.event import CancelledEvent, PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
+from services.coordinator.jobs.requests import ResumeIn
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.parts import Parts
 
@@ -41,31 +42,37 @@ def cancel(parts: Parts, owner: str, job_id: str) -> JobStatus:
         return _announce(session, CancelledEvent, job)
 
 
-def resume(parts: Parts, owner: str, job_id: str, more_trials: int) -> JobStatus:
+def resume(parts: Parts, owner: str, job_id: str, request: ResumeIn) -> JobStatus:
     """Go on with a paused job, or with one that came to its finish and is given more trials.
 
     Without any, a finish that failed or left something out is done again. Raises NotFound, Conflict.
     """
     with parts.database.transaction() as session:
-        _explain_refusal(Jobs(session).get(job_id, owner), more_trials)
-        job = Jobs(session).resume(job_id, owner, more_trials)
+        _explain_refusal(Jobs(session).get(job_id, owner), request)
+        job = Jobs(session).resume(job_id, owner, request.trials, auto=request.auto)
         answer = _announce(session, ResumedEvent, job)
     parts.waker.wake(NEXT_TASK[answer.state], job_id)
     return answer
 
 
-def _explain_refusal(job: Job, more_trials: int) -> None:
-    if finish_left_something(job) or (more_trials > 0 and came_to_finish(job)):
+def _explain_refusal(job: Job, request: ResumeIn) -> None:
+    more = request.trials > 0 or (request.auto and not job.auto)
+    if finish_left_something(job) or (more and came_to_finish(job)):
         return
-    if job.state == JobState.DONE and more_trials == 0:
-        spent = "minutes" if job.trials is None else f"{job.trials} trials"
-        raise Conflict(f"job {job.id} has spent its {spent}", hint=f"mallorn resume {job.id} --trials 100")
+    if job.state == JobState.DONE and not more:
+        raise Conflict(_why_done(job), hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         raise Conflict(
             f"job {job.id} has ended: {job.state}", hint="submit the model again; what was measured is reused"
         )
     if job.state not in (JobState.PAUSED, JobState.DONE):
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
+
+
+def _why_done(job: Job) -> str:
+    if job.auto:
+        return f"job {job.id} ended by itself: {job.tuning_ended}"
+    return f"job {job.id} has spent its {'minutes' if job.trials is None else f'{job.trials} trials'}"
 
 
 def _announce(session: Session, event: Steered, job: Job) -> JobStatus:

@@ -52,7 +52,7 @@ def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: st
         name=request.name or model.name,
         model_id=model.id,
         target_id=Targets(session).ensure(target).id,
-        trials=request.budget,
+        trials=request.trials,
         minutes=request.minutes,
         seed=request.seed,
         options=request.options.model_dump(mode="json"),

@@ -12,7 +12,7 @@ from db.tables import Job
 from mallorn.core.options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
-from services.coordinator.jobs.verdicts import verdict_of
+from services.coordinator.jobs.verdicts import outlook_of, verdict_of
 
 
 def job_out(session: Session, job: Job) -> JobStatus:
@@ -37,7 +37,8 @@ def job_out(session: Session, job: Job) -> JobStatus:
         warnings=job.warnings,
         graph=job.graph,
         report=job.report,
-        verdict=verdict_of(session, job, progress),
+        outlook=outlook_of(session, job),
+        verdict=verdict_of(job, progress),
         exported=job.export_uri is not None,
         archived=job.archived_at is not None,
         created_at=job.created_at,

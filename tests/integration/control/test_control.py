@@ -17,6 +17,7 @@ from db.tables import Device, HeldWork, Job
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from services.control import fleet, planning, turn
 from services.control.planning import plan_job
 from services.control.reaping import reap
@@ -232,6 +233,19 @@ def test_trials_asked_for_after_the_export_have_no_deadline(workshop):
     workshop.write(lambda session: Jobs(session).resume(job, "ada", 8))
     workshop.work(job)
     assert spent(workshop, job).spent == 16
+
+
+def test_a_job_without_a_budget_ends_by_itself_and_keeps_what_it_expected(workshop):
+    job = workshop.job(("w0",), trials=None)
+    workshop.work(job)
+    assert spent(workshop, job).spent > 16
+    assert workshop.state(job) == JobState.FINISHING
+    ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
+    assert ended.outlook.now_us > 0
+    assert ended.outlook.trials == 0
+    assert "the next 100 trials would bring" in ended.why or "trials a task" in ended.why
+    planned = workshop.read(lambda session: Events(session).newest(job, RoundPlannedEvent))
+    assert planned.outlook.end_us <= planned.outlook.now_us
 
 
 def test_a_paused_job_keeps_nobody_from_its_workload(workshop):

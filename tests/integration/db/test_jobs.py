@@ -128,12 +128,31 @@ def test_a_finished_job_goes_on_only_with_more_trials(rows, jobs):
 
 def test_a_job_without_a_limit_of_trials_is_given_one_on_top_of_what_it_spent(rows, jobs):
     job_id = rows.write(lambda session: rows.add_job(session, "ada", ("w0",)))
-    rows.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(trials=None)))
+    unlimited = update(Job).where(Job.id == job_id).values(trials=None, minutes=60.0)
+    rows.write(lambda session: session.execute(unlimited))
     measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0)], job_id)
     jobs.pause(job_id, "ada")
     assert jobs.resume(job_id, "ada", more_trials=8).trials is None
     jobs.move(job_id, [JobState.TUNING], JobState.DONE)
     assert jobs.resume(job_id, "ada", more_trials=16).trials == 2 + 16
+
+
+def test_a_job_that_decides_for_itself_counts_from_then_on_where_trials_are_asked_for(rows, jobs):
+    assert not jobs.get(rows.job_id, "ada").auto
+    jobs.pause(rows.job_id, "ada")
+    assert jobs.resume(rows.job_id, "ada", auto=True).auto
+    measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0)], rows.job_id)
+    jobs.pause(rows.job_id, "ada")
+    assert jobs.resume(rows.job_id, "ada", more_trials=8).trials == 2 + 8
+
+
+def test_a_done_job_goes_on_by_itself_unless_it_ended_by_itself(rows, jobs):
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    job = jobs.resume(rows.job_id, "ada", auto=True)
+    assert (job.state, job.trials, job.minutes) == (JobState.TUNING, None, None)
+    jobs.move(rows.job_id, [JobState.TUNING], JobState.DONE)
+    with pytest.raises(Conflict, match="is done"):
+        jobs.resume(rows.job_id, "ada", auto=True)
 
 
 def test_a_job_that_failed_in_its_finish_is_finished_again(rows, jobs):

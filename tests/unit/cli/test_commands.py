@@ -162,7 +162,7 @@ def lose(owned: OwnedRows, **recorded: Any) -> None:
     owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
 
 
-SLOWER = "verdict: 4.0 times slower than onnxruntime after 2 of about 130 useful trials"
+SLOWER = "verdict: 4.0 times slower than onnxruntime after 2 trials"
 
 
 def test_show_prints_the_figures_of_a_done_job_and_judges_them(mallorn: Type, owned: OwnedRows) -> None:
@@ -172,7 +172,7 @@ def test_show_prints_the_figures_of_a_done_job_and_judges_them(mallorn: Type, ow
     assert "2.000 ms" in shown.stdout
     assert "25.0" in shown.stdout
     assert SLOWER in shown.stdout
-    assert f"next:  mallorn resume {owned.job_id} --trials +200" in shown.stderr
+    assert f"next:  mallorn resume {owned.job_id} --auto" in shown.stderr
 
 
 def test_a_list_of_jobs_sets_each_beside_onnxruntime(mallorn: Type, owned: OwnedRows) -> None:

@@ -17,13 +17,14 @@ from cli.watching import progress
 from cli.watching.lines import LineView
 from cli.watching.pace import Pace, about
 from cli.watching.progress import follow
-from cli.watching.standing import advice, best, summary
+from cli.watching.standing import advice, best, share, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.waiting import Here, waiting_words
 from mallorn.job import Job
 from mallorn.wording.columns import Column
+from mallorn.wording.outlook import headroom
 from mallorn.wording.units import budget_words, spent_of
 from tests.fixtures.told import told_round, told_task
 
@@ -280,6 +281,21 @@ def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
     assert (budget_words(both), spent_of(both)) == ("64 trials or 60 minutes", "16 of 64")
     free = job("tuning", 16, minutes=60.0, budget=None)
     assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")
+
+
+def test_a_job_that_ends_by_itself_is_as_far_as_its_planner_thinks() -> None:
+    unknown = job("tuning", 16, budget=None)
+    assert (budget_words(unknown), share(unknown)) == ("as many trials as are worth it", 0.0)
+    ahead = {"now_us": 2000.0, "limit_us": 1500.0, "end_us": 1800.0, "gain": 0.031, "trials": 48}
+    known = job("tuning", 16, budget=None, outlook=ahead)
+    assert (share(known), known.expected_trials) == (0.25, 64)
+    assert summary(known).endswith(
+        "2.000 ms now; this machine takes at least 1.500 ms (75 % reached); "
+        "about 1.800 ms expected after some 48 more trials; the next 100 trials would bring 3.1 %"
+    )
+    over = job("done", 64, budget=None, outlook=ahead | {"limit_us": None, "trials": 0})
+    assert headroom(over) == "2.000 ms now; the next 100 trials would bring 3.1 %"
+    assert headroom(unknown) == ""
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:

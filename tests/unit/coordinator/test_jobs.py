@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from typing import Any
 
 from sqlalchemy import func, select
 
@@ -14,7 +15,9 @@ from db.repositories.tasks import Tasks
 from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.event import FinishingEvent, JobEvent, RoundPlannedEvent
 from mallorn.core.values.job import SuggestedOptions
+from mallorn.core.values.outlook import Outlook
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -73,21 +76,41 @@ def test_there_is_no_estimate_while_a_first_time_is_awaited(
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]["estimated_us"] == 10.0
 
 
-def test_a_job_is_judged_by_its_report_and_by_the_trials_that_its_tasks_still_have_a_use_for(
+def test_a_job_is_judged_by_its_report_and_by_what_more_trials_would_bring(
     coordinator: Coordinator, owned: OwnedRows
 ) -> None:
     measure(owned, "w0", 30.0, 20.0)
     running = coordinator.http.get(f"/jobs/{owned.job_id}").json()["verdict"]
     assert (running["level"], running["next"]) == ("none", f"mallorn watch {owned.job_id}")
     tuned, onnxruntime = ({"median": m, "low": m - 1, "high": m + 1} for m in (400.0, 100.0))
-    report = {"latency_us": {"tuned": tuned, "onnxruntime": onnxruntime}}
+    ahead = {"now_us": 20.0, "end_us": 18.0, "gain": 0.013, "trials": 160}
+    report = {"latency_us": {"tuned": tuned, "onnxruntime": onnxruntime}, "outlook": ahead}
     owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
     owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE))
     assert coordinator.http.get("/jobs").json()["items"][0]["verdict"] == {
         "level": "poor",
-        "summary": "4.0 times slower than onnxruntime after 2 of about 130 useful trials",
-        "next": f"mallorn resume {owned.job_id} --trials +200",
+        "summary": "4.0 times slower than onnxruntime after 2 trials; the next 100 trials would bring 1.3 %",
+        "next": f"mallorn resume {owned.job_id} --auto",
     }
+
+
+def test_a_job_tells_what_its_planner_expected_last(coordinator: Coordinator, owned: OwnedRows) -> None:
+    def told() -> dict[str, Any] | None:
+        outlook: dict[str, Any] | None = coordinator.http.get(f"/jobs/{owned.job_id}").json()["outlook"]
+        return outlook
+
+    def say(event: JobEvent) -> None:
+        owned.write(lambda session: Events(session).append(owned.job_id, event))
+
+    assert told() is None
+    place = {"round": 0, "task": 0, "name": "w0", "size": 16}
+    ahead = {"now_us": 20.0, "limit_us": None, "end_us": 18.0, "gain": 0.013, "trials": 160}
+    say(RoundPlannedEvent.model_validate(place | {"outlook": ahead}))
+    assert told() == ahead
+    owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.FINISHING))
+    at_the_end = ahead | {"gain": 0.002, "trials": 0}
+    say(FinishingEvent(why="spent", outlook=Outlook.model_validate(at_the_end)))
+    assert told() == at_the_end
 
 
 def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRows) -> None:

@@ -1,5 +1,7 @@
 """Pausing, resuming and cancelling: what changes, who is woken, what is refused in which words."""
 
+from httpx import Response
+
 from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
@@ -37,6 +39,25 @@ def test_a_done_job_goes_on_with_more_trials(coordinator: Coordinator, owned: Ow
     resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 100}).json()
     assert (resumed["state"], resumed["trials"], resumed["finished_at"]) == ("tuning", 164, None)
     assert coordinator.sent(queues.CONTROL) == [(queues.PLAN, [owned.job_id])]
+
+
+def test_a_done_job_goes_on_by_itself_until_that_is_not_worth_it(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    def resume(**asked: object) -> Response:
+        return coordinator.http.post(f"/jobs/{owned.job_id}/resume", json=asked)
+
+    move(owned, JobState.DONE)
+    resumed = resume(auto=True).json()
+    assert (resumed["state"], resumed["trials"], resumed["minutes"]) == ("tuning", None, None)
+    owned.write(lambda session: Jobs(session).record(owned.job_id, tuning_ended="nothing is left"))
+    move(owned, JobState.DONE)
+    refused = resume(auto=True)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == f"job {owned.job_id} ended by itself: nothing is left"
+    assert refused.json()["hint"] == f"mallorn resume {owned.job_id} --trials 100"
+    assert resume(auto=True, trials=5).status_code == 422
+    assert resume(trials=5).json()["trials"] == 5
 
 
 def test_a_job_that_failed_in_its_finish_goes_to_the_finish_again(

@@ -17,6 +17,10 @@ from mallorn.results.verdict import JobFacts, judge
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 
 
+MUCH_LEFT = {"now_us": 1000.0, "end_us": 800.0, "gain": 0.024, "trials": 300}
+LITTLE_LEFT = {"now_us": 1000.0, "end_us": 1000.0, "gain": 0.003}
+
+
 def timing(median: float, spread: float = 0.01) -> dict[str, float]:
     return {"median": median, "low": median * (1 - spread), "high": median * (1 + spread)}
 
@@ -36,8 +40,8 @@ def said(level: Level, summary: str, following: str = "") -> Verdict:
 
 
 def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Verdict:
-    fields = {"job_id": "j1", "name": "mlp", "state": JobState.DONE, "trials": 8, "useful_trials": 456}
-    report = changes.pop("report", {})
+    fields = {"job_id": "j1", "name": "mlp", "state": JobState.DONE, "trials": 8}
+    report = {"outlook": MUCH_LEFT} | changes.pop("report", {})
     if times is not None:
         report = {"latency_us": latencies(times, spread), **report}
     return judge(JobFacts(**fields | changes, report=FinishReport.model_validate(report)))
@@ -46,8 +50,8 @@ def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Ve
 def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
     assert done(1 / 1.9) == said(
         Level.POOR,
-        "1.9 times slower than onnxruntime after 8 of about 460 useful trials",
-        "mallorn resume j1 --trials +500",
+        "1.9 times slower than onnxruntime after 8 trials; the next 100 trials would bring 2.4 %",
+        "mallorn resume j1 --auto",
     )
 
 
@@ -58,17 +62,27 @@ def test_faster_at_the_machines_limit_is_done() -> None:
     )
 
 
-def test_a_search_that_rests_says_that_more_would_not_help() -> None:
-    slower = done(0.5, trials=456)
-    assert slower.summary == "2.0 times slower than onnxruntime; more trials would hardly help"
+def test_where_more_trials_pay_no_more_it_says_so_and_asks_for_none() -> None:
+    slower = done(0.5, trials=456, report={"outlook": LITTLE_LEFT})
+    assert slower.summary == (
+        "2.0 times slower than onnxruntime after 456 trials; the next 100 trials would bring 0.3 %"
+    )
     assert slower.next == "mallorn profile mlp.onnx --schedules mlp-tuned"
-    assert done(1.5, trials=456).summary == "1.5 times faster than onnxruntime; done"
+    assert done(1.5, report={"outlook": LITTLE_LEFT}).next == ""
+
+
+def test_the_limit_of_the_tasks_counts_where_it_is_known() -> None:
+    near = LITTLE_LEFT | {"limit_us": 940.0}
+    slower = done(0.5, report={"outlook": near, "limits": {"peak_share": 0.4}})
+    assert slower.summary == (
+        "2.0 times slower than onnxruntime; 94 % of what this machine computes; more trials would hardly help"
+    )
 
 
 def test_without_evidence_no_number_of_trials_is_made_up() -> None:
-    verdict = done(0.5, useful_trials=None)
+    verdict = done(0.5, report={"outlook": None})
     assert verdict.summary == "2.0 times slower than onnxruntime after 8 trials"
-    assert verdict.next
+    assert verdict.next == "mallorn resume j1 --auto", "the job finds out by itself"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +97,7 @@ def test_without_evidence_no_number_of_trials_is_made_up() -> None:
     ],
 )
 def test_words_follow_from_the_medians_and_the_intervals(times: float, spread: float, words: str) -> None:
-    assert done(times, spread).summary.startswith(f"{words} after 8 of")
+    assert done(times, spread).summary.startswith(f"{words} after 8 trials")
 
 
 def test_beside_the_default_build_alone_no_result_is_good() -> None:
@@ -161,15 +175,17 @@ TIMES = st.floats(0.01, 100.0)
 SPREADS = st.floats(0.0, 0.9)
 RIVALS = st.sampled_from(["onnxruntime", "untuned"])
 STEADY = st.booleans()
-USEFUL = st.none() | st.integers(0, 10**6)
+OUTLOOK = st.sampled_from([None, MUCH_LEFT, LITTLE_LEFT])
 
 
-@given(TIMES, SPREADS, RIVALS, STEADY, USEFUL)
+@given(TIMES, SPREADS, RIVALS, STEADY, OUTLOOK)
 def test_never_both_faster_and_slower_and_poor_always_has_a_next_step(
-    times: float, spread: float, rival: str, steady: bool, useful: int | None
+    times: float, spread: float, rival: str, steady: bool, outlook: dict[str, float] | None
 ) -> None:
-    report = {"latency_us": latencies(times, spread, rival), "conditions": {"steady": steady, "note": ""}}
-    verdict = done(report=report, useful_trials=useful)
+    conditions = {"steady": steady, "note": ""}
+    verdict = done(
+        report={"latency_us": latencies(times, spread, rival), "conditions": conditions, "outlook": outlook}
+    )
     said = [word in verdict.summary for word in ("faster than", "slower than", "as fast as")]
     assert sum(said) == 1
     assert verdict.next or verdict.level is Level.GOOD
@@ -188,12 +204,12 @@ def test_the_level_never_falls_where_the_model_is_faster(
     assert RANK.index(slow.level) <= RANK.index(fast.level)
 
 
-@given(st.floats(1.25, 100.0), SPREADS, STEADY, USEFUL)
+@given(st.floats(1.25, 100.0), SPREADS, STEADY, OUTLOOK)
 def test_clearly_slower_than_onnxruntime_is_never_better_than_poor(
-    slower: float, spread: float, steady: bool, useful: int | None
+    slower: float, spread: float, steady: bool, outlook: dict[str, float] | None
 ) -> None:
-    report = {"latency_us": latencies(1 / slower, spread), "conditions": {"steady": steady}}
-    assert done(report=report, useful_trials=useful).level is Level.POOR
+    known = {"latency_us": latencies(1 / slower, spread), "conditions": {"steady": steady}}
+    assert done(report=known | {"outlook": outlook}).level is Level.POOR
 
 
 @pytest.mark.parametrize("measurer", ["replay", "simulated"])

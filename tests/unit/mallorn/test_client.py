@@ -68,6 +68,8 @@ def test_a_job_is_steered(client: Client, owned: OwnedRows) -> None:
     job = client.job(owned.job_id)
     assert job.pause().state == "paused"
     assert job.resume(trials=6).trials == 70
+    job.pause()
+    assert job.resume(auto=True).auto
     assert job.cancel().state == "cancelled"
 
 

@@ -5,7 +5,7 @@ import type { Job, Round, Task } from "../api/types";
 import { RemoveDialog, type Removal } from "../jobs/RemoveDialog";
 import { go } from "../route";
 import { CancelDialog } from "../jobs/CancelDialog";
-import { canPause, canResume, isFinal } from "../jobs/standing";
+import { canPause, canResume, isAuto, isFinal } from "../jobs/standing";
 import { Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { saveReport, saveSchedules } from "./download";
@@ -104,17 +104,24 @@ type MoreProps = { job: Job; act: (action: () => Promise<unknown>) => Promise<bo
 
 function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
   const [trials, setTrials] = useState("100");
+  const [auto, setAuto] = useState(false);
   const submit = (event: FormEvent): void => {
     event.preventDefault();
-    void act(() => post(`jobs/${job.id}/resume`, { trials: Number(trials) })).then(onClose);
+    void act(() => post(`jobs/${job.id}/resume`, auto ? { auto } : { trials: Number(trials) })).then(onClose);
   };
   return (
     <Dialog title="Add trials" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
         <label>
           Trials on top of {job.trials ?? job.progress.trials}
-          <input type="number" min={1} required value={trials} onChange={(event) => setTrials(event.target.value)} />
+          <input type="number" min={1} required disabled={auto} value={trials} onChange={(event) => setTrials(event.target.value)} />
         </label>
+        {!isAuto(job) && (
+          <label className="check">
+            <input type="checkbox" checked={auto} onChange={(event) => setAuto(event.target.checked)} />
+            or as many as are worth their seconds
+          </label>
+        )}
         <p className="note">The job goes on; nothing is measured again.</p>
         <div className="buttons">
           <button type="button" onClick={onClose}>

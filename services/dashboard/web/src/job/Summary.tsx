@@ -2,8 +2,9 @@
 import type { ReactNode } from "react";
 import type { Job, OptionName } from "../api/types";
 import { clock, comparison, count, duration, latency, percent, target } from "../format";
-import { bestUs, engines, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
+import { bestUs, engines, isAuto, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
 import { Fact, Facts, Meter } from "../ui/parts";
+import { headroom } from "./headroom";
 import { peakShare } from "./remarks";
 
 export function Summary({ job }: { job: Job }): ReactNode {
@@ -26,9 +27,14 @@ export function Summary({ job }: { job: Job }): ReactNode {
         </Fact>
       )}
       {peakShare(job) !== null && <Fact name="Of what this machine computes">{percent(peakShare(job))}</Fact>}
+      {headroom(job).map(({ name, value, note }) => (
+        <Fact key={name} name={name} note={note}>
+          {value}
+        </Fact>
+      ))}
       <Fact
         name="Trials"
-        note={job.trials === null ? "no limit" : <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
+        note={isAuto(job) ? "as many as are worth it" : job.trials === null ? "no limit" : <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
       >
         {count(trials)}{" "}
         <small>

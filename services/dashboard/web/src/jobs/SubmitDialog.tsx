@@ -93,13 +93,14 @@ export function SubmitDialog({ again, ...props }: Props): ReactNode {
         <div className="pair">
           <label>
             Budget in trials
-            <input type="number" min={0} max={2147483647} value={trials} placeholder={minutes === "" ? "200" : "no limit"} onChange={(event) => setTrials(event.target.value)} />
+            <input type="number" min={0} max={2147483647} value={trials} placeholder={minutes === "" ? "as many as are worth it" : "no limit"} onChange={(event) => setTrials(event.target.value)} />
           </label>
           <label>
             and at most minutes
             <input type="number" min={0.1} step="any" value={minutes} placeholder="no limit" onChange={(event) => setMinutes(event.target.value)} />
           </label>
         </div>
+        {trials === "" && minutes === "" && <p className="note">The job ends by itself, when its next 100 trials are not worth their seconds.</p>}
         <Options of={options} given={given} onChange={setGiven}>
           <label>
             Name

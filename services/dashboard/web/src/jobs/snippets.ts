@@ -8,12 +8,12 @@ export function snippets(server: string = serverAddress(), hasKey = false): Snip
   const api = `${server}/api/v1`;
   return [
     { name: "Command line", text: reaching("mallorn tune model.onnx", server) },
-    { name: "Python", text: `import mallorn\n\njob = mallorn.Client("${server}").tune("model.onnx", target="local", trials=200)\nprint(job.id)` },
+    { name: "Python", text: `import mallorn\n\njob = mallorn.Client("${server}").tune("model.onnx", target="local")\nprint(job.id)` },
     {
       name: "curl",
       text: [
         `curl -sf${key} -T model.onnx "${api}/models?name=model.onnx"   # its answer holds the model's id`,
-        `curl -sf${key} -H "Content-Type: application/json" -d '{"model_id": "ID", "target": "local", "trials": 200}' ${api}/jobs`,
+        `curl -sf${key} -H "Content-Type: application/json" -d '{"model_id": "ID", "target": "local"}' ${api}/jobs`,
       ].join("\n"),
     },
   ];

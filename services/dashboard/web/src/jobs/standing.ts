@@ -47,18 +47,27 @@ export function mark(job: Job): string {
   return job.state === "done" && ["poor", "fair"].includes(level(job)) ? `done-${level(job)}` : job.state;
 }
 
+/** Whether it goes on while its trials are worth their seconds, without another budget. */
+export const isAuto = (job: Job): boolean => job.trials === null && job.minutes === null;
+
+/** Its budget in trials; of a job that ends by itself what is expected of it. */
+export function expectedTrials(job: Job): number | null {
+  return job.trials ?? (isAuto(job) && job.outlook ? job.progress.trials + job.outlook.trials : null);
+}
+
 /** Seconds until the budget is spent, at the pace so far; null where there is no pace to go by. */
 export function secondsLeft(job: Job, nowSec: number): number | null {
   if (job.state !== "tuning" || job.started_at === null) return null;
   const { trials } = job.progress;
   const pace = trials > 0 ? (nowSec - job.started_at) / trials : null;
-  const byTrials = pace === null || job.trials === null ? null : Math.max(0, job.trials - trials) * pace;
+  const budget = expectedTrials(job);
+  const byTrials = pace === null || budget === null ? null : Math.max(0, budget - trials) * pace;
   const byClock = job.minutes === null ? null : Math.max(0, job.created_at + job.minutes * 60 - nowSec);
   if (byTrials === null || byClock === null) return byTrials ?? byClock;
   return Math.min(byTrials, byClock);
 }
 
-/** "16 of 200", or "16" where only the minutes limit a job. */
+/** "16 of 200", or "16" where trials do not limit a job. */
 export function spentOf(job: Job): string {
   return job.trials === null ? count(job.progress.trials) : `${count(job.progress.trials)} of ${count(job.trials)}`;
 }
