@@ -1,12 +1,15 @@
 """The latency of whole models in every engine that is installed, in turn in one sitting.
 
-python -m benchmarks.latency MODEL.onnx ... --schedules LABEL=DIR ... [--threads 2 1] [--python PYTHON]
-                             [--rivals NAME ...] [--check FILE] [--json FILE]
+python -m benchmarks.latency MODEL.onnx ... --schedules LABEL=DIR ... [--threads 2 1]
+                             [--python PYTHON RIVAL=PYTHON ...] [--rivals NAME ...]
+                             [--check FILE] [--json FILE]
 
 DIR holds one directory a model, DIR/<model>, as `mallorn tune MODEL --out DIR/<model>` writes it; several
 labels show several budgets side by side. The rivals run in the interpreter PYTHON, which has them installed
 (`pip install openvino onnx2torch torch iree-base-compiler[onnx] iree-base-runtime jaxonnxruntime "jax<0.5"`);
-one that is missing there or cannot read a model is left out and named. onnxruntime is timed in our own
+one that is missing there or cannot read a model is left out and named. RIVAL=PYTHON gives one an interpreter
+of its own, since they need different versions of torch: `ncnn pnnx`, `MNN`, `executorch onnx2torch`,
+`zentorch onnx2torch torch==2.14.*`. onnxruntime is timed in our own
 interpreter. Engines take turns of some 150 ms each, nine times over, each in a process of its own that is
 stopped while another runs. All outputs are compared with onnxruntime's. `--check` compares the ratios to
 onnxruntime with those that an earlier `--json` wrote, a verdict a model. The headline is the geometric mean,
@@ -101,13 +104,13 @@ def _loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None
 
 
 def _rivals(
-    names: Sequence[str], python: str, model: Path, inputs: str, threads: int, stack: ExitStack
+    names: Sequence[str], pythons: Sequence[str], model: Path, inputs: str, threads: int, stack: ExitStack
 ) -> tuple[dict[str, Rival], dict[str, str]]:
     """Those that hold the model, and why the others do not."""
     held: dict[str, Rival] = {}
     left_out: dict[str, str] = {}
     for name in names:
-        rival = Rival(name, python)
+        rival = Rival(name, python_of(name, pythons))
         stack.callback(rival.kill)
         try:
             rival.load(LOAD_SEC, model, inputs, threads)
@@ -118,13 +121,26 @@ def _rivals(
     return held, left_out
 
 
+def python_of(rival: str, pythons: Sequence[str]) -> str:
+    """Its own interpreter, or the last one that is for all, or ours."""
+    named = dict(text.split("=", 1) for text in pythons if "=" in text)
+    common = [sys.executable, *(text for text in pythons if "=" not in text)]
+    return named.get(rival, common[-1])
+
+
 def _arguments() -> argparse.Namespace:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--schedules", nargs="+", required=True, metavar="LABEL=DIR")
     parser.add_argument("--threads", nargs="+", type=int, default=[2, 1])
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has the rivals")
+    parser.add_argument(
+        "--python",
+        nargs="+",
+        default=[sys.executable],
+        metavar="PYTHON",
+        help="the interpreter that has the rivals; RIVAL=PYTHON for one of them",
+    )
     parser.add_argument("--rivals", nargs="*", default=list(NAMES), choices=NAMES)
     parser.add_argument("--check", type=Path, metavar="FILE", help="raw figures to compare with")
     parser.add_argument("--json", type=Path)

@@ -1,9 +1,11 @@
 """The table of the latency benchmark, from made-up cells."""
 
+import sys
 from typing import Any
 
 import pytest
 
+from benchmarks.latency import python_of
 from benchmarks.latency_report import lines, summarise, verdicts
 
 
@@ -52,3 +54,10 @@ def test_a_model_that_was_never_timed_has_nothing_to_compare_with() -> None:
     stored = summarise([cell("mlp", t=100.0, onnxruntime=200.0)], ["t"])
     found = summarise([cell("resnet18", t=100.0, onnxruntime=200.0)], ["t"])
     assert verdicts(found, stored)[0].endswith("nothing is stored to compare with")
+
+
+def test_a_rival_may_have_an_interpreter_of_its_own() -> None:
+    pythons = ["/all/python", "zentorch_cpu=/own/python"]
+    assert python_of("zentorch_cpu", pythons) == "/own/python"
+    assert python_of("openvino_cpu", pythons) == "/all/python"
+    assert python_of("openvino_cpu", ["zentorch_cpu=/own/python"]) == sys.executable
