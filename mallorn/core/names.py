@@ -23,6 +23,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "reinforce": "workers.search.algorithms.reinforce:Reinforce",
         "ppo": "workers.search.algorithms.ppo:Ppo",
         "mcts": "workers.search.algorithms.mcts:Mcts",
+        "roller": "workers.search.algorithms.roller:Roller",
         "random": "workers.search.algorithms.random:RandomSearch",
     },
     "sampler": {

@@ -8,9 +8,10 @@ import pytest
 import tvm
 
 from mallorn.core.errors import StorageFull
+from mallorn.core.values.machine import assumed
 from tests.unit.tvm_space.programs import matmul, softmax
+from workers.search.roller.ranking import ranked
 from workers.tvm.build import InvalidCandidate, build
-from workers.tvm.defaults import PATTERNS, Machine, default_decisions
 from workers.tvm.programs import parse_module, parse_tvm_target
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
@@ -20,7 +21,7 @@ HOST = '{"kind":"llvm","num-cores":2}'
 
 def first_default(tir: str, target: str) -> tuple[str, tuple[int, ...]]:
     sketch = design_space(tir, target)[-1]
-    return sketch.trace, default_decisions(sketch, Machine(2, 4), PATTERNS[0])
+    return sketch.trace, ranked([sketch], (), assumed(2, 4), 1)[0].decisions
 
 
 def run(library: Path, *arrays: np.ndarray[Any, Any]) -> None:
@@ -73,7 +74,7 @@ def test_a_library_that_cannot_be_written_is_blamed_on_the_full_disk(
 def test_a_gpu_candidate_is_exported_without_a_gpu(tmp_path: Path) -> None:
     target = '{"kind":"cuda","tag":"nvidia/nvidia-a100"}'
     sketch = design_space(matmul(), target)[-1]
-    decisions = default_decisions(sketch, Machine(1, 1, gpu=True), PATTERNS[0])
+    decisions = ranked([sketch], (), assumed(1, 1, gpu=True), 1)[0].decisions
     assert rebuild(matmul(), target, sketch.trace, decisions) is not None
     build(matmul(), target, sketch.trace, decisions, str(tmp_path / "candidate.so"))
     # Without CUDA's driver TVM packs the kernel's source, which the device compiles when it loads it.

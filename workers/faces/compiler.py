@@ -9,6 +9,7 @@ from workers.children.child import Child
 from workers.children.method import method
 from workers.faces.probes import Probe
 from workers.faces.values import Tensor
+from workers.search.nest import Nest
 from workers.search.space import Sketch
 
 Candidates = Sequence[tuple[str, Sequence[int]]]  # of each the trace of its sketch, and its decisions
@@ -43,6 +44,10 @@ class Compiler(Child):
     @method(limit_sec=120.0)
     def design_space(self, tir: str, target: str) -> list[Sketch]:
         """The sketches of a program in TVM's order, alike in every process."""
+
+    @method(limit_sec=20.0)
+    def nests(self, tir: str) -> list[Nest]:
+        """The loops of a program's blocks, and what they touch."""
 
     @method(limit_sec=_each(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch
 from mallorn.core.values.machine import Machine
+from workers.search.nest import Nest
 
 __all__ = ["Candidate", "Choice", "ChoiceKind", "Matrix", "Sketch", "Space"]
 
@@ -35,6 +36,11 @@ class Space(ABC):
     @abstractmethod
     def machine(self) -> Machine:
         """What the candidates run on: measured, or assumed of its target."""
+
+    @property
+    def nests(self) -> Sequence[Nest]:
+        """What the blocks of the program compute, as far as it is known."""
+        return ()
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:

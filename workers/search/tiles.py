@@ -117,6 +117,11 @@ def divisors(extent: int) -> list[int]:
     return sorted(found)
 
 
+def largest_factor(extent: int, limit: int) -> int:
+    """The largest divisor that is at most `limit`, and at least one."""
+    return max(factor for factor in divisors(extent) if factor <= max(1, limit))
+
+
 @lru_cache(maxsize=1024)
 def _moves(extent: int, width: int) -> tuple[Rows, Rows, Rows]:
     pairs = permutations(range(width), 2)

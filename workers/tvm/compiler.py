@@ -11,6 +11,7 @@ from workers.children.serve import serve
 from workers.faces.compiler import Compiler
 from workers.tvm.build import build
 from workers.tvm.lowered import code, statements
+from workers.tvm.nests import nests
 from workers.tvm.probes import build_probes
 from workers.tvm.programs import vector_lanes
 from workers.tvm.rebuild import full_trace, validate
@@ -19,6 +20,7 @@ from workers.tvm.sketches import design_space
 ANSWERS: Final = (
     Compiler.vector_lanes.by(vector_lanes),
     Compiler.design_space.by(design_space),
+    Compiler.nests.by(nests),
     Compiler.validate.by(validate),
     Compiler.full_trace.by(full_trace),
     Compiler.statements.by(statements),

@@ -1,7 +1,6 @@
 """The Space of MetaSchedule's sketches, as the worker sees it: TVM itself runs in the compiler child."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,12 +11,11 @@ from workers.children.errors import ChildCrashed, ChildTimeout
 from workers.faces.compiler import Compiler
 from workers.measure.base import Program
 from workers.search.decisions import DecisionSpace
+from workers.search.nest import Nest
+from workers.search.roller.ranking import ranked
 from workers.search.space import Candidate, Sketch
-from workers.tvm.defaults import PATTERNS, default_decisions
-from workers.tvm.defaults import Machine as TiledFor
 
 _MAX_DEFAULTS = 12
-_TENSORIZED = "meta_schedule.auto_tensorize"
 _DRAW, _MAX_DRAWS = 16, 16
 
 
@@ -38,6 +36,13 @@ class TvmSpace(DecisionSpace):
         self._target = target
         self._compiler = compiler
 
+    @cached_property
+    def nests(self) -> Sequence[Nest]:
+        try:
+            return self._compiler.nests(self._program.tir)
+        except (ChildCrashed, ChildTimeout):
+            return ()
+
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Ask the compiler for all at once, and for each alone where one of them kills it."""
         if not candidates:
@@ -55,21 +60,8 @@ class TvmSpace(DecisionSpace):
 
     @cached_property
     def _defaults(self) -> list[Candidate]:
-        guesses = list(dict.fromkeys(self._guesses()))[:_MAX_DEFAULTS]
+        guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
         return self._only_valid(guesses) or self._first_valid_samples()
-
-    def _guesses(self) -> list[Candidate]:
-        here = self.machine
-        machine = TiledFor(cores=here.cores, lanes=here.lanes, gpu=here.gpu)
-        # Where an instruction fills a whole vector, vectors are tiled instead of numbers.
-        of_vectors = replace(machine, lanes=1)
-        # The last sketch fuses most: its consumers are computed at the innermost level.
-        tiled = [(s, of_vectors if _TENSORIZED in s.trace else machine) for s in reversed(self.sketches)]
-        return [
-            Candidate(sketch.key, default_decisions(sketch, lanes_of, pattern))
-            for pattern in PATTERNS
-            for sketch, lanes_of in tiled
-        ]
 
     def _first_valid_samples(self) -> list[Candidate]:
         rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm
 
-from workers.tvm.defaults import largest_factor
+from workers.search.tiles import largest_factor
 from workers.tvm.sketches import SUGGESTS
 from workers.tvm.templates.depthwise import STRIPS
 from workers.tvm.templates.rewriting import LANES, inline_all_but

@@ -8,6 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from mallorn.core.values.machine import assumed
 from tests.unit.tvm_graph.networks import (
     HASWELL,
     NHWC,
@@ -23,10 +24,10 @@ from workers.features.decisions import AlignedDecisions
 from workers.features.loops import Loops
 from workers.features.primitives import Primitives
 from workers.search.decisions import SketchRules
+from workers.search.roller.ranking import ranked
 from workers.search.space import Sketch
 from workers.tvm.anatomy import blocks_of, operator_of
 from workers.tvm.arguments import tensor_args
-from workers.tvm.defaults import Machine, Pattern, default_decisions
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
 from workers.tvm.templates.depthwise import depthwise
@@ -188,7 +189,7 @@ def scheduled(mod: Any, decisions: Sequence[int]) -> Any:
 
 
 def suggested(mod: Any) -> tuple[int, ...]:
-    return default_decisions(sketched(mod), Machine(cores=2, lanes=8), Pattern())
+    return ranked([sketched(mod)], (), assumed(cores=2, lanes=8), 1)[0].decisions
 
 
 def numbers(mod: Any, arrays: list[Any]) -> Any:

@@ -1,0 +1,71 @@
+"""What one block of a program computes: its loops, and which elements of which buffers they touch."""
+
+from dataclasses import dataclass
+from math import prod
+
+FLOAT_BYTES = 4
+
+# Of one dimension of a buffer: the axes that index it, each with its coefficient.
+Index = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One loop of a block."""
+
+    extent: int
+    reduced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A buffer that a block reads or writes."""
+
+    shape: tuple[int, ...]
+    indices: tuple[Index, ...]  # one a dimension
+    element_bytes: int = FLOAT_BYTES
+    relaid: bool = False  # its layout follows the tiles: a weight that is packed ahead of time
+    made: bool = False  # by another block of the program
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """The axes that it is indexed by."""
+        return frozenset(axis for index in self.indices for axis, _ in index)
+
+    def stride(self, axis: int) -> int:
+        """Bytes between neighbours along an axis; 0 where it has none, or tiles decide them."""
+        places = [at for at, index in enumerate(self.indices) if any(axis == other for other, _ in index)]
+        if self.relaid or not places:
+            return 0
+        step = dict(self.indices[places[-1]])[axis]
+        return step * prod(self.shape[places[-1] + 1 :]) * self.element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops of one block: spatial axes, of which the last is made vectors of, then reductions."""
+
+    axes: tuple[Axis, ...]
+    reads: tuple[Access, ...]
+    write: Access
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(axis.extent for axis in self.axes)
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        return (*self.reads, self.write)
+
+
+def product(spatial: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
+    """What is assumed of a block that nothing else is known of: a matrix product of its axes."""
+    axes = (*(Axis(extent) for extent in spatial), *(Axis(extent, reduced=True) for extent in reduced))
+    last, sums = len(spatial) - 1, tuple(range(len(spatial), len(axes)))
+    across = tuple(range(last))
+    reads = (_of(axes, (*across, *sums)), _of(axes, (*sums, last)))
+    return Nest(axes, reads, _of(axes, (*across, last)))
+
+
+def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
+    return Access(tuple(axes[at].extent for at in order), tuple(((at, 1),) for at in order))

@@ -1,0 +1,58 @@
+"""The candidates of a program in the order in which they should be tried."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mallorn.core.values.machine import Machine
+from workers.search.nest import Nest
+from workers.search.roller.guesses import Constructor, Guesses
+from workers.search.space import Candidate, Sketch
+
+_LOOKED_AT: Final = 1024  # of the best, among which there is a choice
+_ALIKE: Final = 0.3  # how much slower a guess counts that is wholly like one before it
+
+
+def ranked(
+    sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
+) -> list[Candidate]:
+    """Up to `count` candidates: the best guess, then what is nearly as good and unlike those before it."""
+    # The last sketch fuses most.
+    sketches = sketches[::-1]
+    constructor = Constructor(nests, machine)
+    found = [constructor.guesses(sketch) for sketch in sketches]
+    sketch = np.concatenate([np.full(len(each.us), at) for at, each in enumerate(found)])
+    place = np.concatenate([np.arange(len(each.us)) for each in found])
+    us = np.concatenate([each.us for each in found])
+    best = np.argsort(us, kind="stable")[:_LOOKED_AT]
+    order = best[_spread(us[best], _aspects(found, sketch[best], place[best]), count)]
+    rows = [(sketches[sketch[at]], found[sketch[at]].rows[place[at]]) for at in order]
+    return [Candidate(of.key, tuple(row.tolist())) for of, row in rows]
+
+
+def _aspects(
+    found: Sequence[Guesses], sketch: NDArray[np.int64], place: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """What guesses may have in common, a column each; sketches are one of them."""
+    widest = max(each.aspects.shape[1] for each in found)
+    table = np.full((len(sketch), widest + 1), -1, dtype=np.int64)
+    for row, (of, at) in enumerate(zip(sketch, place, strict=True)):
+        known = found[of].aspects[at]
+        table[row, : len(known)] = known
+        table[row, -1] = of
+    return table
+
+
+def _spread(us: NDArray[np.float64], aspects: NDArray[np.int64], count: int) -> list[int]:
+    """Places of the best that are unlike each other, greedily."""
+    alike = np.zeros(len(us))
+    free = np.ones(len(us), dtype=np.bool_)
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(us)):
+        at = int(np.argmin(np.where(free, us * (1 + _ALIKE * alike), np.inf)))
+        chosen.append(at)
+        free[at] = False
+        alike = np.maximum(alike, (aspects == aspects[at]).mean(axis=1))
+    return chosen
