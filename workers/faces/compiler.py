@@ -70,5 +70,16 @@ class Compiler(Child):
         """Compile the probes of a CPU target's machine to libraries in `folder`; what to call in them."""
 
     @method(limit_sec=120.0)
-    def build(self, tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str) -> Library:
-        """Compile a candidate to a library at `out_path`."""
+    def build(
+        self,
+        tir: str,
+        target: str,
+        trace: str,
+        decisions: Sequence[int],
+        out_path: str,
+        any_size: bool = False,
+    ) -> Library:
+        """Compile a candidate to a library at `out_path`.
+
+        Without `any_size`, one that comes out many times as large as others of its program is refused.
+        """

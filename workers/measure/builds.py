@@ -29,7 +29,7 @@ class Built:
 
 
 class Builds:
-    """The candidates of one round on their way through the builders."""
+    """The candidates of one round on their way through the builders; `any_size` refuses none as too large."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Builds:
         target: Target,
         folder: Path,
         timeout_sec: float,
+        any_size: bool = False,
     ) -> None:
         self._builders = builders
         self._waiting = deque(slots)
@@ -47,6 +48,7 @@ class Builds:
         self._target = target
         self._folder = folder
         self._timeout_sec = timeout_sec
+        self._any_size = any_size
 
     @property
     def unfinished(self) -> bool:
@@ -85,6 +87,7 @@ class Builds:
             slot.sketch.trace,
             slot.candidate.decisions,
             str(self._artifact(slot)),
+            self._any_size,
         )
 
     def _artifact(self, slot: Slot) -> Path:

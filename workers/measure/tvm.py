@@ -68,7 +68,7 @@ class TvmMeasurer(Measurer):
         fails has fewer results."""
         self._devices(target)  # else nothing is built
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
-            builds = self._builds(program, target, slots, options, Path(folder))
+            builds = self._builds(program, target, slots, options, Path(folder), any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
             timing = self._timing(program, target, options, options.run_timeout_sec, purpose="/finish")
             try:
@@ -84,9 +84,15 @@ class TvmMeasurer(Measurer):
         return devices
 
     def _builds(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, folder: Path
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[Slot],
+        options: JobOptions,
+        folder: Path,
+        any_size: bool = False,
     ) -> Builds:
-        return Builds(self._builders, slots, program, target, folder, options.build_timeout_sec)
+        return Builds(self._builders, slots, program, target, folder, options.build_timeout_sec, any_size)
 
     def _timing(
         self,

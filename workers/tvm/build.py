@@ -11,6 +11,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from mallorn.core.errors import InvalidRequest
 from workers.faces.compiler import Library
 from workers.tvm.arguments import tensor_args
+from workers.tvm.bodies import SIZES
 from workers.tvm.codegen import generate
 from workers.tvm.linker import blame_the_host, link_shared
 from workers.tvm.rebuild import rebuild
@@ -20,15 +21,21 @@ class InvalidCandidate(InvalidRequest):
     """The decisions do not make a program; a postprocessor refused them."""
 
 
-def build(tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str) -> Library:
-    """Compile a candidate to a library at `out_path`. Raises InvalidCandidate."""
+def build(
+    tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str, any_size: bool = False
+) -> Library:
+    """Compile a candidate to a library at `out_path`.
+
+    Raises InvalidCandidate and, without `any_size`, BodyTooLarge.
+    """
     started_sec = time.perf_counter()
     schedule = rebuild(tir, target, trace, decisions)
     if schedule is None:
         raise InvalidCandidate
     # What MetaSchedule's own builder does: weights come in the layout that the schedule wants.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-    _export(generate(module, target), out_path)
+    sizes = None if any_size else SIZES[tir, target]
+    _export(generate(module, target, sizes), out_path)
     elapsed_ms = (time.perf_counter() - started_sec) * 1000
     return Library(elapsed_ms, os.path.getsize(out_path), tensor_args(schedule.mod))
 

@@ -11,15 +11,23 @@ from typing import Any, Final
 
 import tvm
 
+from workers.tvm.bodies import Sizes, Watch
 from workers.tvm.programs import parse_tvm_target
 
 COMPARED_ACCESSES: Final = 200
 
 
-def generate(module: Any, target: str) -> Any:
-    """The library of a scheduled module, in memory."""
-    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        return tvm.tirx.build(module, target=_compiled_for(target))
+def generate(module: Any, target: str, sizes: Sizes | None = None) -> Any:
+    """The library of a scheduled module, in memory. Raises BodyTooLarge beside those `sizes`."""
+    watches = [] if sizes is None else [Watch(sizes)]
+    try:
+        with tvm.transform.PassContext(config={"tirx.disable_assert": True}, instruments=watches):
+            return tvm.tirx.build(module, target=_compiled_for(target))
+    except RuntimeError as error:  # TVM's own, whatever the watch raised
+        for watch in watches:
+            if watch.refused is not None:
+                raise watch.refused from error
+        raise
 
 
 @lru_cache(maxsize=8)

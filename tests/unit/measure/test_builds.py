@@ -86,6 +86,7 @@ def test_a_builder_is_told_all_it_needs() -> None:
         "trace": "the trace",
         "decisions": [1, 2],
         "out_path": "/room/1.so",
+        "any_size": False,
     }
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target, parse_target
 from tests.fixtures.faces import OddBuilder, OddRunner
@@ -20,6 +22,7 @@ from workers.search.space import Candidate, Sketch
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 DEVICE = TrackedDevice("key", TARGET.text, False, Endpoint("odd", "elsewhere", "c", 2, "0"))
 SKETCH = Sketch("sketch", "[]", ())
+PROGRAM = Program("p" * 64, "", Arguments(()), 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -50,4 +53,11 @@ class TestTvmMeasurer(MeasurerTestCase):
     @pytest.fixture
     def workplace(self) -> Workplace:
         slots = [Slot(at, Candidate("sketch", (first,)), SKETCH) for at, first in enumerate((1, 2, 0))]
-        return Workplace(Program("p" * 64, "", Arguments(()), 1.0), TARGET, slots)
+        return Workplace(PROGRAM, TARGET, slots)
+
+    def test_a_body_that_a_round_refuses_may_win_a_finish(self, measurer: TvmMeasurer) -> None:
+        large = [Slot(0, Candidate("sketch", (9,)), SKETCH)]
+        (refused,) = measurer.measure(PROGRAM, TARGET, large, JobOptions())
+        (compared,) = measurer.compare(PROGRAM, TARGET, large, JobOptions(), 1)
+        assert (refused.trial.outcome, compared.trial.outcome) == (Outcome.BUILD_ERROR, Outcome.OK)
+        assert refused.trial.error == "too large"
