@@ -1,10 +1,12 @@
-"""The same job by the code of two checkouts, in turn: seconds, and the memory of the worker and its children.
+"""The same job by the code of two checkouts, in turn: seconds, processor time, busy share, and memory.
 
 python -m benchmarks.two_trees OLD NEW MODEL [--trials 64] [--repeats 2] [--json FILE]
 
 OLD and NEW are checkouts (`git worktree add --detach DIR COMMIT`); this interpreter runs both. Each run has
 an empty data directory. Memory is what a process alone holds, at its largest, looked at once a second; of the
-children it is the sum. The headline is NEW's seconds from start to finished export over OLD's, by medians.
+children it is the sum. Processor time is that of the worker and its compilers, by the same looks: it tells
+which costs less on a busy host, too. The busy share is the device's, from the first round's start to the last
+trial. The headline is NEW's seconds from start to finished export over OLD's, by medians.
 """
 
 import argparse
@@ -15,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -25,7 +29,9 @@ import psutil
 from benchmarks.hosts import describe_host
 
 KINDS: Final = {"worker": "rounds,finish,train", "children": "workers.children"}  # by their command lines
-SPAN: Final = "SELECT max(created_at) - min(created_at), count(*) FROM measurements WHERE origin != 'finish'"
+COMPILER: Final = "workers.tvm.compiler"
+SPAN: Final = """SELECT max(created_at) - min(created_at), count(*), sum(run_ms) / 1e3,
+    max(created_at) - (SELECT min(started_at) FROM rounds) FROM measurements WHERE origin != 'finish'"""
 MEBIBYTE: Final = 2**20
 
 
@@ -52,23 +58,48 @@ def run(tree: Path, model: Path, trials: int) -> dict[str, float]:
         started_at = time.monotonic()
         command = [sys.executable, "-m", "mallorn", "tune", str(model), "--trials", str(trials), *place]
         process = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL)
-        memory = _largest(process)
+        found = _watch(process)
         seconds = time.monotonic() - started_at
         if process.returncode:
             raise SystemExit(f"{tree}: exit code {process.returncode}")
         with closing(sqlite3.connect(f"{home}/data/mallorn.db")) as database:
-            span_sec, count = database.execute(SPAN).fetchone()
-    return {"seconds": seconds, "trials": count, "seconds_a_trial": span_sec / max(1, count - 1), **memory}
+            span_sec, count, running_sec, tuning_sec = database.execute(SPAN).fetchone()
+    return {
+        "seconds": seconds,
+        "trials": count,
+        "seconds_a_trial": span_sec / max(1, count - 1),
+        "processor_sec_a_trial": found.processor_sec / count,
+        "busy_share": running_sec / tuning_sec,
+        **{f"{kind}_mib": size for kind, size in found.largest_mib.items()},
+    }
 
 
-def _largest(process: subprocess.Popen[bytes]) -> dict[str, float]:
-    largest = dict.fromkeys((f"{kind}_mib" for kind in KINDS), 0.0)
-    while process.poll() is None:
+@dataclass
+class Watched:
+    """What the processes of a run used."""
+
+    largest_mib: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
+    by_process: dict[tuple[int, float], float] = field(default_factory=dict)
+
+    @property
+    def processor_sec(self) -> float:
+        return sum(self.by_process.values())
+
+    def look(self, processes: Sequence[psutil.Process]) -> None:
         for kind, sign in KINDS.items():
-            held = sum(_held(each, sign) for each in psutil.Process(process.pid).children(recursive=True))
-            largest[f"{kind}_mib"] = max(largest[f"{kind}_mib"], held / MEBIBYTE)
+            held = sum(_held(each, sign) for each in processes)
+            self.largest_mib[kind] = max(self.largest_mib[kind], held / MEBIBYTE)
+        for each in processes:
+            with suppress(psutil.Error):
+                self.by_process[each.pid, each.create_time()] = _spent_sec(each)
+
+
+def _watch(process: subprocess.Popen[bytes]) -> Watched:
+    watched = Watched()
+    while process.poll() is None:
+        watched.look(psutil.Process(process.pid).children(recursive=True))
         time.sleep(1)
-    return largest
+    return watched
 
 
 def _held(process: psutil.Process, sign: str) -> int:
@@ -77,6 +108,14 @@ def _held(process: psutil.Process, sign: str) -> int:
         if sign in " ".join(process.cmdline()):
             return int(process.memory_full_info().uss)
     return 0
+
+
+def _spent_sec(process: psutil.Process) -> float:
+    """The processor time of the worker, and of a compiler with its linkers; none of others."""
+    command, times = " ".join(process.cmdline()), process.cpu_times()
+    if COMPILER in command:
+        return float(times.user + times.system + times.children_user + times.children_system)
+    return float(times.user + times.system) if KINDS["worker"] in command else 0.0
 
 
 def _arguments() -> argparse.Namespace:
