@@ -45,7 +45,7 @@ _SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "Canonical
 # Convolutions vectorise over channels. Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools
 # follow the layout of what they read, and so does a Clip that is an operator again. Optional: the pass gives
 # up on some models (a stack of five dimensions will do). The folding that follows re-lays the weights.
-_LAST: Final[dict[str, JsonValue]] = {
+CHANNELS_LAST: Final[dict[str, JsonValue]] = {
     "relax.nn.conv1d": ["NWC", "WIO"],
     "relax.nn.conv2d": ["NHWC", "HWIO"],
     "relax.nn.conv1d_transpose": ["NWC", "WIO"],
@@ -53,8 +53,9 @@ _LAST: Final[dict[str, JsonValue]] = {
 }
 _NHWC: Final = (
     _step("mallorn.restore_clip"),
+    _step("mallorn.passable"),
     *_relax("DeadCodeElimination"),
-    _step("relax.transform.ConvertLayout", _LAST, optional=True),
+    _step("relax.transform.ConvertLayout", CHANNELS_LAST, optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
     _step("mallorn.transposed"),
     _step("mallorn.views"),

@@ -13,11 +13,10 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from tests.unit.tvm_graph.networks import HASWELL, difference, fused, program, random, run
+from workers.tvm.recipes import CHANNELS_LAST
 from workers.tvm.sketches import design_space
 from workers.tvm.templates.transposed import transposed
 from workers.tvm.templates.views import views
-
-LAST = {"relax.nn.conv1d_transpose": ["NWC", "WIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
 
 @st.composite
@@ -56,7 +55,7 @@ def model(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Mode
 
 
 def rewritten(deconvolution: ModelProto) -> Any:
-    mod = relax.transform.ConvertLayout(LAST)(from_onnx(deconvolution))
+    mod = relax.transform.ConvertLayout(CHANNELS_LAST)(from_onnx(deconvolution))
     mod = tvm.transform.Sequential([relax.transform.FoldConstant(), transposed(), views()])(mod)
     return relax.transform.DeadCodeElimination()(mod)
 
@@ -113,7 +112,7 @@ def test_weights_that_are_computed_leave_it_to_tvm() -> None:
             result = builder.emit_output(body(data, kernel))
         builder.emit_func_output(result)
     mod = builder.get()
-    after = transposed()(relax.transform.ConvertLayout(LAST)(mod))
+    after = transposed()(relax.transform.ConvertLayout(CHANNELS_LAST)(mod))
     x, w = random(1, 4, 5, 5), random(4, 16, 2, 2)
     assert difference(run(after, x, w), run(mod, x, w)) <= 1e-6
 

@@ -15,7 +15,7 @@ _ELEMENTWISE = {f"relax.{name}" for name in _UNARY | _BINARY}
 
 
 def views() -> Any:
-    """The pass that moves them, if their other operand is a number or a vector of the last axis."""
+    """The pass that moves them, if their other operand is a number, a vector of the last axis, or alike."""
     return rewriting.graph_pass("Views", lambda _, graph: _Views().visit_expr(graph))
 
 
@@ -26,7 +26,7 @@ class _Views(PyExprMutator):  # type: ignore[misc]
         view: Any = self._value(call.args[0]) if _is(call, *_ELEMENTWISE) else None
         if not _is(view, RESHAPE) or not _keeps_last(view) or not self._ours(view.args[0]):
             return call
-        operands = [_vector(operand, call.ty) for operand in call.args[1:]]
+        operands = [self._operand(operand, call, view) for operand in call.args[1:]]
         if None in operands:
             return call
         moved = self.builder_.emit(relax.Call(call.op, [view.args[0], *operands], call.attrs))
@@ -34,6 +34,17 @@ class _Views(PyExprMutator):  # type: ignore[misc]
 
     def _value(self, var: Any) -> Any:
         return self.lookup_binding(var) if isinstance(var, relax.Var) else None
+
+    def _operand(self, operand: Any, call: Any, view: Any) -> Any | None:
+        """The other operand before the reshape: a constant, or what is reshaped alike; None for others."""
+        other = self._value(operand)
+        if (
+            _is(other, RESHAPE)
+            and _shape(other.args[0]) == _shape(view.args[0])
+            and _shape(other) == _shape(view)
+        ):
+            return other.args[0]
+        return _vector(operand, call.ty)
 
     def _ours(self, var: Any) -> bool:
         """True for what a tensor function computes, and what was moved behind one."""
@@ -45,6 +56,10 @@ class _Views(PyExprMutator):  # type: ignore[misc]
 
 def _is(value: Any, *operators: str) -> bool:
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in operators
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(rewriting.sizes_of(value))
 
 
 def _keeps_last(view: Any) -> bool:
