@@ -35,9 +35,11 @@ class Arm:
     details: dict[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        per_trial = {"tuning_sec_per_trial": self.tuning_sec / self.trials}
-        per_trial["total_sec_per_trial"] = self.total_sec / self.trials
-        return asdict(self) | {"schedules": str(self.schedules)} | per_trial
+        told = asdict(self) | {"schedules": str(self.schedules)}
+        if self.trials:
+            told["tuning_sec_per_trial"] = self.tuning_sec / self.trials
+            told["total_sec_per_trial"] = self.total_sec / self.trials
+        return told
 
 
 def count_tasks(model: Path, target: Target, recipe: str) -> int:
@@ -54,6 +56,7 @@ def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
 
 def mallorn_arm(
     model: Path,
+    target: Target,
     trials: int,
     seed: int,
     folder: Path,
@@ -65,7 +68,7 @@ def mallorn_arm(
     with connected_stack(None, None, folder / "data") as stack:
         wait_for_device(stack)
         started = time.monotonic()
-        job = stack.api.tune(model, trials=trials, seed=seed, **options)
+        job = stack.api.tune(model, target.text, trials=trials, seed=seed, **options)
         tuned_sec = None
         while not job.state.final:
             if tuned_sec is None and job.status.state in ("finishing", "done"):
@@ -82,8 +85,10 @@ def mallorn_arm(
     return Arm(report["trials"], failures, tuned_sec or total_sec, total_sec, schedules, details)
 
 
-def stock_arm(model: Path, target: Target, trials: int, seed: int, folder: Path, recipe: str) -> Arm:
-    """Stock tune_relax on the module that the same recipe makes, with as many threads, 64 trials a batch."""
+def stock_arm(
+    model: Path, target: Target, trials: int, seed: int, folder: Path, recipe: str, batch: int = 64
+) -> Arm:
+    """Stock tune_relax on the module that the same recipe makes, with as many threads."""
     work_dir = folder / "stock"
     work_dir.mkdir(parents=True)
     command = [sys.executable, "-m", "benchmarks.stock", str(model), str(work_dir)]
@@ -93,7 +98,7 @@ def stock_arm(model: Path, target: Target, trials: int, seed: int, folder: Path,
         "--recipe",
         stored_recipe(recipe_for(recipe, target)).model_dump_json(),
     ]
-    command += ["--trials", str(trials), "--seed", str(seed)]
+    command += ["--trials", str(trials), "--batch", str(batch), "--seed", str(seed)]
     env = os.environ | {"TVM_NUM_THREADS": str(target.num_cores)}
     with (folder / "stock.log").open("wb") as log:
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=log, check=True)

@@ -6,8 +6,24 @@ from pathlib import Path
 from typing import Any
 
 
-def keep(file: Path, content: Mapping[str, Any]) -> None:
-    """Store a cell's figures in one go."""
-    half = file.with_suffix(".part")
-    half.write_text(json.dumps(content) + "\n")
-    half.rename(file)
+class Cells:
+    """A folder with one file a cell, by the cells' names."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def __contains__(self, name: str) -> bool:
+        return self._file(name).exists()
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        return dict(json.loads(self._file(name).read_text()))
+
+    def keep(self, name: str, content: Mapping[str, Any]) -> None:
+        """Store a cell's figures in one go."""
+        half = self._file(name).with_suffix(".part")
+        half.write_text(json.dumps(content) + "\n")
+        half.rename(self._file(name))
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"{name}.json"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.arms import count_tasks
-from benchmarks.cells import keep
+from benchmarks.cells import Cells
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.hosts import describe_host
 from cli.service.connect import connected_stack, wait_for_device
@@ -35,13 +35,13 @@ RECIPE: Final = "tuned"
 def main() -> None:
     args = _arguments()
     target = detect_target()
-    args.raw.mkdir(parents=True, exist_ok=True)
+    cells = Cells(args.raw)
     for model in args.models:
-        missing = [cell for cell in _cells(model, args.seeds) if not _is_measured(args, cell)]
+        missing = [cell for cell in _cells(model, args.seeds) if not _is_measured(args, cells, cell)]
         trials = count_tasks(model, target, RECIPE) * args.trials_per_task if missing else 0
         for cell in missing:
-            _measure(args, model, target, trials, cell)
-    raw = [_read(args, cell) for model in args.models for cell in _cells(model, args.seeds)]
+            _measure(args, model, target, trials, cell, cells)
+    raw = [cells[cell.name] for model in args.models for cell in _cells(model, args.seeds)]
     found = report(raw)
     if args.json:
         args.json.write_text(
@@ -58,16 +58,18 @@ def _cells(model: Path, seeds: int) -> Iterator[Cell]:
             yield Cell(model.stem, seed, grouping)
 
 
-def _is_measured(args: argparse.Namespace, cell: Cell) -> bool:
-    if not _file(args, cell).exists():
+def _is_measured(args: argparse.Namespace, cells: Cells, cell: Cell) -> bool:
+    if cell.name not in cells:
         return False
-    if (before := _read(args, cell)["trials_per_task"]) != args.trials_per_task:
-        what = f"{_file(args, cell)} was measured with {before} trials a task"
+    if (before := cells[cell.name]["trials_per_task"]) != args.trials_per_task:
+        what = f"{cell.name} in {args.raw} was measured with {before} trials a task"
         raise InvalidRequest(what, hint="name another folder with --raw, or measure with as many")
     return True
 
 
-def _measure(args: argparse.Namespace, model: Path, target: Target, trials: int, cell: Cell) -> None:
+def _measure(
+    args: argparse.Namespace, model: Path, target: Target, trials: int, cell: Cell, cells: Cells
+) -> None:
     print(f"{cell.name}: {trials} trials", flush=True)
     # What a stopped service still writes must not cost the cell.
     with tempfile.TemporaryDirectory(prefix="mallorn-families-", ignore_cleanup_errors=True) as scratch:
@@ -75,7 +77,7 @@ def _measure(args: argparse.Namespace, model: Path, target: Target, trials: int,
             model, target, trials, cell, Path(scratch), {"policy": args.policy} if args.policy else {}
         )
     settings = {"trials_per_task": args.trials_per_task, "budget": trials, "target": target.attrs}
-    keep(_file(args, cell), cell.facts() | settings | found | describe_host())
+    cells.keep(cell.name, cell.facts() | settings | found | describe_host())
     print(f"{cell.name}: {len(found['trials'])} trials in {found['tuning_sec']:.0f} s", flush=True)
 
 
@@ -107,14 +109,6 @@ def _figures(job: Job, records: list[Record]) -> dict[str, Any]:
         "rounds": [row.model_dump(mode="json", include=ranks) for row in rounds],
         "moves": [event.payload for event in job.events() if event.kind == "family_changed"],
     }
-
-
-def _file(args: argparse.Namespace, cell: Cell) -> Path:
-    return Path(args.raw / f"{cell.name}.json")
-
-
-def _read(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
-    return dict(json.loads(_file(args, cell).read_text()))
 
 
 def _arguments() -> argparse.Namespace:

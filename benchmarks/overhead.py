@@ -50,7 +50,7 @@ def _cell(model: Path, target: Target, trials: int | None, seed: int, folder: Pa
     _say(f"{model.stem}: {count} trials, stock first")
     stock = stock_arm(model, target, count, seed, folder, RECIPE)
     _say(f"{model.stem}: stock took {stock.tuning_sec:.0f} s")
-    ours = mallorn_arm(model, count, seed, folder, {"recipe": RECIPE, "stopping": "fixed"})
+    ours = mallorn_arm(model, target, count, seed, folder, {"recipe": RECIPE, "stopping": "fixed"})
     _say(f"{model.stem}: ours took {ours.total_sec:.0f} s")
     schedules = {"stock": stock.schedules, "mallorn": ours.schedules}
     return {

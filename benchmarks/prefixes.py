@@ -1,5 +1,6 @@
 """The schedules an arm would have ended with after its first trials, as directories that stock TVM loads."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,14 +29,25 @@ def stock_prefix(work_dir: Path, trials: int, folder: Path) -> Path:
 
 
 def our_prefixes(
-    folder: Path, name: str, target: Target, records: Sequence[Record], shares: Sequence[float]
+    folder: Path,
+    name: str,
+    target: Target,
+    records: Sequence[Record],
+    shares: Sequence[float],
+    untried: Path | None = None,
 ) -> dict[str, Path]:
-    """An arm's schedules after each share of its trials, by `NAME@TRIALS`; its dataset is in the folder."""
-    counts = sorted({round(len(records) * share) for share in shares})
-    return {
-        f"{name}@{count}": our_prefix(folder / "data", target, records, count, folder / f"first-{count}")
-        for count in counts
-    }
+    """An arm's schedules after each share of its trials, by `NAME@TRIALS`; its dataset is in the folder.
+
+    A task without a trial gets what is in `untried`, the schedules of a job without trials, as it would from
+    a job that ends there.
+    """
+    found = {}
+    for count in sorted({round(len(records) * share) for share in shares}):
+        prefix = our_prefix(folder / "data", target, records, count, folder / f"first-{count}")
+        if untried is not None:
+            complete(prefix, untried)
+        found[f"{name}@{count}"] = prefix
+    return found
 
 
 def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: int, folder: Path) -> Path:
@@ -54,6 +66,28 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
         graphs.write_database(str(folder), target.text, rows)
     database.dispose()
     return folder
+
+
+def complete(directory: Path, other: Path) -> None:
+    """Add another directory's records of those workloads that this one lacks."""
+    workloads, records = _lines(directory / WORKLOADS), _lines(directory / RECORDS)
+    known = {workload[0] for workload in workloads}
+    for workload, record in _joined(other):
+        if workload[0] not in known:
+            records.append([len(workloads), record])
+            workloads.append(workload)
+    for name, lines in ((WORKLOADS, workloads), (RECORDS, records)):
+        (directory / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def _joined(directory: Path) -> list[tuple[Any, Any]]:
+    """Each record with its workload."""
+    workloads = _lines(directory / WORKLOADS)
+    return [(workloads[index], record) for index, record in _lines(directory / RECORDS)]
+
+
+def _lines(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def _texts(session: Session, record: Record) -> tuple[str, str]:

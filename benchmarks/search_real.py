@@ -1,17 +1,19 @@
 """Mallorn's defaults against stock tune_relax: what each needs until the whole model is fast.
 
 python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 64] [--search NAME ...]
+                                 [--stock-trials-per-task 256] [--stock-batch 16]
 
-A cell is a model and a seed: stock first, then ours with each searcher that was named (the default one, if
-none was), in one sitting, each on an empty dataset. All get the identical module (the same graph recipe),
-evaluator, threads and budget; stock runs 64 a batch. The model is then compiled with what each arm knew at
+A cell is a model and a seed: stock first, then ours without trials, then ours with each searcher that was
+named (the default one, if none was), in one sitting, each on an empty dataset. All get the identical module
+(the same graph recipe), evaluator and threads. The model is then compiled with what each arm knew at
 checkpoints of its budget, and all of those are timed in turn, so a curve is of whole models and not a sum
 over tasks. The goal is 1.02 of the latency that stock ends with. `--stock-recipe plain` gives stock its own
 graph passes instead: each side's own defaults.
 
-Each finished cell is one raw file in docs/results/search_real/, written at once; a second run makes what is
-missing. The headline is the share of stock's trials after which ours has reached the goal, a geometric mean,
-for the searcher that was named first.
+Each finished cell is one raw file in docs/results/stock/, written at once; a second run makes what is
+missing. The headline is the share of stock's trials after which ours has reached the goal, a mean, for the
+searcher that was named first; where the defaults are there without a trial, that is none. What they reach and
+what search reaches are shown apart.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stock_arm
-from benchmarks.cells import keep
+from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
 from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
@@ -30,7 +32,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
 from workers.device.detect import detect_target
 
-RAW: Final = Path("docs/results/search_real")
+RAW: Final = Path("docs/results/stock")
 RECIPE: Final = "tuned"
 CHECKPOINTS: Final = (0.125, 0.25, 0.375, 0.5, 0.75, 1.0)
 STOCK_CHECKPOINTS: Final = (0.5, 1.0)
@@ -39,67 +41,81 @@ STOCK_CHECKPOINTS: Final = (0.5, 1.0)
 def main() -> None:
     args = _arguments()
     target = detect_target()
-    args.raw.mkdir(parents=True, exist_ok=True)
-    wanted = [(model, seed) for seed in range(args.seeds) for model in args.models]
-    for model, seed in wanted:
-        if not _file(args, model, seed).exists():
-            _measure(args, model, seed, target)
-    found = report([json.loads(_file(args, model, seed).read_text()) for model, seed in wanted])
+    cells = Cells(args.raw)
+    wanted = {f"{model.stem}-{seed}": (model, seed) for seed in range(args.seeds) for model in args.models}
+    for name, (model, seed) in wanted.items():
+        if name not in cells:
+            cells.keep(name, _measured(args, model, seed, target))
+    found = report([cells[name] for name in wanted])
     if args.json:
         raw = {"benchmark": "search_real", **describe_host(), **found}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
     print("\n".join(lines(found)), flush=True)
 
 
-def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -> None:
-    trials = args.trials_per_task * count_tasks(model, target, RECIPE)
-    print(f"{model.stem}, seed {seed}: {trials} trials, stock first", flush=True)
+def _measured(args: argparse.Namespace, model: Path, seed: int, target: Target) -> dict[str, Any]:
+    tasks = count_tasks(model, target, RECIPE)
+    trials, stock_trials = args.trials_per_task * tasks, _stock_trials_per_task(args) * tasks
+    _say(model, seed, f"{stock_trials} trials of stock, {args.stock_batch} a batch")
     # What a stopped service still writes must not cost the cell.
     with tempfile.TemporaryDirectory(prefix="mallorn-real-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        stock = stock_arm(model, target, trials, seed, folder, args.stock_recipe)
-        print(f"{model.stem}, seed {seed}: stock took {stock.tuning_sec:.0f} s", flush=True)
-        ours = {name: _ours(model, trials, seed, folder / name, name) for name in args.search}
-        latency = _curve(model, target, args.stock_recipe, stock, ours, folder)
-    content = {
+        stock = stock_arm(model, target, stock_trials, seed, folder, args.stock_recipe, args.stock_batch)
+        _say(model, seed, f"stock took {stock.tuning_sec:.0f} s; {trials} trials of ours")
+        zero = _ours(model, target, 0, seed, folder / "zero", JobOptions().search)
+        ours = {name: _ours(model, target, trials, seed, folder / name, name) for name in args.search}
+        latency = _curve(model, target, args.stock_recipe, stock, zero, ours, folder)
+    return {
         "model": model.stem,
         "seed": seed,
         "budget": trials,
         "target": target.attrs,
         "stock_recipe": args.stock_recipe,
+        "stock_batch": args.stock_batch,
         "stock": stock.figures(),
+        "zero": zero.figures(),
         "mallorn": {name: arm.figures() for name, arm in ours.items()},
         "latency_us": latency,
         **describe_host(),
     }
-    keep(_file(args, model, seed), content)
 
 
-def _ours(model: Path, trials: int, seed: int, folder: Path, search: str) -> Arm:
+def _ours(model: Path, target: Target, trials: int, seed: int, folder: Path, search: str) -> Arm:
     folder.mkdir()
     options = {"recipe": RECIPE, "search": search}
-    arm = mallorn_arm(model, trials, seed, folder, options, keep_records=True)
-    print(f"{model.stem}, seed {seed}: ours with {search} took {arm.total_sec:.0f} s", flush=True)
+    arm = mallorn_arm(model, target, trials, seed, folder, options, keep_records=True)
+    _say(model, seed, f"{trials} trials with {search} took {arm.total_sec:.0f} s")
     return arm
 
 
 def _curve(
-    model: Path, target: Target, stock_recipe: str, stock: Arm, ours: Mapping[str, Arm], folder: Path
+    model: Path,
+    target: Target,
+    stock_recipe: str,
+    stock: Arm,
+    zero: Arm,
+    ours: Mapping[str, Arm],
+    folder: Path,
 ) -> dict[str, Any]:
     """The whole model's latency by arm and trials, all timed in turn."""
-    engines = {}
+    engines = {"zero": zero.schedules}
     for share in STOCK_CHECKPOINTS:
         count = round(stock.trials * share)
         engines[f"stock@{count}"] = stock_prefix(stock.schedules, count, folder / f"stock-{count}")
     for name, arm in ours.items():
-        engines |= our_prefixes(folder / name, name, target, arm.details["records"], CHECKPOINTS)
+        records = arm.details["records"]
+        engines |= our_prefixes(folder / name, name, target, records, CHECKPOINTS, zero.schedules)
         engines[name] = arm.schedules
     recipes = {name: stock_recipe for name in engines if name.startswith("stock")}
     return compare_latency(model, target, RECIPE, engines, folder, recipes)
 
 
-def _file(args: argparse.Namespace, model: Path, seed: int) -> Path:
-    return Path(args.raw / f"{model.stem}-{seed}.json")
+def _say(model: Path, seed: int, words: str) -> None:
+    print(f"{model.stem}, seed {seed}: {words}", flush=True)
+
+
+def _stock_trials_per_task(args: argparse.Namespace) -> int:
+    return int(args.stock_trials_per_task or args.trials_per_task)
 
 
 def _arguments() -> argparse.Namespace:
@@ -108,6 +124,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
     parser.add_argument("--trials-per-task", type=int, default=64)
     parser.add_argument("--search", nargs="+", default=[JobOptions().search])
+    parser.add_argument("--stock-trials-per-task", type=int, help="default: as many as ours")
+    parser.add_argument("--stock-batch", type=int, default=64, help="stock's trials of a task at a time")
     parser.add_argument("--stock-recipe", default=RECIPE, choices=(RECIPE, "plain"))
     parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
     parser.add_argument("--json", type=Path)

@@ -1,6 +1,6 @@
 """The other arm of a comparison: stock MetaSchedule on the identical module, in a process of its own.
 
-python -m benchmarks.stock MODEL WORK_DIR --target JSON --recipe JSON --trials N [--seed 0]
+python -m benchmarks.stock MODEL WORK_DIR --target JSON --recipe JSON --trials N [--batch 64] [--seed 0]
 
 Prints one JSON object: seconds spent and on what, trials made, failures. The caller sets TVM_NUM_THREADS.
 """
@@ -23,7 +23,6 @@ from workers.tvm.passes import run_steps
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import recipe_of
 
-BATCH = 64
 FAILED_SEC = 1e9  # stock writes 1e10 for what did not run
 
 
@@ -34,6 +33,7 @@ def main() -> None:
     parser.add_argument("--target", required=True)
     parser.add_argument("--recipe", type=StoredRecipe.model_validate_json, required=True)
     parser.add_argument("--trials", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=64, help="trials that a task gets at a time")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     target = parse_tvm_target(args.target)
@@ -46,7 +46,7 @@ def main() -> None:
             target,
             str(args.work_dir),
             max_trials_global=args.trials,
-            num_trials_per_iter=BATCH,
+            num_trials_per_iter=args.batch,
             runner=LocalRunner(evaluator_config=EvaluatorConfig(**EvaluatorOptions().model_dump())),
             seed=args.seed + 1,  # stock takes no 0
         )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.arms import Arm, compare_latency, mallorn_arm, task_keys
-from benchmarks.cells import keep
+from benchmarks.cells import Cells
 from benchmarks.held_out import base_without
 from benchmarks.hosts import describe_host
 from benchmarks.prefixes import our_prefixes
@@ -39,20 +39,21 @@ CHECKPOINTS: Final = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)
 def main() -> None:
     args = _arguments()
     target = detect_target()
-    args.raw.mkdir(parents=True, exist_ok=True)
+    cells = Cells(args.raw)
     for model in args.models:
-        missing = [seed for seed in range(args.seeds) if not _file(args, model, seed).exists()]
+        missing = [seed for seed in range(args.seeds) if f"{model.stem}-{seed}" not in cells]
         if missing:
-            _measure_all(args, model, missing, target)
-    wanted = [(model, seed) for model in args.models for seed in range(args.seeds)]
-    found = report([json.loads(_file(args, model, seed).read_text()) for model, seed in wanted])
+            _measure_all(args, model, missing, target, cells)
+    found = report([cells[f"{model.stem}-{seed}"] for model in args.models for seed in range(args.seeds)])
     if args.json:
         raw = {"benchmark": "warm_cold", **describe_host(), **found}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
     print("\n".join(lines(found)), flush=True)
 
 
-def _measure_all(args: argparse.Namespace, model: Path, seeds: list[int], target: Target) -> None:
+def _measure_all(
+    args: argparse.Namespace, model: Path, seeds: list[int], target: Target, cells: Cells
+) -> None:
     """One base serves all seeds: a job copies the data directory that holds it."""
     # What a stopped service still writes must not cost the cells.
     with tempfile.TemporaryDirectory(prefix="mallorn-warm-", ignore_cleanup_errors=True) as scratch:
@@ -70,7 +71,7 @@ def _measure_all(args: argparse.Namespace, model: Path, seeds: list[int], target
         }
         for seed in seeds:
             found = _measure(args, model, seed, target, facts["budget"], folder)
-            keep(_file(args, model, seed), facts | {"seed": seed} | found | describe_host())
+            cells.keep(f"{model.stem}-{seed}", facts | {"seed": seed} | found | describe_host())
 
 
 def _measure(
@@ -83,17 +84,13 @@ def _measure(
     for name in ARMS if seed % 2 == 0 else ARMS[::-1]:
         (folder / name).mkdir(exist_ok=True)
         options = {"recipe": RECIPE, "cost_model": models[name]}
-        arms[name] = mallorn_arm(model, trials, seed, folder / name, options, keep_records=True)
+        arms[name] = mallorn_arm(model, target, trials, seed, folder / name, options, keep_records=True)
         print(f"{model.stem}, seed {seed}: {name} took {arms[name].total_sec:.0f} s", flush=True)
     engines: dict[str, Path] = {}
     for name, arm in arms.items():
         engines |= our_prefixes(folder / name, name, target, arm.details["records"], CHECKPOINTS)
     latency = compare_latency(model, target, RECIPE, engines, folder)
     return {"arms": {name: arm.figures() for name, arm in arms.items()}, "latency_us": latency}
-
-
-def _file(args: argparse.Namespace, model: Path, seed: int) -> Path:
-    return Path(args.raw / f"{model.stem}-{seed}.json")
 
 
 def _arguments() -> argparse.Namespace:

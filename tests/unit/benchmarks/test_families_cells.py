@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cells import Cells
 from benchmarks.families import _cells, _figures, _is_measured
 from benchmarks.families_report import GROUPINGS, Cell, totals
 from db.repositories.events import Events
@@ -43,9 +44,9 @@ def test_groupings_take_turns_at_being_first() -> None:
 
 def test_a_finished_cell_is_not_measured_again_nor_mixed_with_other_budgets(tmp_path: Path) -> None:
     args = Namespace(raw=tmp_path, trials_per_task=48)
-    cell = Cell("m", 0, "none")
-    assert not _is_measured(args, cell)
-    (tmp_path / "m-0-none.json").write_text('{"trials_per_task": 48}')
-    assert _is_measured(args, cell)
+    cells, cell = Cells(tmp_path), Cell("m", 0, "none")
+    assert not _is_measured(args, cells, cell)
+    cells.keep(cell.name, {"trials_per_task": 48})
+    assert _is_measured(args, cells, cell)
     with pytest.raises(InvalidRequest, match="48 trials a task"):
-        _is_measured(Namespace(raw=tmp_path, trials_per_task=64), cell)
+        _is_measured(Namespace(raw=tmp_path, trials_per_task=64), cells, cell)
