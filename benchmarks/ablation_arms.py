@@ -1,0 +1,57 @@
+"""The arms of the ablation: chance, ours, ours without one part, every searcher, and stock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mallorn.core.names import REGISTRY
+from mallorn.core.options import JobOptions
+
+ZERO: Final = "zero"
+CHANCE: Final = "chance"
+OURS: Final = "ours"
+STANDARD: Final = JobOptions()
+# What stands in for a part that is left out; the searcher in place of the portfolio is `search-evolutionary`.
+WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "model": {"cost_model": "random"},
+    "families": {"families": "none"},
+    "bandit": {"policy": "round-robin"},
+    "racing": {"stopping": "fixed"},
+    "joint": {"contests": "apart"},
+}
+CHANCE_OPTIONS: Final[Mapping[str, Any]] = {
+    "search": "random",
+    **WITHOUT["model"],
+    **WITHOUT["families"],
+    **WITHOUT["bandit"],
+}
+BATCHES: Final = (16, 64)
+
+
+@dataclass(frozen=True)
+class AblationArm:
+    """A job with some options, or, with a batch, stock."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batch: int | None = None
+
+    def trials(self, ours: int, stock: int) -> int:
+        """Of a cell: none of `zero`, else the side's budget."""
+        if self.name == ZERO:
+            return 0
+        return ours if self.batch is None else stock
+
+
+def all_arms() -> dict[str, AblationArm]:
+    """By name, those that the others are compared with first."""
+    searchers = sorted(set(REGISTRY["search"]) - {STANDARD.search})
+    found = [
+        AblationArm(ZERO),
+        AblationArm(CHANCE, CHANCE_OPTIONS),
+        AblationArm(OURS),
+        *(AblationArm(f"without-{part}", options) for part, options in WITHOUT.items()),
+        *(AblationArm(f"search-{name}", {"search": name}) for name in searchers),
+        *(AblationArm(f"stock-{batch}", batch=batch) for batch in BATCHES),
+    ]
+    return {arm.name: arm for arm in found}

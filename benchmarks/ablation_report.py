@@ -1,0 +1,140 @@
+"""From raw cells to what each part brings, by ratios to what the same sitting timed beside it."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+from benchmarks.ablation_arms import CHANCE, OURS, ZERO
+from benchmarks.checkpoints import Raw, curve, first_within, geometric_mean, latency_us
+
+# A run that never comes so far counts as twice what chance spent.
+PENALTY: Final = 2.0
+NOISE: Final = 1.01  # two builds of the same schedules differ by so much
+
+
+def report(cells: Sequence[Raw]) -> dict[str, Any]:
+    """Every cell's figures, each arm's means by network and over all, and ours over chance's end."""
+    runs = [_run(cell) for cell in cells]
+    arms = {
+        arm: {where: _means(chosen) for where, chosen in _by_place(runs, arm).items()}
+        for arm in dict.fromkeys(run["arm"] for run in runs)
+    }
+    ours = arms.get(OURS)
+    return {
+        "runs": runs,
+        "arms": arms,
+        "parts": _parts(runs),
+        "behind_chance": [
+            where for where, means in (ours or {}).items() if (means["over_chance"] or 0) > NOISE
+        ],
+        "headline": ours["all"]["over_chance"] if ours else None,
+        "trials_share": ours["all"]["chance_trials_share"] if ours else None,
+    }
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """Tables in Markdown, the headline last."""
+    places = list(dict.fromkeys(where for means in found["arms"].values() for where in means))
+    answer = ["latency in the end over that of no trials (and over chance's, where it was timed beside)"]
+    answer += [f"| arm | {' | '.join(places)} |", "|---" * (len(places) + 1) + "|"]
+    answer += [f"| {arm} | {' | '.join(_end(means.get(where)) for where in places)} |"
+               for arm, means in found["arms"].items()]  # fmt: skip
+    answer += [
+        "",
+        "at 0, 1/8, 1/4, 1/2 and all of the budget, over that of no trials, all networks",
+        *_curves(found["arms"]),
+    ]
+    answer += ["", *(f"{arm}: {ratio:.3f} of what ours ends with" for arm, ratio in found["parts"].items())]
+    if found["behind_chance"]:
+        answer.append(f"behind chance: {', '.join(found['behind_chance'])}")
+    if found["headline"] is not None:
+        answer.append(f"ours reaches chance's end with {found['trials_share']:.2f} of its trials, a mean")
+        answer.append(f"ours over chance in the end, geometric mean: {found['headline']:.3f}")
+    return answer
+
+
+def _run(cell: Raw) -> dict[str, Any]:
+    arm = cell["arm"]
+    times = cell["latency_us"]
+    zero_us, end_us = latency_us(cell, ZERO), latency_us(cell, arm)
+    chance_us = latency_us(cell, CHANCE) if CHANCE in times else None
+    points = [(0, zero_us), *curve(cell, arm)]
+    return {
+        "model": cell["model"],
+        "mcpu": cell["target"].get("mcpu", cell["target"]["kind"]),
+        "arm": arm,
+        "seed": cell["seed"],
+        "zero_us": zero_us,
+        "end_us": end_us,
+        "onnxruntime_us": latency_us(cell, "onnxruntime"),
+        "over_zero": end_us / zero_us,
+        "over_chance": end_us / chance_us if chance_us else None,
+        "chance_trials_share": _share(cell, points, end_us, chance_us)
+        if chance_us and _is_job(arm)
+        else None,
+        "curve": [us / zero_us for _, us in points],
+        "seconds_per_trial": cell["tuning_sec"] / cell["trials"] if cell["trials"] else None,
+        "seconds": cell["total_sec"],
+    }
+
+
+def _is_job(arm: str) -> bool:
+    """Stock has a budget of its own, which is no share of chance's."""
+    return not arm.startswith("stock")
+
+
+def _share(cell: Raw, points: Sequence[tuple[int, float]], end_us: float, chance_us: float) -> float:
+    """The share of the budget after which a checkpoint, or what is handed out, is as fast as chance's end."""
+    reached = first_within([*points, (cell["trials"], end_us)], chance_us)
+    return PENALTY if reached is None else reached / cell["trials"]
+
+
+def _by_place(runs: Sequence[Raw], arm: str) -> dict[str, list[Raw]]:
+    """An arm's runs by network and target, and all."""
+    found = defaultdict[str, list[Raw]](list)
+    for run in runs:
+        if run["arm"] == arm:
+            found[f"{run['model']} {run['mcpu']}"].append(run)
+    return {**found, "all": [run for chosen in found.values() for run in chosen]}
+
+
+def _means(runs: Sequence[Raw]) -> dict[str, Any]:
+    beside = [run["over_chance"] for run in runs if run["over_chance"]]
+    shares = [run["chance_trials_share"] for run in runs if run["chance_trials_share"] is not None]
+    return {
+        "runs": len(runs),
+        "over_zero": geometric_mean([run["over_zero"] for run in runs]),
+        "over_chance": geometric_mean(beside) if beside else None,
+        "chance_trials_share": fmean(shares) if shares else None,
+        "curve": [geometric_mean(at) for at in zip(*(run["curve"] for run in runs), strict=True)],
+        "over_onnxruntime": geometric_mean([run["end_us"] / run["onnxruntime_us"] for run in runs]),
+    }
+
+
+def _parts(runs: Sequence[Raw]) -> dict[str, float]:
+    """What each arm ends with over what ours does: the mean over the cells that both have."""
+    ends = {(run["arm"], run["model"], run["mcpu"], run["seed"]): run["over_zero"] for run in runs}
+    ratios = defaultdict[str, list[float]](list)
+    for (arm, *place), end in ends.items():
+        ours = ends.get((OURS, *place))
+        if ours is not None and arm not in (OURS, ZERO):
+            ratios[arm].append(end / ours)
+    return dict(
+        sorted(((arm, geometric_mean(found)) for arm, found in ratios.items()), key=lambda each: -each[1])
+    )
+
+
+def _end(means: Mapping[str, Any] | None) -> str:
+    if means is None:
+        return ""
+    beside = "" if means["over_chance"] is None else f" ({means['over_chance']:.3f})"
+    return f"{means['over_zero']:.3f}{beside}"
+
+
+def _curves(arms: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{arm:24} {' '.join(f'{ratio:.3f}' for ratio in means['all']['curve'])}"
+        for arm, means in arms.items()
+        if arm != ZERO
+    ]

@@ -1,0 +1,109 @@
+"""The ablation compares whole models by ratios to what the same sitting timed beside them."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.ablation import _is_done, _wanted
+from benchmarks.ablation_arms import CHANCE_OPTIONS, WITHOUT, all_arms
+from benchmarks.ablation_report import lines, report
+from benchmarks.cells import Cells
+from mallorn.core.asked import check_asked
+from mallorn.core.names import REGISTRY
+from mallorn.core.options import JobOptions
+
+
+def cell(
+    arm: str, points: dict[int, float], end_us: float, *, model: str = "m", seed: int = 0
+) -> dict[str, Any]:
+    """No trials: 100 us; chance: 80 us in the end; a budget of 16 trials, half a second each."""
+    times = {"zero": 100.0, "chance": 80.0, "onnxruntime": 90.0}
+    times |= {f"{arm}@{trials}": us for trials, us in points.items()} | {arm: end_us}
+    return {
+        "model": model,
+        "target": {"kind": "llvm", "mcpu": "znver4"},
+        "arm": arm,
+        "seed": seed,
+        "trials": 16,
+        "tuning_sec": 8.0,
+        "total_sec": 10.0,
+        "latency_us": {name: {"median": us} for name, us in times.items()},
+    }
+
+
+def arguments(tmp_path: Path, *arms: str, seeds: int = 2) -> Namespace:
+    haswell = '{"kind": "llvm", "mcpu": "haswell", "num-cores": 2}'
+    models = [Path("a.onnx"), Path("b.onnx")]
+    return Namespace(models=models, targets=[haswell], arms=list(arms), seeds=seeds, schedules=tmp_path)
+
+
+def test_every_arm_asks_for_what_a_job_can_be_asked_for() -> None:
+    for arm in all_arms().values():
+        check_asked(dict(arm.options))  # type: ignore[arg-type]
+
+
+def test_each_part_that_is_left_out_differs_from_the_defaults_in_one_choice() -> None:
+    standard = JobOptions().model_dump()
+    for options in WITHOUT.values():
+        assert [standard[name] != value for name, value in options.items()] == [True]
+    assert CHANCE_OPTIONS["search"] == "random"
+
+
+def test_every_searcher_has_an_arm() -> None:
+    named = {arm.options.get("search", JobOptions().search) for arm in all_arms().values()}
+    assert named == set(REGISTRY["search"])
+
+
+def test_what_others_are_timed_beside_comes_first_and_once(tmp_path: Path) -> None:
+    names = [cell.name for cell in _wanted(arguments(tmp_path, "ours", "search-ga"))]
+    assert names[:4] == [
+        "a-haswell-zero-0",
+        "a-haswell-chance-0",
+        "a-haswell-ours-0",
+        "a-haswell-search-ga-0",
+    ]
+    assert names[8:11] == ["a-haswell-chance-1", "a-haswell-search-ga-1", "a-haswell-ours-1"]
+    assert len(names) == len(set(names)) == 14
+
+
+def test_a_cell_without_the_schedules_that_others_need_is_made_again(tmp_path: Path) -> None:
+    args, cells = arguments(tmp_path / "schedules", "ours", seeds=1), Cells(tmp_path / "raw")
+    zero, chance, ours = list(_wanted(args))[:3]
+    for each in (zero, chance, ours):
+        cells.keep(each.name, {})
+    (tmp_path / "schedules" / zero.name).mkdir(parents=True)
+    assert [_is_done(args, cells, each) for each in (zero, chance, ours)] == [True, False, True]
+
+
+def test_the_headline_is_ours_over_chance_in_the_same_sitting() -> None:
+    found = report([cell("ours", {16: 70.0}, 60.0), cell("ours", {16: 90.0}, 96.0, model="n")])
+    assert found["headline"] == pytest.approx((0.75 * 1.2) ** 0.5)
+    assert found["behind_chance"] == ["n znver4"]
+    assert lines(found)[-1].endswith(": 0.949")
+
+
+def test_trials_count_up_to_the_first_checkpoint_as_fast_as_chances_end() -> None:
+    early = cell("ours", {4: 85.0, 8: 79.0, 16: 70.0}, 70.0)
+    never = cell("ours", {4: 95.0, 8: 90.0, 16: 85.0}, 85.0, seed=1)
+    (first, second) = report([early, never])["runs"]
+    assert (first["chance_trials_share"], second["chance_trials_share"]) == (0.5, 2.0)
+
+
+def test_what_a_job_hands_out_may_reach_it_where_its_last_checkpoint_did_not() -> None:
+    (run,) = report([cell("ours", {8: 90.0, 16: 81.0}, 79.0)])["runs"]
+    assert run["chance_trials_share"] == 1.0
+
+
+def test_a_part_is_worth_what_the_end_without_it_is_slower() -> None:
+    cells = [cell("ours", {16: 60.0}, 60.0), cell("without-model", {16: 66.0}, 66.0)]
+    assert report([*cells, cell("without-model", {16: 1.0}, 1.0, seed=1)])["parts"] == {
+        "without-model": pytest.approx(1.1)
+    }
+
+
+def test_stocks_budget_is_no_share_of_chances() -> None:
+    (run,) = report([cell("stock-16", {16: 60.0}, 60.0)])["runs"]
+    assert run["chance_trials_share"] is None
+    assert run["over_chance"] == 0.75
