@@ -46,6 +46,7 @@ class Standing:
     retired: str
     workload_id: int
     flops: float
+    args: Mapping[str, Any]  # what it is called with, as its workload has it
     blocked: bool  # its workload has an open round on this target, of this job or another
     known_us: float | None
     rounds: tuple[WorkloadRound, ...] = ()  # the job's own, and others' that are closed, in closing order
@@ -71,7 +72,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
     known = case((~_was_tried(), _Finish.latency_us))
     return (
-        select(*columns, Task.workload_id, Workload.flops, workload_is_busy(), known)
+        select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known)
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)
         .join(_Finish, _Finish.id == _best_of_finishes(), isouter=True)

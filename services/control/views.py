@@ -10,8 +10,10 @@ from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
 from db.repositories.standings import Standing
 from db.tables import Device, Job
+from mallorn.core.limits import least_us
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
+from mallorn.core.values.machine import Machine
 from services.control.curves import barren, has_run, lost, points, seconds_per_trial
 from services.planner.values import JobView, TaskView
 
@@ -63,4 +65,13 @@ def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:
         left_out=bool(only) and not any(fnmatchcase(task.name, pattern) for pattern in only),
         exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
         retired=task.retired,
+        limit_us=_limit_us(job.machine, task),
     )
+
+
+def _limit_us(machine: Machine | None, task: Standing) -> float | None:
+    """None where the machine was not measured: what is assumed of one limits nothing."""
+    if machine is None or not machine.measured:
+        return None
+    tensors = [(str(dtype), tuple(shape)) for _, dtype, shape in task.args["args"]]
+    return least_us(machine, task.flops, tensors) if task.flops or tensors else None

@@ -18,6 +18,7 @@ from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.machine import assumed
 from services.control import fleet, planning, turn
 from services.control.planning import plan_job
 from services.control.reaping import reap
@@ -246,6 +247,16 @@ def test_a_job_without_a_budget_ends_by_itself_and_keeps_what_it_expected(worksh
     assert "the next 100 trials would bring" in ended.why or "trials a task" in ended.why
     planned = workshop.read(lambda session: Events(session).newest(job, RoundPlannedEvent))
     assert planned.outlook.end_us <= planned.outlook.now_us
+
+
+@pytest.mark.parametrize(("measured", "limit_us"), [(True, 3 * 1e5 / 100 / 1e3), (False, None)])
+def test_a_job_whose_machine_was_measured_knows_its_limit(workshop, measured, limit_us):
+    job = workshop.job(("w0", "w1"), trials=64, flops=1e5)
+    machine = assumed(2, 16).model_copy(update={"gflops": {}, "core_gflops": 50.0, "measured": measured})
+    workshop.write(lambda session: Jobs(session).bind_machine(job, machine))
+    workshop.work(job)
+    ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
+    assert ended.outlook.limit_us == pytest.approx(limit_us)
 
 
 def test_a_paused_job_keeps_nobody_from_its_workload(workshop):
