@@ -11,7 +11,8 @@ from workers.search.roller.loops import Column, Loops
 
 FILLED: Final = 0.7  # of a cache: the rest is for what else passes through
 HIDDEN: Final = 0.7  # of what is not the slowest: it runs beside that
-RELOAD: Final = 8.0  # steps that loading and storing a sum takes
+LOADS: Final = 8.0  # while a sum is ready again
+RELOAD: Final = 16.0  # steps that loading and storing a sum takes
 WINDOW: Final = 64  # vector operations that a core looks ahead
 UNROLLED: Final = 64  # statements that a compiler unrolls of its own accord
 SPILL: Final = 8.0  # steps that a sum outside the registers takes
@@ -22,7 +23,8 @@ WAYS: Final = 7  # rows that fit into one place, beside other data
 CROWDED: Final = 2.2
 LINE_STEPS: Final = 16
 FILL: Final = 4.0  # times reading it, for reading, choosing and writing
-SPLIT: Final = 1.3  # a vector of so many registers that no power of two fits
+BROADCAST: Final = 1.25  # loads that one number for a whole vector takes
+SPLIT: Final = 1.3  # a vector of no power of two, which is loaded and stored in parts
 
 
 def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
@@ -47,7 +49,9 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     whole = (body <= max(unroll, UNROLLED)) & (sums * again <= machine.registers)
     held = np.where(whole, np.clip(WINDOW / depth, sums, sums * again), sums)
     waits = machine.in_flight / held
-    loads = sum((_loads(loops, read, vectors) for read in loops.nest.reads), np.zeros(loops.count)) / sums
+    loaded = sum((_loads(loops, read, vectors) for read in loops.nest.reads), np.zeros(loops.count))
+    # A sum is ready after four steps: a core that needs eight at once computes two a step, and loads as many.
+    loads = loaded / sums * machine.in_flight / LOADS
     spills = SPILL * np.maximum(0, sums + vectors + 1 - machine.registers - REUSED) / sums
     reloads = np.where((again == 1) | whole, 0, RELOAD / depth)
     bloated = 0.1 * np.maximum(0, np.log2(np.where(body <= unroll, body, 1) * vectors / BODY))
@@ -70,9 +74,9 @@ def _crowded(loops: Loops) -> Column:
 
 def registers_of(width: Column, lanes: int) -> Column:
     """What a vector of some width occupies: compilers make powers of two of it."""
-    vectors = np.ceil(width / lanes)
-    even = np.exp2(np.ceil(np.log2(vectors)))
-    return np.where(even == vectors, vectors, even * SPLIT)
+    even = np.exp2(np.ceil(np.log2(width)))
+    vectors = np.maximum(1, even / lanes)
+    return np.where(even == width, vectors, vectors * SPLIT)
 
 
 def _loads(loops: Loops, read: Access, vectors: Column) -> Column:
@@ -83,7 +87,7 @@ def _loads(loops: Loops, read: Access, vectors: Column) -> Column:
         if axis in read.axes:
             count = count * loops.factor(axis, 3)
     if last not in read.axes:
-        return count
+        return BROADCAST * count
     beside = read.relaid or (last, 1) in read.indices[-1]
     return np.asarray(count * (vectors if beside else loops.width))
 
