@@ -80,7 +80,7 @@ class Measurer(ABC):
     - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
     - Closing the generator early stops the work and leaves no process of this round running a candidate.
     - `best_us` is the fastest of the task in this measuring context, as far as the round knows it: who is far
-      behind need not be timed to the last digit.
+      behind that, or behind another of the slots, need not be timed to the last digit.
     - `compare` is how a finish measures the best again. Each slot has a trial or more, and all of a slot's
       count. Who falls far behind or fails has fewer than the others.
     - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.

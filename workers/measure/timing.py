@@ -1,5 +1,6 @@
 """The measuring half of a round: one candidate at a time on a device that this round holds."""
 
+from math import inf
 from typing import Final
 
 from mallorn.core.options import JobOptions
@@ -31,6 +32,7 @@ class Timing:
         timeout_sec: float,
         best_us: float | None = None,
         purpose: str = "",
+        keeps_best: bool = False,
     ) -> None:
         self._runner = runner
         self._tracker = tracker
@@ -39,6 +41,7 @@ class Timing:
         self._options = options
         self._timeout_sec = timeout_sec
         self._best_us = best_us
+        self._keeps_best = keeps_best  # whoever comes next is timed beside the fastest of those before, too
         self._purpose = purpose  # marks repeats in the device's own log
         self._built: Built | None = None
         self._taking: Pending[Endpoint] | None = None
@@ -134,4 +137,6 @@ class Timing:
             run_ms=run.run_ms,
             error=shorten(run.error),
         )
+        if self._keeps_best and trial.latency_us is not None:
+            self._best_us = min(trial.latency_us, self._best_us or inf)
         return SlotTrial(built.slot.slot, trial, self._endpoint)

@@ -54,7 +54,7 @@ class TvmMeasurer(Measurer):
         with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
             patience_sec = run_timeout_sec(program, options, best_us)
-            timing = self._timing(program, target, options, patience_sec, best_us=best_us)
+            timing = self._timing(program, target, options, patience_sec, best_us=best_us, keeps_best=True)
             try:
                 yield from alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
             finally:
@@ -102,10 +102,10 @@ class TvmMeasurer(Measurer):
         timeout_sec: float,
         best_us: float | None = None,
         purpose: str = "",
+        keeps_best: bool = False,
     ) -> Timing:
-        return Timing(
-            self._runner, self._settings.tracker, target, program, options, timeout_sec, best_us, purpose
-        )
+        runner, tracker = self._runner, self._settings.tracker
+        return Timing(runner, tracker, target, program, options, timeout_sec, best_us, purpose, keeps_best)
 
 
 def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:

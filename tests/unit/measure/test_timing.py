@@ -36,6 +36,11 @@ def timing_of(runner: Runner, tracker: str = "tracker", timeout_sec: float = PAT
     return Timing(runner, tracker, Target("target"), PROGRAM, JobOptions(), timeout_sec)
 
 
+def timing_in_a_round(runner: Runner, best_us: float | None) -> Timing:
+    options = Target("target"), PROGRAM, JobOptions()
+    return Timing(runner, "tracker", *options, PATIENCE, best_us, keeps_best=True)
+
+
 def library(folder: Path, what: str) -> Built:
     (folder / what).write_text(what)
     return Built(Slot(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, (), 7.0)
@@ -47,6 +52,27 @@ def test_a_timed_candidate_has_its_device_and_its_costs(runner: Runner, tmp_path
     assert (result.trial.build_ms, result.trial.run_ms) == (7.0, 1.0)
     assert result.endpoint is not None
     assert (result.endpoint.name, result.endpoint.info) == ("odd", DeviceInfo(cores=2))
+
+
+@pytest.mark.parametrize("known_us", [None, 1e6])
+def test_in_a_round_the_next_is_timed_beside_the_fastest_before(
+    runner: Runner, tmp_path: Path, known_us: float | None
+) -> None:
+    timing = timing_in_a_round(runner, known_us)
+    first = timing.measure(library(tmp_path, "good")).trial.latency_us
+    assert timing.measure(library(tmp_path, "told")).trial.latency_us == first
+
+
+def test_in_a_round_a_slower_one_changes_nothing_for_the_next(runner: Runner, tmp_path: Path) -> None:
+    timing = timing_in_a_round(runner, 1.5)
+    timing.measure(library(tmp_path, "good"))
+    assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
+
+
+def test_elsewhere_nobody_is_timed_beside_those_before(runner: Runner, tmp_path: Path) -> None:
+    timing = timing_of(runner)
+    timing.measure(library(tmp_path, "good"))
+    assert timing.measure(library(tmp_path, "told")).trial.latency_us == 0.5
 
 
 @pytest.mark.parametrize(
