@@ -21,7 +21,7 @@ from db.tables import Event, Measurement, Schedule
 from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, WorkKind
-from mallorn.core.values.event import DoneEvent
+from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
@@ -200,6 +200,14 @@ def test_a_done_job_says_why_its_tuning_ended(workshop, exported):
     job = tuned(workshop)
     finish(workshop, job)
     assert workshop.reason(job) == "the budget of 32 trials is spent"
+
+
+def test_the_report_keeps_what_more_trials_would_have_brought(workshop, exported):
+    job = tuned(workshop)
+    finish(workshop, job)
+    ended = workshop.read(lambda session: Events(session).newest(job, FinishingEvent))
+    report = workshop.read(lambda session: Jobs(session).get(job, None)).report
+    assert report.outlook == ended.outlook is not None
 
 
 def test_repeats_of_the_finish_cost_no_trials(workshop, exported):

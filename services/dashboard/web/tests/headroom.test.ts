@@ -11,7 +11,7 @@ describe("headroom", () => {
     expect(headroom(job())).toEqual([]);
     expect(headroom(job({ outlook }))).toEqual([
       { name: "The machine's limit", value: "1.500 ms", note: "its tasks reach 75 % of it" },
-      { name: "Expected at the end", value: "1.800 ms", note: "3.1 % in the next 100 trials, after some 48 more it ends" },
+      { name: "Expected at the end", value: "1.800 ms", note: "after some 48 trials more; the next 100 win 3.1 %" },
     ]);
   });
 

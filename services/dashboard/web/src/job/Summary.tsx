@@ -37,10 +37,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
         note={isAuto(job) ? "as many as are worth it" : job.trials === null ? "no limit" : <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
       >
         {count(trials)}{" "}
-        <small>
-          {job.trials !== null && `of ${count(job.trials)}`}
-          {in_flight > 0 && `, ${in_flight} under way`}
-        </small>
+        <small>{[job.trials !== null && `of ${count(job.trials)}`, in_flight > 0 && `${in_flight} under way`].filter(Boolean).join(", ")}</small>
       </Fact>
       <Fact name="Tasks timed">
         {count(tasks_measured)} <small>of {count(tasks)}</small>

@@ -24,7 +24,6 @@ function limit({ outlook }: Job): Figure | null {
 function end(job: Job): Figure | null {
   const { outlook } = job;
   if (!outlook) return null;
-  const next = `${share(outlook.gain)} in the next ${LOOK_AHEAD} trials`;
   if (isFinal(job) || outlook.trials === 0) return { name: "Left to win", value: share(outlook.gain), note: `in the next ${LOOK_AHEAD} trials` };
-  return { name: "Expected at the end", value: latency(outlook.end_us), note: `${next}, after some ${count(outlook.trials)} more it ends` };
+  return { name: "Expected at the end", value: latency(outlook.end_us), note: `after some ${count(outlook.trials)} trials more; the next ${LOOK_AHEAD} win ${share(outlook.gain)}` };
 }
