@@ -25,8 +25,7 @@ from benchmarks.sim.curves import ModelCurves, recordings
 from benchmarks.sim.fitted import constants
 from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import SHAPES
-from mallorn.core.values.outlook import LOOK_AHEAD
-from services.planner.auto import WORTH
+from mallorn.core.values.outlook import LOOK_AHEAD, WORTH
 from services.planner.planner import plan
 from services.planner.values import JobPlan, JobView
 
