@@ -9,7 +9,7 @@ labels show several budgets side by side. The rivals run in the interpreter PYTH
 (`pip install openvino onnx2torch torch iree-base-compiler[onnx] iree-base-runtime jaxonnxruntime "jax<0.5"`);
 one that is missing there or cannot read a model is left out and named. RIVAL=PYTHON gives one an interpreter
 of its own, since they need different versions of torch: `ncnn pnnx`, `MNN`, `executorch onnx2torch`,
-`zentorch onnx2torch torch==2.14.*`. onnxruntime is timed in our own
+`zentorch ai-edge-litert litert-torch onnx2torch torch==2.14.*`. onnxruntime is timed in our own
 interpreter. Engines take turns of some 150 ms each, nine times over, each in a process of its own that is
 stopped while another runs. All outputs are compared with onnxruntime's. `--check` compares the ratios to
 onnxruntime with those that an earlier `--json` wrote, a verdict a model. The headline is the geometric mean,
