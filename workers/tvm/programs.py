@@ -7,9 +7,9 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
-from tvm.target.codegen import llvm_get_vector_width
 
 from workers.tvm.intrinsics import load_intrinsics
+from workers.tvm.templates.lanes import lanes_of
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
 SPACE: Final = "post-order-apply"
@@ -30,7 +30,7 @@ def vector_lanes(target: str) -> int:
     """How many 32-bit numbers a vector register of the target holds; 1 where it is no CPU."""
     if json.loads(target)["kind"] != "llvm":
         return 1
-    return max(1, int(llvm_get_vector_width(parse_tvm_target(target))) // 32)
+    return max(1, lanes_of(parse_tvm_target(target)))
 
 
 @lru_cache(maxsize=64)

@@ -37,6 +37,8 @@ def _relax(*names: str) -> tuple[RecipeStep, ...]:
     return tuple(_step(f"relax.transform.{name}") for name in names)
 
 
+# The target's own, wherever the recipe runs.
+_LANES: Final[JsonValue] = {"call": "mallorn.lanes", "args": []}
 _DISPATCH: Final = (_step("relax.backend.DispatchSampling"), _step("relax.backend.DispatchSortScan"))
 # What compile_relax and the pipeline "zero" run before they look a task up.
 _LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
@@ -87,7 +89,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *choices,
             _step("mallorn.heads"),
             _step("mallorn.transposes"),
-            _step("mallorn.rows"),
+            _step("mallorn.rows", _LANES),
             # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),
             *_DISPATCH,
@@ -103,12 +105,12 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
 
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
-_DEPTHWISE: Final = (_step("mallorn.depthwise"), *_relax("DeadCodeElimination"))
+_DEPTHWISE: Final = (_step("mallorn.depthwise", _LANES), *_relax("DeadCodeElimination"))
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 7, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors"))
-DIRECT: Final = _tuned("direct", 6, *_DEPTHWISE, _step("mallorn.vectors"))
+TUNED: Final = _tuned("tuned", 7, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors", _LANES))
+DIRECT: Final = _tuned("direct", 6, *_DEPTHWISE, _step("mallorn.vectors", _LANES))
 BF16: Final = _tuned("bf16", 3, _step("mallorn.winograd", "bfloat16"), *_ROUND)
 DIRECT_BF16: Final = _tuned("direct-bf16", 2, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.

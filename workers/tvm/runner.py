@@ -93,7 +93,7 @@ def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeo
     def work(loaded: Any) -> list[float]:
         return [_shortest_sec(device, loaded, probe) for probe in probes]
 
-    run = _attempt(device, str(Path(folder, library)), f"machine/{library}", timeout_sec, work)
+    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
     return list(run.run_us)
 
 

@@ -10,7 +10,7 @@ import tvm
 
 from workers.search.tiles import largest_factor
 from workers.tvm.sketches import SUGGESTS
-from workers.tvm.templates.depthwise import STRIPS
+from workers.tvm.templates.depthwise import STRIPS, WIDTH
 from workers.tvm.templates.rewriting import LANES, inline_all_but
 
 # Limits of what a search may try, and what is taken before one.
@@ -40,13 +40,14 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)
-    channels, lanes = schedule.split(channels, [_extent(schedule, channels) // LANES, LANES])
+    width = int(schedule.get(block).annotations.get(WIDTH, LANES))
+    channels, lanes = schedule.split(channels, [_extent(schedule, channels) // width, width])
     wanted = _three(_extent(schedule, channels))
     factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, wanted)
     groups, tiles, vectors = schedule.split(channels, factors)
     _, high, wide, _ = schedule.get_loops(padded)
     channel_bytes = 4 * _extent(schedule, high) * _extent(schedule, wide)
-    strip_bytes = channel_bytes * wanted[1] * wanted[2] * LANES
+    strip_bytes = channel_bytes * wanted[1] * wanted[2] * width
     fitting = CACHE_BYTES * _extent(schedule, rows) // strip_bytes
     strips, rows = _split(schedule, rows, MAX_ROWS, fitting)
     parts, row = _split(schedule, row, MAX_ROW, ROW)
@@ -55,7 +56,7 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
         schedule.compute_at(block, vectors, preserve_unit_loops=True)
         *_, row, lanes, high, wide = schedule.get_loops(block)
         schedule.reorder(high, wide, row, lanes)
-    return groups, [*factors[1:], LANES]
+    return groups, [*factors[1:], width]
 
 
 def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:

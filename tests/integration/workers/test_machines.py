@@ -1,15 +1,18 @@
 """A machine is measured once, by one worker, and a job keeps what it was proposed for."""
 
 from dataclasses import asdict
+from functools import partial
 
 import pytest
+from sqlalchemy.orm import Session
 
 from db.repositories.devices import Devices, Like, SeenDevice
-from db.repositories.holds import Holds, WorkItem
+from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.tables import Device
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import WorkKind
+from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from workers.probing import run as probing
@@ -32,12 +35,25 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 def machine_of(workshop: Workshop, job: str) -> Machine | None:
-    return workshop.read(lambda session: Jobs(session).get(job, None).machine)
+    machine: Machine | None = workshop.read(lambda session: Jobs(session).get(job, None).machine)
+    return machine
 
 
-def bench(workshop: Workshop) -> Device:
-    found: Device = workshop.read(lambda session: Devices(session).get(ENDPOINT.name))
-    return found
+def known(workshop: Workshop, name: str = ENDPOINT.name) -> DeviceMachine | None:
+    found: Device = workshop.read(lambda session: Devices(session).get(name))
+    return found.machine
+
+
+def found(workshop: Workshop) -> Machine | None:
+    machine = known(workshop)
+    assert machine is not None
+    return machine.machine
+
+
+def why(workshop: Workshop) -> str:
+    machine = known(workshop)
+    assert machine is not None
+    return machine.why
 
 
 def like(workshop: Workshop) -> Like:
@@ -55,6 +71,10 @@ def planned(workshop: Workshop) -> str:
     return job
 
 
+def _lose(session: Session, hold: Hold) -> None:
+    Holds(session).lose(hold)
+
+
 def first_round(workshop: Workshop, job: str) -> None:
     workshop.run(workshop.next_round(job))
 
@@ -65,7 +85,7 @@ def test_the_first_round_measures_and_all_jobs_there_use_it(workshop: Workshop, 
         first_round(workshop, job)
         assert machine_of(workshop, job) == HERE
     assert len(measured) == 1
-    assert bench(workshop).machine.machine == HERE
+    assert found(workshop) == HERE
 
 
 def test_a_device_that_comes_is_measured_before_there_is_a_job(workshop: Workshop, measured: Calls) -> None:
@@ -74,7 +94,7 @@ def test_a_device_that_comes_is_measured_before_there_is_a_job(workshop: Worksho
         probing.measure_device(workshop, ENDPOINT.name)
     probing.measure_device(workshop, "gone")
     assert len(measured) == 1
-    assert bench(workshop).machine.machine == HERE
+    assert found(workshop) == HERE
 
 
 def test_a_machine_that_cannot_be_measured_is_assumed_and_says_why(
@@ -87,7 +107,7 @@ def test_a_machine_that_cannot_be_measured_is_assumed_and_says_why(
     job = workshop.job()
     first_round(workshop, job)
     assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
-    assert (bench(workshop).machine.machine, bench(workshop).machine.why) == (None, "the device was lost")
+    assert (found(workshop), why(workshop)) == (None, "the device was lost")
     assert workshop.rows()
 
 
@@ -110,7 +130,7 @@ def test_what_another_worker_measures_is_waited_for(
     def other_is_done(_seconds: float) -> None:
         workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, ""))
 
-    monkeypatch.setattr(probing.time, "sleep", other_is_done)
+    monkeypatch.setattr("workers.probing.run.time.sleep", other_is_done)
     probing.settle_machine(workshop, job)
     assert machine_of(workshop, job) == HERE
     assert not measured
@@ -120,10 +140,10 @@ def test_a_machine_that_kills_who_measures_it_is_left_alone(workshop: Workshop, 
     job = planned(workshop)
     for _ in range(3):
         hold = workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
-        workshop.write(lambda session, hold=hold: Holds(session).lose(hold))
+        workshop.write(partial(_lose, hold=hold))
     probing.settle_machine(workshop, job)
     assert not measured
-    assert "died 3 times" in bench(workshop).machine.why
+    assert "died 3 times" in why(workshop)
     assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
 
 
@@ -139,9 +159,9 @@ def test_another_version_of_tvm_is_another_machine(workshop: Workshop, measured:
     probing.measure_device(workshop, ENDPOINT.name)
     seen = SeenDevice(target_id=workshop.target_id, **(asdict(ENDPOINT) | {"tvm_version": "0.28.0"}))
     workshop.write(lambda session: Devices(session).seen(seen))
-    assert bench(workshop).machine is None
+    assert known(workshop) is None
     workshop.see_device()
-    assert bench(workshop).machine is None, "what was known went with the row; it is measured again"
+    assert known(workshop) is None, "what was known went with the row; it is measured again"
 
 
 def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measured: Calls) -> None:
@@ -149,7 +169,7 @@ def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measur
     probing.measure_device(workshop, ENDPOINT.name)
     seen = SeenDevice(target_id=workshop.target_id, **(asdict(ENDPOINT) | {"name": "second"}))
     workshop.write(lambda session: Devices(session).seen(seen))
-    assert workshop.read(lambda session: Devices(session).get("second")).machine.machine == HERE
+    assert known(workshop, "second") == known(workshop)
 
 
 def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls) -> None:

@@ -70,9 +70,9 @@ def pair(between: Between = clipped, *, pointwise: Any = None, kernel: int = 3, 
     return network(body, DATA)
 
 
-def rewritten(mod: Any) -> Any | None:
+def rewritten(mod: Any, *lanes: int) -> Any | None:
     """The module after the pass; None where it left the module alone."""
-    after = relax.transform.DeadCodeElimination()(depthwise()(mod))
+    after = relax.transform.DeadCodeElimination()(depthwise(*lanes)(mod))
     return None if len(after.functions) == len(mod.functions) else after
 
 
@@ -164,7 +164,7 @@ def test_channels_that_fill_no_vectors_stay_as_they_are() -> None:
     assert rewritten(network(body, DATA)) is None
 
 
-def followed(**attrs: Any) -> Any:
+def followed(*lanes: int, **attrs: Any) -> Any:
     """The tensor function of both, and of a sum and an activation behind them."""
 
     def body(emit: Any, x: Any) -> Any:
@@ -172,7 +172,7 @@ def followed(**attrs: Any) -> Any:
         second = relax.op.nn.conv2d(first, weights(3, 3, 1, INNER), groups=INNER, **NHWC, **attrs)
         return clipped(emit, emit(second))
 
-    after = rewritten(network(body, DATA))
+    after = rewritten(network(body, DATA), *lanes)
     assert after is not None
     return canonical(program(fused(after), "fused_strips"))
 
@@ -229,3 +229,12 @@ def test_searchers_and_models_take_strips_like_any_sketch() -> None:
         described = extractor.describe(sketch, (20.0, 1.0, 3.0, 3.0, 5.0, 3.0), rows)
         assert np.isfinite(described).all()
         assert len(np.unique(described, axis=0)) > 1
+
+
+def test_strips_of_narrow_vectors_give_the_same_numbers() -> None:
+    mod = followed(8, padding=1)
+    arrays = [random(*shape) for _, _, shape in tensor_args(mod)]
+    after = scheduled(mod, suggested(mod))
+    assert difference(numbers(after, arrays), numbers(mod, arrays)) <= 1e-5
+    channels, vectors = (sketched(each).choices[0].extent for each in (mod, followed(padding=1)))
+    assert channels == 2 * vectors, "twice as many vectors of half the width"

@@ -84,3 +84,22 @@ def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
 def test_naming_a_recipe_loads_no_tvm() -> None:
     program = "import sys, workers.tvm.recipes; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("attrs", "lanes"),
+    [
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, 16),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}, 8),
+        ({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, 4),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2, "vector-width": 128}, 4),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2}, 4),
+    ],
+    ids=["AVX-512", "AVX2", "SSE", "as told", "NEON"],
+)
+def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
+    from workers.tvm.passes import as_tvm_target
+    from workers.tvm.templates.compiling import make_pass
+
+    with as_tvm_target(attrs):
+        assert make_pass({"call": "mallorn.lanes", "args": []}) == lanes

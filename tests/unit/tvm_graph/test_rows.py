@@ -108,3 +108,18 @@ def test_metaschedule_gives_rows_to_the_cores_and_leaves_them_whole(name: str, o
     text = schedule.mod.script()
     assert text.count("T.parallel(") == 1
     assert set(re.findall(r"T.vectorized\((\d+)\)", text)) == {"2", "4", "8", "16"}
+
+
+@pytest.mark.parametrize("size", [24, 40, 48])
+def test_narrow_vectors_fill_more_rows(size: int) -> None:
+    x = random(3, size)
+    for operator in (softmax(), layer_norm(size)):
+        mod = network((3, size), operator)
+        after, expected = rewritten(rows(8), mod), run(mod, x)
+        assert after is not None
+        assert difference(run(after, x), expected) <= 1e-6
+
+
+def test_where_wide_vectors_fill_a_row_narrow_ones_are_taken_together() -> None:
+    wide, narrow = (rewritten(rows(*lanes), network((3, 32), softmax())) for lanes in ((), (8,)))
+    tvm.ir.assert_structural_equal(narrow, wide)

@@ -63,3 +63,11 @@ def test_what_follows_is_computed_where_the_tile_is() -> None:
     sketches = design_space(tvm.ir.save_json(program(fused(after), "fused_whole")), HASWELL)
     assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
     assert all(sketch.trace.count('"ComputeInline"') == 1 for sketch in sketches)
+
+
+def test_narrow_vectors_leave_less_to_fill() -> None:
+    assert rewritten(vectors(8), convolution(DATA, (1, 1, 6, 24))) is None
+    mod = convolution(DATA, (3, 3, 6, 20))
+    after, x = rewritten(vectors(8), mod), random(*DATA)
+    assert after is not None
+    assert difference(run(after, x), run(mod, x)) <= 1e-5

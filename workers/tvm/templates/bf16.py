@@ -18,7 +18,7 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, Re
 from tvm.target.codegen import target_has_features
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-LANES, PAIR = rewriting.LANES, 2
+LANES, PAIR = 16, 2  # of the instruction
 DOT = "mallorn_dot_bf16"
 RULE = f"s_tir.meta_schedule.cpu.{DOT}"
 
@@ -184,7 +184,9 @@ def _fits(call: Any) -> bool:
     """True if the weights are constant and the last vector of outputs is mostly used."""
     weights = call.args[1]
     constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
-    return bool(constant and call.ty.dtype == "float32" and rewriting.mostly_whole(int(call.ty.shape[-1])))
+    return bool(
+        constant and call.ty.dtype == "float32" and rewriting.mostly_whole(int(call.ty.shape[-1]), LANES)
+    )
 
 
 def _rounded(data: Any) -> Any:
@@ -200,7 +202,9 @@ def _call(builder: Any, name: str, data: Any, weights: Any, sums: Sums) -> Any:
 def _packed(weights: Any) -> Any:
     """[..., inputs, outputs] as [outputs / 16, ..., inputs / 2, 16, 2], with zeros for missing outputs."""
     *kernel, inputs, outputs = weights.shape
-    whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, rewriting.whole_vectors(outputs) - outputs)])
+    whole = np.pad(
+        weights, [(0, 0)] * (len(kernel) + 1) + [(0, rewriting.whole_vectors(outputs, LANES) - outputs)]
+    )
     split = whole.reshape(*kernel, inputs // PAIR, PAIR, -1, LANES)
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1)).astype(ml_dtypes.bfloat16)
 
@@ -213,7 +217,7 @@ def _dot(sums: Sums) -> Any:
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
     axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
-    pairs, vectors = sums.inputs // PAIR, rewriting.whole_vectors(outputs) // LANES
+    pairs, vectors = sums.inputs // PAIR, rewriting.whole_vectors(outputs, LANES) // LANES
     extents = [*sizes, vectors, LANES, *sums.kernel[: len(sums.window)], pairs, PAIR]
     kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
     values = [f"v{axis}" for axis in axes]
@@ -221,7 +225,7 @@ def _dot(sums: Sums) -> Any:
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
     whole = outputs % LANES == 0
-    every = rewriting.numbers((*sizes, rewriting.whole_vectors(outputs)))
+    every = rewriting.numbers((*sizes, rewriting.whole_vectors(outputs, LANES)))
     z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {LANES} + vji]"
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)

@@ -37,6 +37,7 @@ OWN_PASSES = {
     "mallorn.bf16": "bf16",
     "mallorn.depthwise": "depthwise",
     "mallorn.heads": "heads",
+    "mallorn.lanes": "lanes",
     "mallorn.passable": "passable",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-LANES = rewriting.LANES
+WIDTH = "mallorn.lanes"  # of a vector, where it is not the widest
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
 
 # Operators allowed between the two, as text.
@@ -41,12 +41,12 @@ class Pair:
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
 
-def depthwise() -> Any:
+def depthwise(lanes: int = rewriting.LANES) -> Any:
     """The pass that fuses such pairs if nothing else reads the tensor between them."""
-    return rewriting.graph_pass("Depthwise", _rewrite_all)
+    return rewriting.graph_pass("Depthwise", lambda builder, graph: _rewrite_all(builder, graph, lanes))
 
 
-def _rewrite_all(builder: Any, graph: Any) -> Any:
+def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
     values = relax.analysis.get_var2val(graph)
     readers = {
         var: users
@@ -56,19 +56,19 @@ def _rewrite_all(builder: Any, graph: Any) -> Any:
     }
 
     def rewrite(call: Any) -> Any:
-        pair = _pair(values, readers, call) if _is_depthwise(call) else None
+        pair = _pair(values, readers, call) if _is_depthwise(call, lanes) else None
         if pair is None:
             return call
-        return relax.call_tir(builder.add_func(_function(pair), "strips"), pair.arguments, call.ty)
+        return relax.call_tir(builder.add_func(_function(pair, lanes), "strips"), pair.arguments, call.ty)
 
     return rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
 
 
-def _is_depthwise(call: Any) -> bool:
+def _is_depthwise(call: Any, lanes: int) -> bool:
     channels, attrs = rewriting.sizes_of(call)[-1], call.attrs
     plain = all(int(number) == 1 for number in attrs.dilation) and call.ty.dtype == "float32"
     every = int(attrs.groups) == channels == rewriting.sizes_of(call.args[0])[-1]
-    return bool(plain and every and channels % LANES == 0 and rewriting.channels_last(call))
+    return bool(plain and every and channels % lanes == 0 and rewriting.channels_last(call))
 
 
 def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> Pair | None:
@@ -125,7 +125,7 @@ def _between(pair: Pair) -> str:
     return text
 
 
-def _function(pair: Pair) -> Any:
+def _function(pair: Pair, lanes: int) -> Any:
     names = ["x", "w", *(f"b{number}" for number in range(len(pair.arguments) - 3)), "d"]
     buffers = "\n".join(
         f'    {name}: T.Buffer(({rewriting.numbers(rewriting.sizes_of(value))}), "float32"),'
@@ -136,6 +136,7 @@ def _function(pair: Pair) -> Any:
     top, left, bottom, right = map(int, pair.depthwise.attrs.padding)
     high, wide = rewriting.sizes_of(pair.depthwise.args[1])[:2]
     down, across = map(int, pair.depthwise.attrs.strides)
+    rule = f'"schedule_rule": "{STRIPS}"' + (f', "{WIDTH}": {lanes}' if lanes != rewriting.LANES else "")
     between = batch, height, width, channels
     padded = batch, height + top + bottom, width + left + right, channels
     inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
@@ -160,7 +161,7 @@ def main(
     for n, i, j, c, r, s in T.grid({rewriting.numbers((*rewriting.sizes_of(pair.depthwise), high, wide))}):
         with T.sblock("depthwise"):
             vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
-            T.sblock_attr({{"schedule_rule": "{STRIPS}"}})
+            T.sblock_attr({{{rule}}})
             with T.init():
                 y[vn, vi, vj, vc] = T.float32(0)
             y[vn, vi, vj, vc] = (

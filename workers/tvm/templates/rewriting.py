@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 
-LANES = 16  # float32 lanes of a vector; narrower processors use two or four registers for it
+LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
@@ -74,14 +74,14 @@ def sizes_of(value: Any) -> tuple[int, ...]:
     return tuple(map(int, value.ty.shape))
 
 
-def mostly_whole(outputs: int) -> bool:
+def mostly_whole(outputs: int, lanes: int) -> bool:
     """True if at most a third of the padded vectors is padding."""
-    return 2 * whole_vectors(outputs) <= 3 * outputs
+    return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
 
 
-def whole_vectors(outputs: int) -> int:
+def whole_vectors(outputs: int, lanes: int) -> int:
     """Rounded up to whole vectors."""
-    return -(-outputs // LANES) * LANES
+    return -(-outputs // lanes) * lanes
 
 
 def numbers(sizes: Iterable[int]) -> str:

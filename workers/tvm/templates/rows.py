@@ -12,7 +12,6 @@ import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-LANES = rewriting.LANES
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
 _SOFTMAX = """
@@ -66,44 +65,56 @@ for c in range({chunks}):
 """
 
 
-def rows() -> Any:
+def rows(lanes: int = rewriting.LANES) -> Any:
     """The pass that rewrites both if a row is the last axis and fills whole vectors."""
-    return rewriting.graph_pass("Rows", _rewrite)
+
+    def rewrite(builder: Any, graph: Any) -> Any:
+        graph = rewriting.rewrite_known(
+            graph, "relax.nn.softmax", lambda call: _softmax(builder, call, lanes)
+        )
+        return rewriting.rewrite_known(
+            graph, "relax.nn.layer_norm", lambda call: _layer_norm(builder, call, lanes)
+        )
+
+    return rewriting.graph_pass("Rows", rewrite)
 
 
-def _rewrite(builder: Any, graph: Any) -> Any:
-    graph = rewriting.rewrite_known(graph, "relax.nn.softmax", lambda call: _softmax(builder, call))
-    return rewriting.rewrite_known(graph, "relax.nn.layer_norm", lambda call: _layer_norm(builder, call))
-
-
-def _softmax(builder: Any, call: Any) -> Any:
-    if not _fits(call, [call.attrs.axis]):
+def _softmax(builder: Any, call: Any, lanes: int) -> Any:
+    beside = _beside(call, [call.attrs.axis], lanes)
+    if not beside:
         return call
-    highest, summed = _across("peak", "T.max({}, {})"), _across("total", "{} + {}")
-    return _call(builder, "softmax_rows", call, ["x"], _SOFTMAX, highest=highest, summed=summed)
+    highest, summed = _across("peak", "T.max({}, {})", beside), _across("total", "{} + {}", beside)
+    facts = {"highest": highest, "summed": summed}
+    return _call(builder, "softmax_rows", call, ["x"], _SOFTMAX, beside, facts)
 
 
-def _layer_norm(builder: Any, call: Any) -> Any:
+def _layer_norm(builder: Any, call: Any, lanes: int) -> Any:
     """Two passes, mean first and then squared differences, to avoid cancellation."""
     attrs = call.attrs
-    if not _fits(call, attrs.axes) or not attrs.center or not attrs.scale:
+    beside = _beside(call, attrs.axes, lanes)
+    if not beside or not attrs.center or not attrs.scale:
         return call
     facts = {"share": repr(1 / int(call.ty.shape[-1])), "epsilon": repr(float(attrs.epsilon))}
-    facts |= {"summed": _across("mean", "{} + {}"), "squared": _across("scale", "{} + {}")}
-    return _call(builder, "layer_norm_rows", call, ["x", "gamma", "beta"], _LAYER_NORM, **facts)
+    facts |= {"summed": _across("mean", "{} + {}", beside), "squared": _across("scale", "{} + {}", beside)}
+    return _call(builder, "layer_norm_rows", call, ["x", "gamma", "beta"], _LAYER_NORM, beside, facts)
 
 
-def _fits(call: Any, axes: Any) -> bool:
-    """True if the operator reduces the last axis only, and that fills whole vectors of static size."""
+def _beside(call: Any, axes: Any, lanes: int) -> int:
+    """How many numbers of a row are taken at once: narrow vectors two or four together, so that sums need
+    not wait. 0 unless the operator reduces the last axis only, and that fills whole vectors.
+    """
     last = call.ty.ndim - 1
-    if last == 0 or call.ty.dtype != "float32" or call.ty.shape[last] % LANES:
-        return False
-    return [int(axis) % (last + 1) for axis in axes] == [last]
+    if last == 0 or call.ty.dtype != "float32":
+        return 0
+    if [int(axis) % (last + 1) for axis in axes] != [last]:
+        return 0
+    size, widths = int(call.ty.shape[last]), (rewriting.LANES >> shift for shift in range(4))
+    return next((width for width in widths if width >= lanes and size % width == 0), 0)
 
 
-def _across(name: str, combine: str) -> str:
+def _across(name: str, combine: str, beside: int) -> str:
     """Reduce a vector into its first lane by halves."""
-    lines, half = [], LANES // 2
+    lines, half = [], beside // 2
     while half > 1:
         pair = combine.format(f"{name}[i]", f"{name}[i + {half}]")
         lines.append(f"for i in T.vectorized({half}):\n    {name}[i] = {pair}")
@@ -111,14 +122,16 @@ def _across(name: str, combine: str) -> str:
     return "\n".join([*lines, f"{name}[0] = {combine.format(f'{name}[0]', f'{name}[1]')}"])
 
 
-def _call(builder: Any, name: str, call: Any, names: list[str], body: str, **facts: str) -> Any:
+def _call(
+    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, str]
+) -> Any:
     """The call of a tensor function of rows that replaces an operator."""
     shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
-    function = _function(dict(zip([*names, "y"], shapes, strict=True)), body, facts)
+    function = _function(dict(zip([*names, "y"], shapes, strict=True)), body, beside, facts)
     return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
 
 
-def _function(shapes: dict[str, tuple[int, ...]], body: str, facts: dict[str, str]) -> Any:
+def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, str]) -> Any:
     """One block per row. Its last loop runs once, so that MetaSchedule vectorises it and not the rows."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
@@ -126,7 +139,7 @@ def _function(shapes: dict[str, tuple[int, ...]], body: str, facts: dict[str, st
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
-    text = body.format(row=row, chunks=size // LANES, lanes=LANES, **facts)
+    text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:

@@ -13,20 +13,20 @@ from tvm import relax
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 
 
-def vectors() -> Any:
+def vectors(lanes: int = rewriting.LANES) -> Any:
     """The pass that pads if at most a third of the products are wasted."""
-    return rewriting.graph_pass("Vectors", _rewrite_all)
+
+    def rewrite_all(builder: Any, graph: Any) -> Any:
+        return rewriting.rewrite_known(graph, "relax.nn.conv2d", lambda call: _rewrite(builder, call, lanes))
+
+    return rewriting.graph_pass("Vectors", rewrite_all)
 
 
-def _rewrite_all(builder: Any, graph: Any) -> Any:
-    return rewriting.rewrite_known(graph, "relax.nn.conv2d", lambda call: _rewrite(builder, call))
-
-
-def _rewrite(builder: Any, call: Any) -> Any:
-    if not _fits(call):
+def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
+    if not _fits(call, lanes):
         return call
     weights, outputs = call.args[1].value.numpy(), int(call.ty.shape[-1])
-    filled = np.pad(weights, [(0, 0)] * 3 + [(0, rewriting.whole_vectors(outputs) - outputs)])
+    filled = np.pad(weights, [(0, 0)] * 3 + [(0, rewriting.whole_vectors(outputs, lanes) - outputs)])
     source = call.args[0]
     data, sizes = rewriting.padded(source, rewriting.sizes_of(source), call.attrs.padding)
     strides = tuple(map(int, call.attrs.strides))
@@ -34,12 +34,12 @@ def _rewrite(builder: Any, call: Any) -> Any:
     return relax.call_tir(builder.add_func(function, "whole_conv2d"), [data, relax.const(filled)], call.ty)
 
 
-def _fits(call: Any) -> bool:
+def _fits(call: Any, lanes: int) -> bool:
     plain = all(int(number) == 1 for number in (*call.attrs.dilation, call.attrs.groups))
     if not plain or not rewriting.channels_last(call) or call.ty.dtype != "float32":
         return False
     outputs = int(call.ty.shape[-1])
-    return bool(outputs > rewriting.LANES and outputs % rewriting.LANES and rewriting.mostly_whole(outputs))
+    return bool(outputs > lanes and outputs % lanes and rewriting.mostly_whole(outputs, lanes))
 
 
 def _function(

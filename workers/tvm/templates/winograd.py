@@ -80,7 +80,7 @@ OPERATIONS_A_BYTE = 5
 OPERATIONS_A_FAR_BYTE = 11.5
 BYTES = {"float32": 4, "bfloat16": 2}
 SPEED = {"float32": 1, "bfloat16": 2}  # relative products per time
-PAIR, LANES = 2, rewriting.LANES  # inputs and outputs of the bfloat16 instruction
+PAIR, LANES = 2, 16  # inputs and outputs of the bfloat16 instruction
 
 
 @dataclass(frozen=True)
