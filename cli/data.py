@@ -26,6 +26,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
 from mallorn.wording.columns import Column
+from mallorn.wording.machines import machine_words
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16
@@ -130,6 +131,9 @@ def devices(*, as_json: JsonOption = False, address: Address) -> None:
     with client(*address) as api:
         rows = api.devices()
     print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
+    for row in () if as_json else rows:
+        if row.online:
+            print_note(f"{row.name}: {machine_words(row.machine)}")
 
 
 @shared
