@@ -54,7 +54,9 @@ class Bench:
         """One candidate by every rule, the reference in between."""
         library = str(self.folder / "candidate.so")
         sketch = next(sketch for sketch in task.sketches if sketch.key == trial.candidate.sketch)
-        built = self.compiler.build(tir, task.target, sketch.trace, trial.candidate.decisions, library)
+        built = self.compiler.build(
+            tir, task.target, sketch.trace, trial.candidate.decisions, library, any_size=True
+        )
 
         def once(rule: str, evaluator: EvaluatorOptions) -> dict[str, float]:
             run = self.runner.measure(
