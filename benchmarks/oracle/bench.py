@@ -87,6 +87,7 @@ class Bench:
                     sketches[each.sketch].trace,
                     each.decisions,
                     str(self._artifact(at)),
+                    any_size=True,
                 )
                 self._builders.submit(call.within(BUILD_SEC), at)
             for done in self._builders.poll(1.0):
