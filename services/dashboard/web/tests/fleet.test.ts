@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { StageRun, Stint } from "../src/api/types";
+import type { Device, StageRun, Stint } from "../src/api/types";
 import { colourOf, errorRate, lanes, marks, stretch } from "../src/fleet/lanes";
+import { machineWords, peakWords } from "../src/fleet/machine";
 
 const WINDOW = { since: 1000, now: 2000 };
 
@@ -70,5 +71,24 @@ describe("a job's colour", () => {
     expect(colourOf("908b2b53", 6)).toBe(colourOf("908b2b53", 6));
     expect(colourOf(null, 6)).toBe(0);
     expect(["a", "b", "c"].every((id) => colourOf(id, 6) >= 1 && colourOf(id, 6) <= 6)).toBe(true);
+  });
+});
+
+describe("a device's machine", () => {
+  const caches = [{ bytes: 32768, gbytes_per_sec: 222 }, { bytes: 16777216, gbytes_per_sec: 99.5 }];
+  const facts = { cores: 2, lanes: 16, registers: 28, in_flight: 6, core_gflops: 118, gflops: { float32: 236 }, gpu: false, measured: true };
+  const machine = { ...facts, caches, memory_gbytes_per_sec: 41.5, fork_us: 3 };
+  const device = (found: Device["machine"]): Device => ({ machine: found }) as Device;
+
+  it("is told by its peak, and in full", () => {
+    const measured = device({ machine, why: "", at: 1 });
+    expect(peakWords(measured)).toBe("236 GFLOP/s");
+    expect(machineWords(measured)).toContain("caches: 32 KB at 222 GB/s, 16 MB at 99.50 GB/s");
+  });
+
+  it("says why it is not measured", () => {
+    expect(machineWords(device(null))).toBe("not measured yet");
+    expect(machineWords(device({ machine: null, why: "the device was lost", at: 1 }))).toBe("not measured: the device was lost");
+    expect(peakWords(device(null))).toBe("not measured");
   });
 });

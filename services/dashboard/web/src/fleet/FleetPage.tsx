@@ -10,6 +10,7 @@ import { Table, type Column } from "../ui/Table";
 import { useTitle } from "../ui/title";
 import { When } from "../ui/When";
 import { byHealth, isAway } from "./health";
+import { machineWords, peakWords } from "./machine";
 import { Timeline } from "./Timeline";
 
 const REFRESH_SEC = 3;
@@ -133,6 +134,7 @@ const DEVICES: readonly Column<Device>[] = [
   { key: "target", title: "Target", width: 24, cell: (device) => <span title={device.target}>{target(device.target)}</span> },
   { key: "address", title: "Address", width: 16, cell: (device) => device.info.address || "–" },
   { key: "threads", title: "Threads", width: 8, numeric: true, cell: (device) => device.threads },
+  { key: "machine", title: "Computes", width: 14, numeric: true, cell: (device) => <span title={machineWords(device)}>{peakWords(device)}</span> },
   { key: "tvm", title: "TVM", width: 12, cell: (device) => device.tvm_version },
   { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} agoSec={device.seen_sec} /> },
 ];
