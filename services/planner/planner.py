@@ -125,9 +125,13 @@ class _Decision:
 
     def _why_no_more(self) -> str:
         """Why a job without a budget ends; empty while it does not."""
-        if self._job.spent >= ceiling(self._job):
-            return f"the most that a job gets by itself is spent, {MOST_A_TASK} trials a task"
-        return "" if self._wanted() else self._what_more_brings()
+        if not self._wanted():
+            return self._what_more_brings()
+        if self._job.spent < ceiling(self._job):
+            return ""
+        return (
+            f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._what_more_brings()}"
+        )
 
     def _what_more_brings(self) -> str:
         ahead = self._prospects.outlook(0)

@@ -130,6 +130,13 @@ def test_it_never_stands_still_and_ends_under_its_ceiling(policy, weights, slots
         assert view.spent <= MOST_A_TASK * len(weights)
 
 
+def test_a_job_that_still_hopes_ends_at_its_ceiling_and_says_what_it_hoped_for() -> None:
+    step = plan(auto(task(0, STEEP, trials=MOST_A_TASK)))
+    assert step.finished.startswith(
+        f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; the next"
+    )
+
+
 def test_drawn_curves_are_left_near_their_end_and_flat_ones_early() -> None:
     falling, still = played(smooth(0)), played(flat(0))
     assert falling.steps[-1].latency_us <= 1.05 * falling.final_us
