@@ -23,6 +23,8 @@ WAYS: Final = 7  # rows that fit into one place, beside other data
 CROWDED: Final = 2.2
 LINE_STEPS: Final = 16
 FILL: Final = 4.0  # times reading it, for reading, choosing and writing
+WIDE: Final = 0.05  # steps for each doubling of a vector of two registers: they are loaded again
+LOOP: Final = 0.5  # steps that going round a loop takes
 BROADCAST: Final = 1.25  # loads that one number for a whole vector takes
 SPLIT: Final = 1.3  # a vector of no power of two, which is loaded and stored in parts
 
@@ -55,7 +57,9 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     spills = SPILL * np.maximum(0, sums + vectors + 1 - machine.registers - REUSED) / sums
     reloads = np.where((again == 1) | whole, 0, RELOAD / depth)
     bloated = 0.1 * np.maximum(0, np.log2(np.where(body <= unroll, body, 1) * vectors / BODY))
-    cost = np.maximum(np.maximum(1, waits), loads) + spills + reloads + bloated + 0.25 / sums
+    wide = WIDE * np.maximum(0, np.log2(vectors) - 1)
+    steps = np.where(rows * depth <= max(unroll, LINE_STEPS), depth, 1) * sums
+    cost = np.maximum(np.maximum(1, waits), loads) + spills + reloads + bloated + wide + LOOP / steps
     rate = machine.core_gflops / (2 * machine.lanes) * 1e3  # vector operations in a microsecond
     return np.asarray(loops.outside[-1] / loops.width * vectors / rate * cost * _crowded(loops))
 
