@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -52,3 +53,13 @@ def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
     """The mean over the present lines (rows x lines); zero without any."""
     lines = present.sum(1, keepdim=True).clamp(min=1)
     return (values * present[:, :, None]).sum(1) / lines
+
+
+def attention(layers: Tensors, lines: "Tensor", present: "Tensor", heads: int) -> "Tensor":
+    """Self-attention of each line over the present lines, by the layer `look`."""
+    rows, count, width = lines.shape
+    looks = dense(layers, "look", lines).reshape(rows, count, 3, heads, width // heads)
+    asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)
+    match = asks @ offers.transpose(-1, -2) / sqrt(width // heads)
+    share = match.masked_fill(present[:, None, None, :] == 0, FAR).softmax(-1)
+    return (share @ values).transpose(1, 2).reshape(rows, count, width)

@@ -19,6 +19,7 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "mtl-tlp": frozenset({"torch"}),
     "gnn": frozenset({"torch"}),
     "tree-lstm": frozenset({"torch"}),
+    "pacm": frozenset({"torch"}),
     "statements": frozenset({"xgboost"}),
     "statements-rank": frozenset({"xgboost"}),
     "residual": frozenset({"xgboost"}),

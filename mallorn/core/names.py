@@ -46,6 +46,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "tree-lstm": "costmodels.tree_lstm:TreeLSTM",
         "statements": "costmodels.statements:Statements",
         "statements-rank": "costmodels.statements:StatementsRank",
+        "pacm": "costmodels.pacm:PaCM",
         "residual": "costmodels.residual:Residual",
         "moa": "costmodels.momentum:MoA",
         "static": "costmodels.static:Static",

@@ -10,9 +10,11 @@ from costmodels.gnn import GNN
 from costmodels.metrics import coverage
 from costmodels.momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
+from costmodels.pacm import BUFFERS, PaCM
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.tlp import TLP
 from costmodels.tree_lstm import TreeLSTM
+from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
 
 
@@ -50,6 +52,16 @@ class NeuralTestCase(StoredModelTestCase):
 class TestTLP(NeuralTestCase):
     view = "primitives"
     kind = TLP
+
+
+class TestPaCM(NeuralTestCase):
+    view = "statements"
+    kind = PaCM
+
+    def test_it_sees_what_statements_read_and_write_and_nothing_else_of_them(self) -> None:
+        """MetaSchedule numbers a statement's arithmetic and loops first, and its intensities last."""
+        assert (BUFFERS.start, BUFFERS.stop) == (58, 148)
+        assert STATEMENTS.shape[1] - BUFFERS.stop == 10 + 4 + 3
 
 
 class TestGNN(NeuralTestCase):

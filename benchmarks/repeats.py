@@ -1,0 +1,114 @@
+"""How well a second measurement orders what a first one did: how much of an order is noise.
+
+python -m benchmarks.repeats [--data PATH PATH] [--json FILE]
+
+Of candidates that both recordings hold, task by task: the share of pairs that the second has in the order of
+the first, that of pairs more than 3 % apart, and the median deviation of the second's times from the first's,
+beside the task's own shift between the two. A model that knew the true times would order a recording better
+than this, as only one of the two would be noisy; not by much where this is little.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.costmodels.rows import load
+from benchmarks.hosts import describe_host
+from benchmarks.lab.rounds import APART
+from costmodels.metrics import pairwise_accuracy
+from mallorn.core.errors import InvalidRequest, MallornError
+from research.pretraining.training_data import TaskData
+
+FEWEST: Final = 8  # candidates in both, below which a task tells nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A task that was measured twice."""
+
+    task: str
+    candidates: int
+    pairs: float
+    pairs_apart: float
+    deviation: float  # median of the absolute deviations, in log units
+
+
+def main() -> None:
+    """Compare task by task."""
+    options = _arguments()
+    try:
+        first, second = (load(path).training_data.tasks for path in options.data)
+        found = repeated(first, second)
+    except MallornError as error:
+        sys.exit(f"{error.message}\n{error.hint}")
+    for each in found:
+        print(
+            f"{each.task:40}{each.candidates:5}{each.pairs:8.3f}{each.pairs_apart:8.3f}{each.deviation:8.1%}"
+        )
+    said = headline(found)
+    if options.json:
+        raw = {"headline": said, "tasks": [asdict(each) for each in found]} | describe_host()
+        options.json.write_text(json.dumps(raw, indent=1) + "\n")
+    print(said)
+
+
+def repeated(first: Sequence[TaskData], second: Sequence[TaskData]) -> list[Repeated]:
+    """Tasks of the same workload on the same target. Raises InvalidRequest where there are none."""
+    others = {(task.workload, task.target): task for task in second}
+    pairs = [(task, others.get((task.workload, task.target))) for task in first]
+    found = [_compared(task, other) for task, other in pairs if other is not None]
+    if not (told := [each for each in found if each is not None]):
+        raise InvalidRequest(
+            f"no task has {FEWEST} candidates in both recordings", hint="record the same model twice"
+        )
+    return told
+
+
+def headline(found: Sequence[Repeated]) -> str:
+    """Means over tasks."""
+    pairs, apart = (np.nanmean([getattr(each, name) for each in found]) for name in ("pairs", "pairs_apart"))
+    deviation = np.median([each.deviation for each in found])
+    return (
+        f"pairs that a second measurement has in order, mean of {len(found)} tasks: {pairs:.3f}, "
+        f"{apart:.3f} of those more than 3 % apart; median deviation {deviation:.1%}"
+    )
+
+
+def _compared(task: TaskData, other: TaskData) -> Repeated | None:
+    again = {trial.candidate: trial.time_us for trial in other.trials}
+    twice = [
+        (once, then)
+        for trial in task.trials
+        if (once := trial.time_us) is not None and (then := again.get(trial.candidate)) is not None
+    ]
+    if len(twice) < FEWEST:
+        return None
+    logs = -np.log(np.array(twice, dtype=np.float64))
+    ones, others = (logs[:, at].astype(np.float32) for at in (0, 1))
+    alike, shift = np.zeros(len(twice), dtype=np.int64), logs[:, 0] - logs[:, 1]
+    return Repeated(
+        f"{task.op} {task.workload[:8]}",
+        len(twice),
+        pairs=pairwise_accuracy(others, ones, alike),
+        pairs_apart=pairwise_accuracy(others, ones, alike, tie=APART),
+        deviation=float(np.median(np.abs(shift - np.median(shift)))),
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", nargs=2, default=("recorded", "benchmarks/data/costmodels"), metavar="PATH")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
