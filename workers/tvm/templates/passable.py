@@ -10,9 +10,8 @@ import tvm
 from tvm import relax
 from tvm.ir import Call, TensorLoad
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
-from tvm.s_tir import SBlock
-from tvm.tirx import BufferStore, FloatImm, IntImm, Sub, Var
-from tvm_ffi import structural_walk
+from tvm.s_tir import SBlockRealize
+from tvm.tirx import BufferStore, FloatImm, For, IntImm, Sub, Var
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 _BINARY = ("add", "divide", "maximum", "minimum", "multiply", "subtract")
@@ -74,24 +73,27 @@ def _padding(functions: Any, values: Any, call: Any, make: Any) -> Any:
 
 def _margins(function: Any) -> tuple[list[int], list[int]] | None:
     """The zeros that a tensor function of the importer puts before and after each axis, if that is all."""
-    found: dict[type, list[Any]] = {BufferStore: [], SBlock: []}
-    for kind, nodes in found.items():
-        structural_walk(function, (kind, nodes.append), order="pre")
-    blocks = [block for block in found[SBlock] if len(block.iter_vars)]
-    if len(blocks) != 1 or len(found[BufferStore]) != 1:
-        return None
-    value = found[BufferStore][0].value
+    block: Any = _only_block(function)
+    value = block.body.value if block is not None and isinstance(block.body, BufferStore) else None
     if not isinstance(value, Call) or getattr(value.op, "name", "") != "prim.if_then_else":
         return None
     _, load, zero = value.args
     if not isinstance(load, TensorLoad) or not isinstance(zero, FloatImm) or zero.value != 0:
         return None
-    before = [_shift(index, axis.var) for index, axis in zip(load.indices, blocks[0].iter_vars, strict=True)]
+    before = [_shift(index, axis.var) for index, axis in zip(load.indices, block.iter_vars, strict=True)]
     if None in before:
         return None
-    sizes = zip(load.source.shape, blocks[0].iter_vars, before, strict=True)
+    sizes = zip(load.source.shape, block.iter_vars, before, strict=True)
     after = [int(axis.dom.extent) - int(size) - (shift or 0) for size, axis, shift in sizes]
     return ([shift or 0 for shift in before], after) if min(after) >= 0 else None
+
+
+def _only_block(function: Any) -> Any | None:
+    """The block inside the loops of a tensor function that consists of nothing else."""
+    inner = function.body.block.body
+    while isinstance(inner, For):
+        inner = inner.body
+    return inner.block if isinstance(inner, SBlockRealize) else None
 
 
 def _shift(index: Any, var: Any) -> int | None:
