@@ -91,12 +91,12 @@ def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
 
 
 class Widened(Example):
-    """Two transposed convolutions: one in interleaved images, one by sums of products."""
+    """Two transposed convolutions with a norm between: in interleaved images, and by sums of products."""
 
     @cached_property
     def path(self) -> str:
         rng = np.random.default_rng(0)
-        kernels = {"v": (32, 16, 4, 4), "w": (16, 3, 3, 3)}
+        kernels = {"v": (32, 16, 4, 4), "w": (16, 3, 3, 3), "g": (16,), "b": (16,)}
         weights = [
             numpy_helper.from_array(rng.standard_normal(shape).astype("float32") / 8, name)
             for name, shape in kernels.items()
@@ -104,7 +104,8 @@ class Widened(Example):
         attrs: dict[str, Any] = {"strides": [2, 2], "pads": [1, 1, 1, 1]}
         nodes = [
             helper.make_node("ConvTranspose", ["x", "v"], ["c"], kernel_shape=[4, 4], **attrs),
-            helper.make_node("LeakyRelu", ["c"], ["d"], alpha=0.1),
+            helper.make_node("InstanceNormalization", ["c", "g", "b"], ["n"]),
+            helper.make_node("LeakyRelu", ["n"], ["d"], alpha=0.1),
             helper.make_node("ConvTranspose", ["d", "w"], ["y"], kernel_shape=[3, 3], **attrs),
         ]
         shapes = {"x": (1, 32, 9, 7), "y": (1, 3, 35, 27)}
@@ -115,11 +116,12 @@ class Widened(Example):
         return str(path)
 
 
-def test_transposed_convolutions_are_found_again(tmp_path: Path) -> None:
+def test_transposed_convolutions_and_norms_are_found_again(tmp_path: Path) -> None:
     one = Widened("widened", "tuned", tmp_path)
     kernels = " ".join(one.graph.operators_after)
     assert "transposed_conv2d" in kernels
     assert "transposed_sums" in kernels
+    assert "norm_parts" in kernels
     report = run_script(one.schedules, one.path, "--check")
     assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     assert report["relative_error"] < 1e-4

@@ -36,8 +36,10 @@ PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 OWN_PASSES = {
     "mallorn.bf16": "bf16",
     "mallorn.depthwise": "depthwise",
+    "mallorn.find_norms": "norms",
     "mallorn.heads": "heads",
     "mallorn.lanes": "lanes",
+    "mallorn.norms": "norms",
     "mallorn.passable": "passable",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",
