@@ -56,11 +56,11 @@ CHANNELS_LAST: Final[dict[str, JsonValue]] = {
 _NHWC: Final = (
     _step("mallorn.restore_clip"),
     _step("mallorn.passable"),
-    _step("mallorn.find_norms"),
+    _step("mallorn.find_norms", _LANES),
     *_relax("DeadCodeElimination"),
     _step("relax.transform.ConvertLayout", CHANNELS_LAST, optional=True),
     *_relax("FoldConstant", "CanonicalizeBindings"),
-    _step("mallorn.transposed"),
+    _step("mallorn.transposed", _LANES),
     _step("mallorn.views"),
     *_relax("DeadCodeElimination"),
 )
@@ -90,7 +90,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *choices,
             _step("mallorn.heads"),
             _step("mallorn.transposes"),
-            _step("mallorn.norms"),
+            _step("mallorn.norms", _LANES),
             _step("mallorn.rows", _LANES),
             # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),

@@ -15,7 +15,6 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-LANES = rewriting.LANES
 PART = 64  # pixels at most that are summed up by one core at a time
 RESHAPE = "relax.reshape"
 
@@ -69,30 +68,31 @@ for g in range({groups}):
 """
 
 
-def find_norms() -> Any:
+def find_norms(lanes: int = rewriting.LANES) -> Any:
     """The pass that writes what the importer spells out as one operator, before layouts change."""
-    return rewriting.graph_pass("FindNorms", lambda _, graph: _find(graph))
+    return rewriting.graph_pass("FindNorms", lambda _, graph: _find(graph, lanes))
 
 
-def norms() -> Any:
+def norms(lanes: int = rewriting.LANES) -> Any:
     """The pass that computes the operator if channels are last and fill whole vectors."""
-    return rewriting.graph_pass("Norms", _rewrite_all)
+    return rewriting.graph_pass("Norms", lambda builder, graph: _rewrite_all(builder, graph, lanes))
 
 
-def _find(graph: Any) -> Any:
+def _find(graph: Any, lanes: int) -> Any:
     for operator, rewrite in ((RESHAPE, _grouped), ("relax.divide", _of_instances)):
         values = relax.analysis.get_var2val(graph)
         pattern = is_op(operator)(wildcard(), wildcard())
         graph = rewrite_call(
-            pattern, lambda call, _, of=(rewrite, values): _if_known(of[0], of[1], call), graph
+            pattern, lambda call, _, of=(rewrite, values): _if_fitting(*of, call, lanes), graph
         )
     return graph
 
 
-def _if_known(rewrite: Any, values: Any, call: Any) -> Any:
+def _if_fitting(rewrite: Any, values: Any, call: Any, lanes: int) -> Any:
     shapes = [value.ty.shape for value in (call, call.args[0])]
     sizes = [size for shape in shapes for size in shape or [None]]
-    return rewrite(values, call) if all(isinstance(size, tvm.tirx.IntImm) for size in sizes) else call
+    known = all(isinstance(size, tvm.tirx.IntImm) for size in sizes)
+    return rewrite(values, call) if known and _fills(call, lanes) else call
 
 
 def _grouped(values: Any, call: Any) -> Any:
@@ -100,7 +100,7 @@ def _grouped(values: Any, call: Any) -> Any:
     inner = _without_units(values, call.args[0])
     normed = _normed(values, inner) if inner is not None else None
     before = rewriting.call_of(values, normed[0], RESHAPE) if normed else None
-    if normed is None or before is None or call.ty.ndim < 3 or not _fills(call):
+    if normed is None or before is None:
         return call
     rows, sizes = rewriting.sizes_of(before), rewriting.sizes_of(call)
     alike = rewriting.sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
@@ -113,14 +113,14 @@ def _of_instances(values: Any, call: Any) -> Any:
     normed = _normed(values, call)
     data = normed[0] if normed else None
     rows = rewriting.call_of(values, data, RESHAPE) is not None
-    if normed is None or call.ty.ndim < 3 or rows or not _fills(call):
+    if normed is None or rows:
         return call
     return _operator(data, int(call.ty.shape[1]), normed[1])
 
 
-def _fills(call: Any) -> bool:
+def _fills(call: Any, lanes: int) -> bool:
     """True if the channels of an image fill whole vectors, once they are last."""
-    return bool(call.ty.dtype == "float32" and int(call.ty.shape[1]) % LANES == 0)
+    return bool(call.ty.dtype == "float32" and call.ty.ndim > 2 and int(call.ty.shape[1]) % lanes == 0)
 
 
 def _operator(data: Any, groups: int, epsilon: float) -> Any:
@@ -160,11 +160,11 @@ def _inner(reduction: Any) -> bool:
     return bool(reduction.attrs.keepdims) and axes == list(range(2, reduction.args[0].ty.ndim))
 
 
-def _rewrite_all(builder: Any, graph: Any) -> Any:
-    return rewriting.rewrite_known(graph, "relax.nn.group_norm", lambda call: _rewrite(builder, call))
+def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
+    return rewriting.rewrite_known(graph, "relax.nn.group_norm", lambda call: _rewrite(builder, call, lanes))
 
 
-def _rewrite(builder: Any, call: Any) -> Any:
+def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
     attrs, last, sizes = call.attrs, call.ty.ndim - 1, rewriting.sizes_of(call)
     channel, axes = (
         int(attrs.channel_axis) % (last + 1),
@@ -173,11 +173,12 @@ def _rewrite(builder: Any, call: Any) -> Any:
     plain = call.ty.dtype == "float32" and attrs.center and attrs.scale
     if plain and channel == 1 and axes == list(range(2, last + 1)):
         return _spelled(call)
-    if not plain or channel != last or axes != list(range(1, last)) or sizes[last] % LANES:
+    if not plain or channel != last or axes != list(range(1, last)) or sizes[last] % lanes:
         return call
     batch, pixels, channels = sizes[0], prod(sizes[1:last]), sizes[last]
     part = max(size for size in range(1, min(PART, pixels) + 1) if pixels % size == 0)
     facts = {"batch": batch, "pixels": pixels, "channels": channels, "part": part, "parts": pixels // part}
+    facts |= {"lanes": lanes, "chunks": channels // lanes}
     facts |= {"groups": int(attrs.num_groups), "members": channels // int(attrs.num_groups)}
     data, gamma, beta = call.args
     image = relax.op.reshape(data, (batch, pixels, channels)), (batch, pixels, channels)
@@ -210,7 +211,7 @@ def _call(
     over = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
     axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
-    text = body.format(lanes=LANES, chunks=result[-1] // LANES, **facts)
+    text = body.format(**facts)
     function = tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:

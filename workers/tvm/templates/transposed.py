@@ -15,7 +15,6 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-LANES = rewriting.LANES
 INJECTIVE = 2  # TVM's pattern kind
 # Roughly the operations that a processor computes while one number is written and read again.
 OPERATIONS_A_NUMBER = 40
@@ -103,44 +102,43 @@ class Deconvolution:
         """True if all interleaved images are of one size."""
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
-    @property
-    def interleaves(self) -> bool:
+    def interleaves(self, lanes: int) -> bool:
         """True if the images fill vectors, and multiplying by zeros costs less than another tensor."""
         waste = self.high.waste * self.wide.waste
-        cheap = self.outputs % LANES == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
+        cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.strided and self.whole and (self.groups > 1 or cheap)
 
 
-def transposed() -> Any:
+def transposed(lanes: int = rewriting.LANES) -> Any:
     """The pass that rewrites those of constant weights; others go back to the layout that TVM lowers."""
-    return rewriting.graph_pass("Transposed", _rewrite_all)
+    return rewriting.graph_pass("Transposed", lambda builder, graph: _rewrite_all(builder, graph, lanes))
 
 
-def _rewrite_all(builder: Any, graph: Any) -> Any:
+def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
     for operator in ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose"):
         pattern = is_op(operator)(varg_default_wildcard=True)
-        graph = rewrite_call(pattern, lambda call, _: _rewrite(builder, call), graph)
+        graph = rewrite_call(pattern, lambda call, _: _rewrite(builder, call, lanes), graph)
     return graph
 
 
-def _rewrite(builder: Any, call: Any) -> Any:
+def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
     if call.attrs.data_layout not in ("NWC", "NHWC"):
         return call
     if not rewriting.known(call) or not isinstance(call.args[1], tvm.ir.GenericConst):
         return _channels_first(call)
     sizes = _sizes(call)
     data = call.args[0] if call.ty.ndim == 4 else relax.op.expand_dims(call.args[0], 1)
-    result = _replaced(builder, sizes, data, _kernels(call, sizes))
+    interleaved = sizes.interleaves(lanes)
+    replaced = _interleaved if interleaved else _replaced
+    result = replaced(builder, sizes, data, _kernels(call, sizes))
     if result is None:
         return _channels_first(call)
-    direct = call.ty.ndim == 4 and not sizes.interleaves
+    direct = call.ty.ndim == 4 and not interleaved
     return result if direct else relax.op.reshape(result, rewriting.sizes_of(call))
 
 
 def _replaced(builder: Any, sizes: Deconvolution, data: Any, kernels: Any) -> Any | None:
-    """The result, perhaps in another shape; None if there is no better way."""
-    if sizes.interleaves:
-        return _interleaved(builder, sizes, data, kernels)
+    """The result, where images are not interleaved; None if there is no better way."""
     if not sizes.strided:
         return _convolution(sizes, data, kernels)
     return _summed(builder, sizes, data, kernels) if sizes.groups == 1 else None
