@@ -1,39 +1,105 @@
-"""The oracle divides rounds as well as it can be done."""
+"""The best of thousands of candidates: what is kept of them, and the gaps that are told."""
 
-from itertools import product
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.sim.curves import ModelCurves
-from benchmarks.sim.oracle import fewest_trials
-from benchmarks.sim.synthetic import smooth
-from tests.unit.benchmarks.made_up import TWO_TASKS, task
+from benchmarks.oracle.arms import OURS, chance, first, together
+from benchmarks.oracle.report import gaps_of, geometric, roofline_us
+from benchmarks.oracle.stream import Plan, read_trials
+from benchmarks.oracle.tasks import read_tasks
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
+from workers.faces.graphs import ModelTask
+from workers.faces.values import Arguments, Tensor
+from workers.search.synthetic import SyntheticSpace
+
+ARGS = Arguments((Tensor("TENSOR", "float32", (1000, 250)), Tensor("TENSOR", "float32", (250,))))
+TASK = ModelTask("t", 1, "k" * 64, "matmul", "s", 1e6, "", ARGS, (8, 8))
 
 
-def test_by_hand_it_skips_what_is_not_worth_a_round() -> None:
-    # 130 untuned, 52 in the end: three rounds of steep alone make 25 + 30 = 55, within 1.06.
-    assert fewest_trials(TWO_TASKS, 1.06, size=4) == 12
-    assert fewest_trials(TWO_TASKS, 1.05, size=4) == 24
-    assert fewest_trials(TWO_TASKS, 2.5, size=4) == 0
+def trial(at: int, arm: str, latency_us: float | None) -> Trial:
+    outcome = Outcome.OK if latency_us else Outcome.BUILD_ERROR
+    return Trial(Candidate("sketch", (at,)), outcome, latency_us, f"{arm}/random")
 
 
-def test_it_waits_for_a_gain_behind_a_round_that_brings_none() -> None:
-    slow = task("slow", 1, (100.0, 100.0, 10.0), 1.0)
-    quick = task("quick", 1, (20.0, 15.0, 10.0), 1.0)
-    assert fewest_trials(ModelCurves("late", (slow, quick)), 1.5, size=4) == 12
+def cell(tmp_path: Path, trials: list[Trial], **figures: Any) -> Path:
+    path = tmp_path / "cell.json"
+    known = {"model": "m", "target": '{"kind":"llvm","mcpu":"haswell"}', "task": asdict(TASK)}
+    machine = {"peak_gflops": 100.0, "memory_gbytes_per_sec": 10.0, "candidates": len(trials)}
+    path.write_text(json.dumps(known | machine | figures))
+    lines = (json.dumps(asdict(each)) for each in trials)
+    path.with_suffix(".jsonl").write_text("\n".join(lines) + "\n")
+    return path
 
 
-@pytest.mark.parametrize("factor", [1.02, 1.05, 1.2])
-def test_no_division_of_rounds_does_better(factor: float) -> None:
-    model = smooth(5, tasks=4, trials=64)
-    enough = [
-        sum(rounds)
-        for rounds in product(range(5), repeat=4)
-        if _latency(model, rounds) <= factor * model.final_us
-    ]
-    assert fewest_trials(model, factor) == 16 * min(enough)
+def test_what_was_kept_is_read_again(tmp_path: Path) -> None:
+    trials = [trial(0, "default", 5.0), trial(1, "ours", None)]
+    assert list(read_trials(cell(tmp_path, trials).with_suffix(".jsonl"))) == trials
 
 
-def _latency(model: ModelCurves, rounds: tuple[int, ...]) -> float:
-    played = zip(model.tasks, rounds, strict=True)
-    return sum(t.weight * min((t.untuned_us, *t.valid_us[: 16 * count])) for t, count in played)
+def test_of_a_stream_that_never_ran_there_is_nothing(tmp_path: Path) -> None:
+    assert list(read_trials(tmp_path / "none.jsonl")) == []
+
+
+def test_a_plan_ends_with_its_candidates_and_with_its_time() -> None:
+    assert Plan(10, 1e12).left(9)
+    assert not Plan(10, 1e12).left(10)
+    assert not Plan(10, 0.0).left(0)
+
+
+def test_gaps_are_told_by_the_contest_in_which_all_met(tmp_path: Path) -> None:
+    trials = [trial(0, "default", 40.0), *(trial(at, "ours", 40.0 - at / 10) for at in range(1, 101))]
+    trials += [trial(200, "chance", 35.0), trial(300, "together", 20.0)]
+    best = {"default": 44.0, "ours": 33.0, "chance": 36.0, "together": 22.0}
+    gaps = gaps_of(cell(tmp_path, trials, first_us=50.0, best_us=best))
+    assert (gaps.first_us, gaps.defaults_us, gaps.oracle_us) == (50.0, 44.0, 22.0)
+    assert gaps.search_could_win == 2.0
+    assert gaps.ours_us[256] == 33.0
+    # After 64 trials ours had 33.7 where it ended with 30.0; what it ended with took 33.0 in the contest.
+    assert gaps.ours_us[64] == pytest.approx(33.0 * 33.7 / 30.0)
+    assert gaps.chance_us == {64: 36.0, 256: 36.0}
+
+
+def test_an_arm_that_found_nothing_better_has_its_defaults(tmp_path: Path) -> None:
+    best = {"default": 44.0, "ours": None, "chance": None, "together": None}
+    gaps = gaps_of(cell(tmp_path, [trial(0, "default", 40.0)], first_us=44.0, best_us=best))
+    assert gaps.ours_us == gaps.chance_us == {64: 44.0, 256: 44.0}
+
+
+def test_the_limit_is_computing_or_moving_whichever_is_longer() -> None:
+    known = {"task": asdict(TASK), "memory_gbytes_per_sec": 10.0}
+    moved = 4 * (1000 * 250 + 250) / 10.0 / 1e3
+    assert roofline_us(known | {"peak_gflops": 1e6}) == pytest.approx(moved)
+    assert roofline_us(known | {"peak_gflops": 1.0}) == pytest.approx(1000.0)
+
+
+def test_the_mean_is_geometric_and_of_nothing_no_number() -> None:
+    assert geometric([1.0, 4.0]) == pytest.approx(2.0)
+    assert np.isnan(geometric([]))
+
+
+def test_tasks_survive_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps([{"model": "m", "task": asdict(TASK)}]))
+    assert read_tasks(path) == [("m", TASK)]
+
+
+def test_no_arm_proposes_what_was_measured() -> None:
+    space, arms = SyntheticSpace(), together()
+    history = [Trial(each.candidate, Outcome.OK, 10.0 + at) for at, each in enumerate(first(space))]
+    for seed in range(3):
+        batches = (
+            OURS.propose(space, history, 8, seed),
+            chance(space, history, 8, seed),
+            next(arms).propose(space, history, 8, seed),
+        )
+        for batch in batches:
+            found = {proposal.candidate for proposal in batch}
+            assert len(found) == 8
+            assert not found & {known.candidate for known in history}
