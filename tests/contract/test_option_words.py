@@ -14,8 +14,9 @@ from services.coordinator.options import list_options
 
 OPENAPI: Final = Path(__file__).parents[2] / "services" / "openapi.json"
 WORDS: Final = {name: str(field.description) for name, field in JobOptions.model_fields.items()}
-# A device measures whatever the user says, and the others have their own way to be written down.
-WITH_A_FLAG: Final = {*filter(choices, WORDS), "round_size", "only"} - {"measurer"}
+# A device measures whatever the user says, only a comparison does without contests inside the model, and the
+# others have their own way to be written down.
+WITH_A_FLAG: Final = {*filter(choices, WORDS), "round_size", "only"} - {"measurer", "contests"}
 
 
 def helps(command: str) -> dict[str, str]:
