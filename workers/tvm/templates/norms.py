@@ -4,6 +4,7 @@ The importer spells them as means, variances and reshapes to groups, which leave
 transposes around them.
 """
 
+from functools import partial
 from importlib import import_module
 from math import prod
 from textwrap import indent
@@ -82,13 +83,11 @@ def _find(graph: Any, lanes: int) -> Any:
     for operator, rewrite in ((RESHAPE, _grouped), ("relax.divide", _of_instances)):
         values = relax.analysis.get_var2val(graph)
         pattern = is_op(operator)(wildcard(), wildcard())
-        graph = rewrite_call(
-            pattern, lambda call, _, of=(rewrite, values): _if_fitting(*of, call, lanes), graph
-        )
+        graph = rewrite_call(pattern, partial(_if_fitting, rewrite, values, lanes), graph)
     return graph
 
 
-def _if_fitting(rewrite: Any, values: Any, call: Any, lanes: int) -> Any:
+def _if_fitting(rewrite: Any, values: Any, lanes: int, call: Any, _: Any) -> Any:
     shapes = [value.ty.shape for value in (call, call.args[0])]
     sizes = [size for shape in shapes for size in shape or [None]]
     known = all(isinstance(size, tvm.tirx.IntImm) for size in sizes)
