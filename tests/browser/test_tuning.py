@@ -39,7 +39,8 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
     page.get_by_text("live", exact=True).wait_for()
     page.get_by_role("group", name="Decisions").wait_for(timeout=TUNED_MS)
     keep_picture(page, "real-job-tuning")
-    page.locator("h1 .mark-done").wait_for(timeout=TUNED_MS)
+    # Beside onnxruntime a tiny model may do well, or as well, or less well.
+    page.locator("h1 [class*='mark-done']").first.wait_for(timeout=TUNED_MS)
     page.get_by_text(re.compile("(faster|slower) now")).first.wait_for()  # a tiny model, and a noisy machine
     keep_picture(page, "real-job-done")
 
