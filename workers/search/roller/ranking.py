@@ -1,6 +1,7 @@
 """The candidates of a program in the order in which they should be tried."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,16 @@ def ranked(
     sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
 ) -> list[Candidate]:
     """Up to `count` candidates: the best guess, then what is nearly as good and unlike those before it."""
+    return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), count))
+
+
+@lru_cache(maxsize=256)  # every round of a task asks for the same
+def _ranked(
+    sketches: tuple[Sketch, ...], nests: tuple[Nest, ...], machine: str, count: int
+) -> tuple[Candidate, ...]:
     # The last sketch fuses most.
     sketches = sketches[::-1]
-    constructor = Constructor(nests, machine)
+    constructor = Constructor(nests, Machine.model_validate_json(machine))
     found = [constructor.guesses(sketch) for sketch in sketches]
     sketch = np.concatenate([np.full(len(each.us), at) for at, each in enumerate(found)])
     place = np.concatenate([np.arange(len(each.us)) for each in found])
@@ -29,7 +37,7 @@ def ranked(
     best = np.argsort(us, kind="stable")[:_LOOKED_AT]
     order = best[_spread(us[best], _aspects(found, sketch[best], place[best]), count)]
     rows = [(sketches[sketch[at]], found[sketch[at]].rows[place[at]]) for at in order]
-    return [Candidate(of.key, tuple(row.tolist())) for of, row in rows]
+    return tuple(Candidate(of.key, tuple(row.tolist())) for of, row in rows)
 
 
 def _aspects(
