@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.hosts import describe_host
 from benchmarks.oracle.stream import read_trials
+from mallorn.core.limits import element_bytes
 from mallorn.core.values.trial import Trial
 
 CHECKPOINTS = (64, 256)
@@ -16,7 +17,6 @@ COLUMNS = (
     *("model", "operator", "target", "candidates", "defaults/oracle", "oracle/roofline"),
     *(f"{arm} {count}" for arm in ("ours", "chance") for count in CHECKPOINTS),
 )
-BYTES = {"float32": 4, "int64": 8, "int32": 4, "bool": 1, "float64": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def gaps_of(path: Path) -> Gaps:
 def roofline_us(cell: dict[str, Any]) -> float:
     """The longer of computing at the peak, and of reading and writing every argument once."""
     args = cell["task"]["args"]["args"]
-    moved = sum(BYTES.get(dtype, 4) * math.prod(shape) for _, dtype, shape in args)
+    moved = sum(element_bytes(dtype) * math.prod(shape) for _, dtype, shape in args)
     return (
         float(max(cell["task"]["flops"] / cell["peak_gflops"], moved / cell["memory_gbytes_per_sec"])) / 1e3
     )

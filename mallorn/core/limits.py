@@ -16,7 +16,7 @@ def least_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float
     """For so many operations on what goes in and out, all cores at work and the data as near as they fit."""
     known = list(tensors)
     peak = _gflops(machine, {dtype for dtype, _ in known})
-    moved = sum(_bytes(dtype) * prod(shape) for dtype, shape in known)
+    moved = sum(element_bytes(dtype) * prod(shape) for dtype, shape in known)
     return max(flops / peak, moved / _gbytes_per_sec(machine, moved)) / 1e3
 
 
@@ -33,6 +33,7 @@ def _gbytes_per_sec(machine: Machine, moved: float) -> float:
     return machine.memory_gbytes_per_sec if nearest is None else nearest.gbytes_per_sec * machine.cores
 
 
-def _bytes(dtype: str) -> float:
+def element_bytes(dtype: str) -> float:
+    """Of a type by its name; one without bits in it, as bool, takes a byte."""
     bits = BITS.search(dtype)
     return int(bits[1]) / 8 if bits else 1.0
