@@ -9,7 +9,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 
-from benchmarks.cells import keep
+from benchmarks.cells import Cells
 from benchmarks.oracle.stream import Plan, Stream
 from mallorn.core.targets import Target
 from workers.faces.graphs import ModelTask
@@ -67,5 +67,5 @@ def _run(cell: Cell, cores: list[int], seconds: float) -> str:
     known = {"model": cell.model, "target": cell.target.text, "task": asdict(cell.task)}
     figures = {"peak_gflops": gflops, "memory_gbytes_per_sec": memory_gbytes_per_sec(len(cores))}
     spent = {"seed": cell.seed, "seconds": time.time() - begun, "candidates": len(stream.trials)}
-    keep(cell.data / f"{cell.name}.json", known | asdict(contest) | figures | spent)
+    Cells(cell.data).keep(cell.name, known | asdict(contest) | figures | spent)
     return f"{len(stream.trials)} candidates, first {contest.first_us}, best {contest.best_us}"
