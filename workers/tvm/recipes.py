@@ -92,6 +92,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             _step("mallorn.transposes"),
             _step("mallorn.norms", _LANES),
             _step("mallorn.rows", _LANES),
+            _step("mallorn.smooth"),
             # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),
             *_DISPATCH,
@@ -111,10 +112,10 @@ _DEPTHWISE: Final = (_step("mallorn.depthwise", _LANES), *_relax("DeadCodeElimin
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 7, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors", _LANES))
-DIRECT: Final = _tuned("direct", 6, *_DEPTHWISE, _step("mallorn.vectors", _LANES))
-BF16: Final = _tuned("bf16", 3, _step("mallorn.winograd", "bfloat16"), *_ROUND)
-DIRECT_BF16: Final = _tuned("direct-bf16", 2, *_ROUND)
+TUNED: Final = _tuned("tuned", 8, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors", _LANES))
+DIRECT: Final = _tuned("direct", 7, *_DEPTHWISE, _step("mallorn.vectors", _LANES))
+BF16: Final = _tuned("bf16", 4, _step("mallorn.winograd", "bfloat16"), *_ROUND)
+DIRECT_BF16: Final = _tuned("direct-bf16", 3, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 

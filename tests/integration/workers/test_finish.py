@@ -174,6 +174,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "requirements.txt",
         "rewriting.py",
         "rows.py",
+        "smooth.py",
         "transposed.py",
         "transposes.py",
         "vectors.py",

@@ -43,6 +43,7 @@ OWN_PASSES = {
     "mallorn.passable": "passable",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",
+    "mallorn.smooth": "smooth",
     "mallorn.transposed": "transposed",
     "mallorn.transposes": "transposes",
     "mallorn.vectors": "vectors",
