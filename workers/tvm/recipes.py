@@ -88,7 +88,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *_SIMPLIFY,
             *_NHWC,
             *choices,
-            _step("mallorn.heads"),
+            _step("mallorn.heads", _LANES),
             _step("mallorn.transposes"),
             _step("mallorn.norms", _LANES),
             _step("mallorn.rows", _LANES),
@@ -109,11 +109,12 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
 _DEPTHWISE: Final = (_step("mallorn.depthwise", _LANES), *_relax("DeadCodeElimination"))
+_WHOLE: Final = (_step("mallorn.vectors", _LANES), _step("mallorn.whole", _LANES))
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 8, _step("mallorn.winograd"), *_DEPTHWISE, _step("mallorn.vectors", _LANES))
-DIRECT: Final = _tuned("direct", 7, *_DEPTHWISE, _step("mallorn.vectors", _LANES))
+TUNED: Final = _tuned("tuned", 8, _step("mallorn.winograd"), *_DEPTHWISE, *_WHOLE)
+DIRECT: Final = _tuned("direct", 7, *_DEPTHWISE, *_WHOLE)
 BF16: Final = _tuned("bf16", 4, _step("mallorn.winograd", "bfloat16"), *_ROUND)
 DIRECT_BF16: Final = _tuned("direct-bf16", 3, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.

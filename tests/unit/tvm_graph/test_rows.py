@@ -15,6 +15,7 @@ from workers.tvm.sketches import design_space
 from workers.tvm.templates.rows import rows
 
 SHAPES = [(3, 32), (1, 4, 5, 128), (2, 3, 48)]
+UNEVEN = [(3, 17), (2, 5, 101), (4, 31)]  # rows that leave a vector half empty
 
 
 def network(shape: tuple[int, ...], operator: Any, dtype: str = "float32") -> Any:
@@ -37,7 +38,7 @@ def assert_same(mod: Any, x: Any) -> None:
     assert difference(run(after, x), expected) <= 1e-6
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *UNEVEN], ids=str)
 @pytest.mark.parametrize("spread", [1, 30], ids=lambda spread: f"spread over {spread}")
 def test_softmax_is_tvms(shape: tuple[int, ...], spread: int) -> None:
     assert_same(network(shape, softmax()), spread * random(*shape))

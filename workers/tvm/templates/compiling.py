@@ -48,6 +48,7 @@ OWN_PASSES = {
     "mallorn.transposes": "transposes",
     "mallorn.vectors": "vectors",
     "mallorn.views": "views",
+    "mallorn.whole": "whole",
     "mallorn.winograd": "winograd",
 }
 

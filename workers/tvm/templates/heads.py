@@ -9,19 +9,26 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+products = import_module(f"{__package__}.product" if __package__ else "product")
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
 
-def heads() -> Any:
-    """The pass that moves such transposes into products of two computed factors."""
-    return rewriting.graph_pass("Heads", lambda builder, graph: _factors(builder, _results(builder, graph)))
+def heads(lanes: int = 0) -> Any:
+    """The pass that moves such transposes into products of two computed factors.
+
+    With `lanes` such products get sizes that can be tiled for vectors of so many numbers.
+    """
+
+    def rewrite(builder: Any, graph: Any) -> Any:
+        return _factors(builder, _results(builder, graph, lanes), lanes)
+
+    return rewriting.graph_pass("Heads", rewrite)
 
 
-def _results(builder: Any, graph: Any) -> Any:
+def _results(builder: Any, graph: Any, lanes: int) -> Any:
     """Fuse transposes of results: products that only a transpose reads."""
     values = relax.analysis.get_var2val(graph)
     uses = Counter(var for value in values.values() for var in _variables(value))
@@ -29,20 +36,32 @@ def _results(builder: Any, graph: Any) -> Any:
     def rewrite(call: Any) -> Any:
         product, axes = rewriting.call_of(values, call.args[0], PRODUCT), _axes(call)
         takes = product is not None and _fits(product) and axes and uses[call.args[0]] == 1
-        return _call(builder, values, product, axes, call.ty) if takes else call
+        if not takes:
+            return call
+        function = products.function(_tiled(_product(values, product, axes), lanes))
+        return _call(builder, values, product, function, call.ty)
 
     return rewriting.rewrite_known(graph, TRANSPOSE, rewrite)
 
 
-def _factors(builder: Any, graph: Any) -> Any:
-    """Fuse transposes of factors: products that read a transpose."""
+def _factors(builder: Any, graph: Any, lanes: int) -> Any:
+    """Fuse transposes of factors: products that read a transpose, or have sizes that cannot be tiled."""
     values = relax.analysis.get_var2val(graph)
 
     def rewrite(call: Any) -> Any:
-        takes = _fits(call) and any(_source(values, factor)[0] is not factor for factor in call.args)
-        return _call(builder, values, call, range(call.ty.ndim), call.ty) if takes else call
+        if not _fits(call):
+            return call
+        plain = _product(values, call, range(call.ty.ndim))
+        tiled = _tiled(plain, lanes)
+        if tiled == plain and all(_source(values, factor)[0] is factor for factor in call.args):
+            return call
+        return _call(builder, values, call, products.function(tiled), call.ty)
 
     return rewriting.rewrite_known(graph, PRODUCT, rewrite)
+
+
+def _tiled(product: Any, lanes: int) -> Any:
+    return products.tileable(product, lanes) if lanes else product
 
 
 def _variables(value: Any) -> list[Any]:
@@ -80,42 +99,21 @@ def _fits(product: Any) -> bool:
     )
 
 
-def _call(builder: Any, values: Mapping[Any, Any], product: Any, axes: Sequence[int], result: Any) -> Any:
-    """The call of a product as a tensor function of its factors' sources, with a permuted result."""
-    sources = [_source(values, factor) for factor in product.args]
+def _product(values: Mapping[Any, Any], product: Any, axes: Sequence[int]) -> Any:
+    """The axes and sizes of a product of its factors' sources, with a permuted result."""
     *stack, rows, inputs = rewriting.sizes_of(product.args[0])
-    extents = [*stack, rows, rewriting.sizes_of(product)[-1], inputs]
-    loops = [*(f"a{axis}" for axis in range(len(stack))), "i", "j", "k"]
-    function = _function(loops, extents, [axes for _, axes in sources], axes)
-    factors = [source for source, _ in sources]
-    return relax.call_tir(builder.add_func(function, "heads_matmul"), factors, result)
+    above = [f"a{axis}" for axis in range(len(stack))]
+    sizes = dict(zip([*above, *"ijk"], [*stack, rows, rewriting.sizes_of(product)[-1], inputs], strict=True))
+    left, right = (_source(values, factor)[1] for factor in product.args)
+    x, w = _before([*above, *"ik"], left), _before([*above, *"kj"], right)
+    return products.Product(sizes, x, w, [[*above, *"ij"][axis] for axis in axes], sizes)
 
 
-def _function(loops: list[str], extents: list[int], factors: list[list[int]], result: Sequence[int]) -> Any:
-    *stack, row, column, inner = zip(loops, extents, strict=True)
-    values, kinds = (f"v{loop}" for loop in loops), "S" * (len(loops) - 1) + "R"
-    x_name, x = _buffer("x", _before([*stack, row, inner], factors[0]))
-    w_name, w = _buffer("w", _before([*stack, inner, column], factors[1]))
-    y_name, y = _buffer("y", [[*stack, row, column][axis] for axis in result])
-    return tvm.script.from_source(f"""
-@T.prim_func(private=True, s_tir=True)
-def main({x_name}, {w_name}, {y_name}) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    for {", ".join(loops)} in T.grid({rewriting.numbers(extents)}):
-        with T.sblock("product"):
-            {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(loops)}])
-            with T.init():
-                {y} = T.float32(0)
-            {y} = {y} + {x} * {w}
-""")
-
-
-def _before(axes: list[tuple[str, int]], permutation: list[int]) -> list[tuple[str, int]]:
+def _before(axes: list[str], permutation: list[int]) -> list[str]:
     """The axes in their order before the permutation."""
     return [axis for _, axis in sorted(zip(permutation, axes, strict=True))]
 
 
-def _buffer(name: str, axes: list[tuple[str, int]]) -> tuple[str, str]:
-    """A buffer parameter, and its indices as read or written."""
-    shape = rewriting.numbers(extent for _, extent in axes)
-    return f'{name}: T.Buffer(({shape}), "float32")', f"{name}[{', '.join(f'v{loop}' for loop, _ in axes)}]"
+def _call(builder: Any, values: Mapping[Any, Any], product: Any, function: Any, result: Any) -> Any:
+    factors = [_source(values, factor)[0] for factor in product.args]
+    return relax.call_tir(builder.add_func(function, "heads_matmul"), factors, result)

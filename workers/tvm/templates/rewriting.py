@@ -9,6 +9,7 @@ from tvm.relax.dpl import is_op, rewrite_call
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
+ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
@@ -82,6 +83,20 @@ def mostly_whole(outputs: int, lanes: int) -> bool:
 def whole_vectors(outputs: int, lanes: int) -> int:
     """Rounded up to whole vectors."""
     return -(-outputs // lanes) * lanes
+
+
+def whole_rows(rows: int) -> int:
+    """At least so many, with a divisor that makes good tiles of registers; as many where they are few."""
+    whole = rows
+    while whole > ROWS[-1] and not any(whole % tile == 0 for tile in ROWS):
+        whole += 1
+    return whole
+
+
+def whole_columns(columns: int, lanes: int) -> int:
+    """Rounded up to whole vectors where at most a third of them is padding."""
+    pays = columns > lanes and mostly_whole(columns, lanes)
+    return whole_vectors(columns, lanes) if pays else columns
 
 
 def numbers(sizes: Iterable[int]) -> str:

@@ -18,27 +18,47 @@ _SOFTMAX = """
 peak = T.sblock_alloc_buffer(({lanes},), "float32")
 total = T.sblock_alloc_buffer(({lanes},), "float32")
 for i in T.vectorized({lanes}):
-    peak[i] = x[{row}, i]
+    peak[i] = {x}[{at}i]
     total[i] = T.float32(0)
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
-        peak[i] = T.max(peak[i], x[{row}, c * {lanes} + i])
+        peak[i] = T.max(peak[i], {x}[{at}c * {lanes} + i])
 {highest}
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
-        d: T.let = T.max(x[{row}, c * {lanes} + i] - peak[0], T.float32(-87.33654))
+        d: T.let = T.max({x}[{at}c * {lanes} + i] - peak[0], T.float32(-87.33654))
         n: T.let = T.floor(d * T.float32(1.44269502) + T.float32(0.5))
         f: T.let = d - n * T.float32(0.693147182)
         p: T.let = (T.float32(0.00019875691) * f + T.float32(0.0013981999)) * f + T.float32(0.00833345205)
         q: T.let = ((p * f + T.float32(0.0416657962)) * f + T.float32(0.166666657)) * f + T.float32(0.5)
         power: T.let = T.reinterpret("float32", T.shift_left(T.Cast("int32", n) + 127, 23))
-        y[{row}, c * {lanes} + i] = (q * f * f + f + T.float32(1)) * power
-        total[i] = total[i] + y[{row}, c * {lanes} + i]
+        {y}[{at}c * {lanes} + i] = (q * f * f + f + T.float32(1)) * power
+        total[i] = total[i] + {y}[{at}c * {lanes} + i]
 {summed}
 total[0] = T.float32(1) / total[0]
+"""
+_SCALED = """
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
         y[{row}, c * {lanes} + i] = y[{row}, c * {lanes} + i] * total[0]
+"""
+# A row that leaves a vector half empty lies in a buffer of whole vectors meanwhile.
+_WIDENED = """
+line = T.sblock_alloc_buffer(({whole},), "float32")
+for i in T.vectorized({lanes}):
+    line[{whole} - {lanes} + i] = T.float32(-3e38)
+for c in range({full}):
+    for i in T.vectorized({lanes}):
+        line[c * {lanes} + i] = x[{row}, c * {lanes} + i]
+for i in range({rest}):
+    line[{full} * {lanes} + i] = x[{row}, {full} * {lanes} + i]
+"""
+_NARROWED = """
+for c in range({full}):
+    for i in T.vectorized({lanes}):
+        y[{row}, c * {lanes} + i] = line[c * {lanes} + i] * total[0]
+for i in range({rest}):
+    y[{row}, {full} * {lanes} + i] = line[{full} * {lanes} + i] * total[0]
 """
 
 _LAYER_NORM = """
@@ -81,11 +101,30 @@ def rows(lanes: int = rewriting.LANES) -> Any:
 
 def _softmax(builder: Any, call: Any, lanes: int) -> Any:
     beside = _beside(call, [call.attrs.axis], lanes)
+    widened = not beside and _uneven(call, lanes)
+    beside = beside or (lanes if widened else 0)
     if not beside:
         return call
     highest, summed = _across("peak", "T.max({}, {})", beside), _across("total", "{} + {}", beside)
     facts = {"highest": highest, "summed": summed}
-    return _call(builder, "softmax_rows", call, ["x"], _SOFTMAX, beside, facts)
+    if widened:
+        facts |= _widened(int(call.ty.shape[-1]), beside)
+        return _call(builder, "softmax_rows", call, ["x"], _WIDENED + _SOFTMAX + _NARROWED, beside, facts)
+    facts |= {"x": "x", "y": "y", "at": f"{_row(call.ty.ndim)}, "}
+    return _call(builder, "softmax_rows", call, ["x"], _SOFTMAX + _SCALED, beside, facts)
+
+
+def _uneven(call: Any, lanes: int) -> bool:
+    """Whether the last axis is reduced, and fills one vector and a part of another at least."""
+    last = call.ty.ndim - 1
+    plain = call.ty.dtype == "float32" and last > 0 and int(call.attrs.axis) % (last + 1) == last
+    return bool(plain and int(call.ty.shape[last]) > lanes)
+
+
+def _widened(size: int, lanes: int) -> dict[str, Any]:
+    full, rest = divmod(size, lanes)
+    sizes = {"full": full, "rest": rest, "chunks": full + 1, "whole": (full + 1) * lanes}
+    return {"x": "line", "y": "line", "at": "", **sizes}
 
 
 def _layer_norm(builder: Any, call: Any, lanes: int) -> Any:
@@ -123,7 +162,7 @@ def _across(name: str, combine: str, beside: int) -> str:
 
 
 def _call(
-    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, str]
+    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, Any]
 ) -> Any:
     """The call of a tensor function of rows that replaces an operator."""
     shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
@@ -131,15 +170,15 @@ def _call(
     return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
 
 
-def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, str]) -> Any:
+def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, Any]) -> Any:
     """One block per row. Its last loop runs once, so that MetaSchedule vectorises it and not the rows."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
-    row = ", ".join(f"v{axis}" for axis in range(len(sizes)))
+    row = _row(len(shapes["y"]))
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
-    text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
+    text = body.format(**{"row": row, "chunks": size // beside, "lanes": beside} | facts)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
@@ -151,3 +190,7 @@ def main({buffers}) -> None:
             T.writes(y[{whole["y"]}])
 {indent(text, " " * 12)}
 """)
+
+
+def _row(axes: int) -> str:
+    return ", ".join(f"v{axis}" for axis in range(axes - 1))

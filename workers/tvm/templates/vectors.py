@@ -1,8 +1,10 @@
-"""Convolutions whose outputs do not fill whole vectors get padding outputs with zero weights.
+"""Convolutions are computed a little larger where their own sizes fit no vectors or no tiles of registers.
 
-24 channels are one vector and a half: as 32 they take two instructions where vectors of eight take three.
+24 channels are one vector and a half: as 32 they take two instructions where vectors of eight take three. A
+width of 37 has no factor that fits the registers, 39 has one.
 """
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -11,67 +13,144 @@ import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a convolution; places are of one or two dimensions."""
+
+    data: tuple[int, ...]
+    kernel: tuple[int, ...]
+    result: tuple[int, ...]
+    outputs: int  # as computed
+    width: int  # likewise
+    before: tuple[int, ...]  # zeros around the data
+    after: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def sums(self) -> tuple[int, ...]:
+        return (*self.result[:-2], self.width, self.outputs)
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The data between zeros, as far as the sums reach."""
+        places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
+        reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
+        sides = zip(self.data[1:-1], self.before, self.after, reach, strict=True)
+        whole = (max(first + size + last, far) for size, first, last, far in sides)
+        return (self.data[0], *whole, self.data[-1])
 
 
 def vectors(lanes: int = rewriting.LANES) -> Any:
-    """The pass that pads if at most a third of the products are wasted."""
+    """The pass that adds outputs if at most a third of the products are wasted, and columns."""
 
     def rewrite_all(builder: Any, graph: Any) -> Any:
-        return rewriting.rewrite_known(graph, "relax.nn.conv2d", lambda call: _rewrite(builder, call, lanes))
+        for operator in LAYOUTS:
+            graph = rewriting.rewrite_known(graph, operator, lambda call: _rewrite(builder, call, lanes))
+        return graph
 
     return rewriting.graph_pass("Vectors", rewrite_all)
 
 
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
-    if not _fits(call, lanes):
+    if not _fits(call):
         return call
-    weights, outputs = call.args[1].value.numpy(), int(call.ty.shape[-1])
-    filled = np.pad(weights, [(0, 0)] * 3 + [(0, rewriting.whole_vectors(outputs, lanes) - outputs)])
-    source = call.args[0]
-    data, sizes = rewriting.padded(source, rewriting.sizes_of(source), call.attrs.padding)
-    strides = tuple(map(int, call.attrs.strides))
-    function = _function(sizes, filled.shape, rewriting.sizes_of(call), strides)
-    return relax.call_tir(builder.add_func(function, "whole_conv2d"), [data, relax.const(filled)], call.ty)
+    sizes, outputs = _sizes_of(call, lanes), int(call.ty.shape[-1])
+    if sizes.sums == rewriting.sizes_of(call):
+        return call
+    data, weights = call.args[0], call.args[1].value.numpy()
+    filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, sizes.outputs - outputs)])
+    name = f"whole_{call.op.name.rpartition('.')[2]}"
+    function = builder.add_func(_function(sizes), name)
+    return relax.call_tir(function, [data, relax.const(filled)], call.ty)
 
 
-def _fits(call: Any, lanes: int) -> bool:
-    plain = all(int(number) == 1 for number in (*call.attrs.dilation, call.attrs.groups))
-    if not plain or not rewriting.channels_last(call) or call.ty.dtype != "float32":
-        return False
-    outputs = int(call.ty.shape[-1])
-    return bool(outputs > lanes and outputs % lanes and rewriting.mostly_whole(outputs, lanes))
+def _fits(call: Any) -> bool:
+    attrs = call.attrs
+    layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
+    constant = isinstance(call.args[1], tvm.ir.GenericConst) and call.ty.dtype == "float32"
+    return bool(constant and layouts == LAYOUTS[call.op.name] and int(attrs.groups) == 1)
 
 
-def _function(
-    data: tuple[int, ...], weights: tuple[int, ...], result: tuple[int, ...], strides: tuple[int, ...]
-) -> Any:
+def _sizes_of(call: Any, lanes: int) -> Sizes:
+    attrs, result = call.attrs, rewriting.sizes_of(call)
+    padding, places = tuple(map(int, attrs.padding)), len(result) - 2
+    return Sizes(
+        data=rewriting.sizes_of(call.args[0]),
+        kernel=rewriting.sizes_of(call.args[1])[:places],
+        result=result,
+        outputs=rewriting.whole_columns(result[-1], lanes),
+        width=rewriting.whole_rows(result[-2]),
+        before=padding[:places],
+        after=padding[places:],
+        strides=tuple(map(int, attrs.strides)),
+        dilation=tuple(map(int, attrs.dilation)),
+    )
+
+
+def _function(sizes: Sizes) -> Any:
     """Sums all outputs in a buffer and copies the wanted ones."""
-    batch, height, width, _ = result
-    high, wide, inputs, outputs = weights
-    down, across = strides
+    places = range(len(sizes.kernel))
+    result = ["n", *(f"i{at}" for at in places), "o"]
+    summed = [*(f"r{at}" for at in places), "c"]
+    grown = sizes.filled != sizes.data
+    read = [
+        _scaled(f"vi{at}", sizes.strides[at]) + " + " + _scaled(f"vr{at}", sizes.dilation[at])
+        for at in places
+    ]
+    source = f"{'filled' if grown else 'x'}[vn, {', '.join(read)}, vc]"
+    weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
+    kinds = "S" * len(result) + "R" * len(summed)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer({_sizes(*data)}, "float32"),
-    w: T.Buffer({_sizes(*weights)}, "float32"),
-    y: T.Buffer({_sizes(*result)}, "float32"),
+    x: T.Buffer({_shape(sizes.data)}, "float32"),
+    w: T.Buffer({_shape(weights)}, "float32"),
+    y: T.Buffer({_shape(sizes.result)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    z = T.sblock_alloc_buffer({_sizes(batch, height, width, outputs)}, "float32")
-    for n, i, j, o, r, s, c in T.grid{_sizes(batch, height, width, outputs, high, wide, inputs)}:
+{_filled(sizes) if grown else ""}
+    z = T.sblock_alloc_buffer({_shape(sizes.sums)}, "float32")
+    for {_all(result + summed)} in T.grid{_shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
         with T.sblock("sums"):
-            vn, vi, vj, vo, vr, vs, vc = T.axis.remap("SSSSRRR", [n, i, j, o, r, s, c])
+            {_all(result + summed, "v")} = T.axis.remap("{kinds}", [{_all(result + summed)}])
             with T.init():
-                z[vn, vi, vj, vo] = T.float32(0)
-            z[vn, vi, vj, vo] = (
-                z[vn, vi, vj, vo] + x[vn, vi * {down} + vr, vj * {across} + vs, vc] * w[vr, vs, vc, vo]
-            )
-    for n, i, j, o in T.grid{_sizes(*result)}:
+                z[{_all(result, "v")}] = T.float32(0)
+            z[{_all(result, "v")}] = z[{_all(result, "v")}] + {source} * w[{_all([*summed, "o"], "v")}]
+    for {_all(result)} in T.grid{_shape(sizes.result)}:
         with T.sblock("taken"):
-            vn, vi, vj, vo = T.axis.remap("SSSS", [n, i, j, o])
-            y[vn, vi, vj, vo] = z[vn, vi, vj, vo]
+            {_all(result, "v")} = T.axis.remap("{"S" * len(result)}", [{_all(result)}])
+            y[{_all(result, "v")}] = z[{_all(result, "v")}]
 """)
 
 
-def _sizes(*sizes: int) -> str:
+def _filled(sizes: Sizes) -> str:
+    """The block that puts the data between zeros."""
+    axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
+    inside, moved = [], []
+    for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
+        inside.append(f"{first} <= vi{at} and vi{at} < {first + size}")
+        moved.append(f"vi{at} - {first}" if first else f"vi{at}")
+    value = f"T.if_then_else({' and '.join(inside)}, x[vn, {', '.join(moved)}, vc], T.float32(0))"
+    return f"""
+    filled = T.sblock_alloc_buffer({_shape(sizes.filled)}, "float32")
+    for {_all(axes)} in T.grid{_shape(sizes.filled)}:
+        with T.sblock("fill"):
+            {_all(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{_all(axes)}])
+            filled[{_all(axes, "v")}] = {value}
+"""
+
+
+def _all(axes: list[str], before: str = "") -> str:
+    return ", ".join(before + axis for axis in axes)
+
+
+def _scaled(axis: str, step: int) -> str:
+    return axis if step == 1 else f"{axis} * {step}"
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
     return f"({rewriting.numbers(sizes)})"

@@ -1,0 +1,38 @@
+"""Products with constant factors get sizes that can be tiled, where their own have no fitting factors."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+products = import_module(f"{__package__}.product" if __package__ else "product")
+
+
+def whole(lanes: int = rewriting.LANES) -> Any:
+    """The pass that computes a few rows or columns more."""
+
+    def rewrite_all(builder: Any, graph: Any) -> Any:
+        return rewriting.rewrite_known(graph, "relax.matmul", lambda call: _rewrite(builder, call, lanes))
+
+    return rewriting.graph_pass("Whole", rewrite_all)
+
+
+def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
+    data, weights = call.args
+    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim == 2
+    if not constant or data.ty.ndim < 2 or call.ty.dtype != "float32":
+        return call
+    *stack, rows, inputs = rewriting.sizes_of(data)
+    outputs = rewriting.sizes_of(weights)[1]
+    above = {f"a{at}": size for at, size in enumerate(stack)}
+    sizes = above | {"i": rows, "j": outputs, "k": inputs}
+    plain = products.Product(sizes, [*above, *"ik"], ["k", "j"], [*above, *"ij"], sizes, w_is_whole=True)
+    tiled = products.tileable(plain, lanes)
+    if tiled.whole == sizes:
+        return call
+    filled = np.pad(weights.value.numpy(), [(0, 0), (0, tiled.whole["j"] - outputs)])
+    function = builder.add_func(products.function(tiled), "whole_matmul")
+    return relax.call_tir(function, [data, relax.const(filled)], call.ty)
