@@ -23,7 +23,7 @@ class Access:
 
     shape: tuple[int, ...]
     indices: tuple[Index, ...]  # one a dimension
-    element_bytes: int = FLOAT_BYTES
+    element_bytes: float = FLOAT_BYTES
     relaid: bool = False  # its layout follows the tiles: a weight that is packed ahead of time
     made: bool = False  # by another block of the program
 
@@ -38,7 +38,7 @@ class Access:
         if self.relaid or not places:
             return 0
         step = dict(self.indices[places[-1]])[axis]
-        return step * prod(self.shape[places[-1] + 1 :]) * self.element_bytes
+        return int(step * prod(self.shape[places[-1] + 1 :]) * self.element_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from tvm.ir import TensorLoad
 from tvm.tirx import Add, IntImm, Mul, Sub, Var
 
+from mallorn.core.limits import element_bytes
 from workers.search.nest import Access, Axis, Index, Nest
 from workers.tvm.anatomy import ProgramBlock, blocks_of, extent
 from workers.tvm.programs import parse_module
@@ -48,9 +49,9 @@ def _nest(block: ProgramBlock, roles: Roles) -> Nest:
 def _access(buffer: Any, indices: Any, places: dict[int, int], roles: Roles | None = None) -> Access:
     shape = tuple(int(size) for size in buffer.shape)
     index = tuple(_coefficients(expression, places) for expression in indices)
-    name, element_bytes = hash(buffer), _bytes(str(buffer.dtype))
+    name = hash(buffer)
     relaid, made = (name in roles.relaid, name in roles.made) if roles else (False, False)
-    return Access(shape, index, element_bytes, relaid, made)
+    return Access(shape, index, element_bytes(str(buffer.dtype)), relaid, made)
 
 
 def _coefficients(expression: Any, places: dict[int, int]) -> Index:
@@ -77,8 +78,3 @@ def _coefficients(expression: Any, places: dict[int, int]) -> Index:
 
     walk(expression, 1)
     return tuple(sorted((axis, abs(factor)) for axis, factor in found.items() if factor))
-
-
-def _bytes(dtype: str) -> int:
-    digits = "".join(filter(str.isdigit, dtype.partition("x")[0]))
-    return max(1, int(digits or 8) // 8)
