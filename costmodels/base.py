@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mallorn.core.values.machine import Machine
+
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
 
@@ -31,6 +33,12 @@ class CostModel(ABC):
     """
 
     view: ClassVar[str] = "decisions"
+
+    @classmethod
+    def made_for(cls, machine: Machine | None) -> "CostModel":
+        """A model that has learned nothing, for candidates of this machine; None: nobody knows it."""
+        del machine  # most learn it from what was measured
+        return cls()
 
     @abstractmethod
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:

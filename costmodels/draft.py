@@ -34,6 +34,10 @@ class Draft(CostModel):
         self._machine = machine or SOME_MACHINE
         self._spread = FIRST_SPREAD
 
+    @classmethod
+    def made_for(cls, machine: Machine | None) -> "Draft":
+        return cls(machine)
+
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
         del seed

@@ -12,6 +12,7 @@ from costmodels.checks import check_rows
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import Split, newest, rebased
 from mallorn.core.names import resolve
+from mallorn.core.values.machine import Machine
 
 KIND = "ensemble"
 PRIOR: Final = "draft"
@@ -37,8 +38,13 @@ class Ensemble(CostModel):
     newest best learns again from everything. The prior competes too: it stays while it is the best.
     """
 
-    def __init__(self) -> None:
-        self._best = _prior()
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._machine = machine
+        self._best = _prior(machine)
+
+    @classmethod
+    def made_for(cls, machine: Machine | None) -> "Ensemble":
+        return cls(machine)
 
     @property
     def chosen(self) -> str:
@@ -47,11 +53,14 @@ class Ensemble(CostModel):
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._best = _prior()
+        self._best = _prior(self._machine)
         if len(labels) < FEWEST_ROWS:
             return
         split = newest(groups, MOST_JUDGED, seed=seed)
-        judged = [_judge(name, features, labels, groups, split, seed) for name in (PRIOR, *LEARNERS)]
+        models = {name: _made(name, self._machine) for name in (PRIOR, *LEARNERS)}
+        judged = [
+            _judge(name, model, features, labels, groups, split, seed) for name, model in models.items()
+        ]
         best = judged[0]
         for other in judged[1:]:
             best = other if other.accuracy > best.accuracy + CLEARLY else best
@@ -75,15 +84,25 @@ class Ensemble(CostModel):
         return ensemble
 
 
-def _prior() -> JudgedModel:
-    return JudgedModel(PRIOR, 0.5, 1.0, resolve("cost_model", PRIOR)())
+def _prior(machine: Machine | None) -> JudgedModel:
+    return JudgedModel(PRIOR, 0.5, 1.0, _made(PRIOR, machine))
+
+
+def _made(name: str, machine: Machine | None) -> CostModel:
+    kind: type[CostModel] = resolve("cost_model", name)
+    return kind.made_for(machine)
 
 
 def _judge(
-    name: str, features: Matrix, labels: Vector, groups: NDArray[np.int64], split: Split, seed: int
+    name: str,
+    model: CostModel,
+    features: Matrix,
+    labels: Vector,
+    groups: NDArray[np.int64],
+    split: Split,
+    seed: int,
 ) -> JudgedModel:
     train, test = split
-    model: CostModel = resolve("cost_model", name)()
     model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
     prediction, truth = model.predict(features[test]), labels[test]
     accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])

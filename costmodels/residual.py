@@ -13,6 +13,7 @@ from costmodels.blobs import Arrays, Numbers
 from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
 from costmodels.checks import check_rows
 from costmodels.draft import Draft
+from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # prior weight of slope 1, in rows
 
@@ -29,6 +30,10 @@ class Residual(Based):
         super().__init__(base or Draft())
         self._boosters: list[xgboost.Booster] = []
         self._trust, self._noise = 1.0, UNKNOWN
+
+    @classmethod
+    def made_for(cls, machine: Machine | None) -> "Residual":
+        return cls(Draft(machine))
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)

@@ -13,6 +13,7 @@ from db.tables import Round
 from mallorn.core.errors import MallornError
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
+from mallorn.core.values.machine import Machine
 from mallorn.core.versions import VersionName
 from workers.round.models import model_of
 
@@ -24,14 +25,14 @@ class Beginning(NamedTuple):
     base: VersionName | None
 
 
-def beginning(session: Session, name: str, op: str, target_id: int) -> Beginning:
+def beginning(session: Session, name: str, op: str, target_id: int, machine: Machine | None) -> Beginning:
     """What a refit begins with. Residuals and momentum stand on the newest active base that they can."""
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, Based):
         for head in _usable(CostModels(session).bases(op, target_id)):
             if kind.stands_on(resolve("cost_model", head.name.name)):
                 return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)
-    return Beginning(kind(), None)
+    return Beginning(kind.made_for(machine), None)
 
 
 def proposer(session: Session, row: Round, family: str, name: str) -> int | None:

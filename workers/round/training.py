@@ -26,6 +26,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
 from mallorn.core.states import StageKind
+from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from workers.round.bases import Beginning, beginning
 from workers.round.context import work_of
@@ -47,6 +48,7 @@ class _Line:
     target_id: int
     name: str
     head: Head | None
+    machine: Machine | None  # the job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
     with runtime.database.session() as session:
         data = _data(session, line)
-        start = beginning(session, line.name, data.op, line.target_id)
+        start = beginning(session, line.name, data.op, line.target_id, line.machine)
     with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {line.family}"):
         return _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
 
@@ -92,7 +94,8 @@ def _line(session: Session, job_id: str, task_id: int) -> _Line:
     job = Jobs(session).get(job_id, None)
     name = JobOptions.model_validate(job.options).cost_model
     family = Tasks(session).get(task_id).family
-    return _Line(family, job.target_id, name, CostModels(session).head(family, job.target_id, name))
+    head = CostModels(session).head(family, job.target_id, name)
+    return _Line(family, job.target_id, name, head, job.machine)
 
 
 def _due(session: Session, line: _Line) -> bool:

@@ -1,7 +1,9 @@
 """What nobody has measured is proposed by a base; models that stand on one stand on the active one."""
 
+import numpy as np
 import pytest
 
+from costmodels.draft import Draft
 from costmodels.residual import Residual
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.decisions import DecisionLog
@@ -10,6 +12,7 @@ from db.repositories.model_versions import ModelVersions
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.states import RoundState
+from mallorn.core.values.machine import assumed
 from research.pretraining.bases import pretrain
 from research.pretraining.training_data import TrainingData
 from tests.fixtures.workshop import TARGET
@@ -169,6 +172,16 @@ def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
     stored = active(workshop, "residual")
     assert "base" not in stored.metrics
     assert type(model_of(stored).base) is resolve("cost_model", "draft")
+
+
+def test_a_model_that_asks_for_a_machine_is_made_for_the_jobs(workshop):
+    job, machine = workshop.job(("w0",), cost_model="draft"), assumed(cores=2, lanes=4)
+    workshop.write(lambda session: Jobs(session).bind_machine(job, machine))
+    train(workshop, job, a_round(workshop, job).task_id)
+    features = workshop.space.features(workshop.space.sample(np.random.default_rng(0), 50))
+    ours, others = (Draft(each).predict(features).mean for each in (machine, None))
+    assert model_of(active(workshop, "draft")).predict(features).mean.tolist() == ours.tolist()
+    assert ours.tolist() != others.tolist()
 
 
 def test_a_base_that_was_cut_short_is_left_out_and_the_job_says_why(workshop):

@@ -11,6 +11,7 @@ from costmodels.draft import Draft
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.training import labels
+from mallorn.core.names import resolve
 from mallorn.core.values.machine import Machine, assumed
 from workers.search.features import FEATURES
 from workers.search.space import Candidate
@@ -91,6 +92,14 @@ def test_its_machine_is_saved_with_it() -> None:
         Draft.load(model.save()).predict(features).mean, model.predict(features).mean
     )
     assert model.predict(features).mean[0] != Draft().predict(features).mean[0]
+
+
+@pytest.mark.parametrize("name", ["draft", "ensemble", "residual"])
+def test_whatever_stands_on_it_is_made_for_a_machine(name: str) -> None:
+    machine = assumed(cores=5, lanes=4)
+    features = SPACE.features(SPACE.sample(np.random.default_rng(0), 20))
+    model: CostModel = resolve("cost_model", name).made_for(machine)
+    np.testing.assert_array_equal(model.predict(features).mean, Draft(machine).predict(features).mean)
 
 
 def test_rows_of_another_layout_are_scored_alike() -> None:
