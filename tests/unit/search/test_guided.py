@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.machine import assumed
 from workers.search.algorithms.directions import Directions
 from workers.search.algorithms.guided import Guided
-from workers.search.algorithms.priorities import priorities
 from workers.search.base import Searcher, Trial
 from workers.search.batch import Request
 from workers.search.measured import fastest
 from workers.search.space import Candidate
 from workers.search.synthetic import RFACTOR, TILED, SyntheticSpace
-from workers.search.testing import SearcherTestCase, TinySpace
+from workers.search.testing import SearcherTestCase
 
 
 class TestGuided(SearcherTestCase):
@@ -44,29 +42,6 @@ def test_nothing_is_expected_of_a_sketch_that_was_never_measured() -> None:
     directions = Directions(SyntheticSpace(64, 64, 64), fastest(by_lanes(), 10))
     assert directions.expected([wide(8, sketch=RFACTOR)], [wide(16, sketch=RFACTOR)]).tolist() == [0.0]
     assert Directions(SyntheticSpace(64, 64, 64), fastest([], 10)).expected([wide(8)], [wide(4)]) == [0.0]
-
-
-def test_full_lanes_and_a_good_register_tile_come_first() -> None:
-    space = SyntheticSpace(64, 64, 64)
-    good, narrow, lonely, spilling = priorities(
-        space, [wide(16, rows=16), wide(1), wide(16, rows=1), wide(64, rows=64)]
-    )
-    assert good == 0.0
-    assert max(narrow, lonely, spilling) < -0.5
-
-
-def test_a_machine_of_narrow_vectors_wants_narrow_tiles() -> None:
-    class Narrow(SyntheticSpace):
-        machine = assumed(cores=4, lanes=4)
-
-    space, narrow = SyntheticSpace(64, 64, 64), Narrow(64, 64, 64)
-    tiles = [wide(4, rows=8), wide(16, rows=16)]
-    assert priorities(narrow, tiles).argmax() == 0
-    assert priorities(space, tiles).argmax() == 1
-
-
-def test_what_has_no_spatial_tiles_has_no_priority() -> None:
-    assert np.isfinite(priorities(TinySpace(), TinySpace().defaults())).all()
 
 
 def test_without_a_model_it_tries_the_next_step_up_first() -> None:

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel
 from workers.search.algorithms.directions import Directions
-from workers.search.algorithms.priorities import priorities
 from workers.search.batch import Request
 from workers.search.measured import Measured, Values, fastest
 from workers.search.origins import WALK
 from workers.search.pooled import PooledSearcher, score
+from workers.search.roller.prior import losses
 from workers.search.space import Candidate, Space
 
 
@@ -19,8 +19,8 @@ from workers.search.space import Candidate, Space
 class Guided(PooledSearcher):
     """Walkers start at the best measured candidates and move to the most promising of a few neighbours.
 
-    A step's promise comes from measured steps and from priors on CPU tiles. With a cost model, the model
-    decides and these two count little.
+    A step's promise comes from measured steps and from the constructor's model of time. With a cost model,
+    that decides and these two count little.
     """
 
     walkers: int = 32
@@ -42,7 +42,8 @@ class Guided(PooledSearcher):
         for _ in range(self.steps if model else self.blind_steps):
             origin = [each for each in at for _ in range(self.neighbours)]
             ahead = space.mutate_all(rng, origin)
-            hints = directions.expected(origin, ahead) + priorities(space, ahead) - priorities(space, origin)
+            prior = losses(space, [*origin, *ahead])
+            hints = directions.expected(origin, ahead) + prior[: len(origin)] - prior[len(origin) :]
             value = self._value(space, model, ahead, np.repeat(worth, self.neighbours), hints)
             seen.update(zip(ahead, value.tolist(), strict=True))
             chosen = self._ahead(value, rng)
@@ -70,5 +71,5 @@ class Guided(PooledSearcher):
         """The best measured candidates; defaults and random candidates if too few were measured."""
         best = known.candidates[: self.walkers * 3 // 4]
         others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
-        afar = priorities(space, others) - float(known.slowdown.mean() if known else 0.0)
+        afar = -losses(space, others) - float(known.slowdown.mean() if known else 0.0)
         return [*best, *others], np.concatenate([-known.slowdown[: len(best)], afar])

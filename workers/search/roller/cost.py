@@ -42,13 +42,13 @@ def uneven(loops: Loops, machine: Machine) -> Column:
     return np.asarray(np.ceil(chunks / machine.cores) * machine.cores / chunks)
 
 
-def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
+def computing_us(loops: Loops, machine: Machine, unroll: float | Column) -> Column:
     """The instructions of all of the block on one core."""
     vectors = registers_of(loops.width, machine.lanes)
     rows, again, depth = loops.across(3, loops.spatial - 1), loops.across(2), loops.deep(1)
     sums = rows * vectors
     body = rows * again * depth
-    whole = (body <= max(unroll, UNROLLED)) & (sums * again <= machine.registers)
+    whole = (body <= np.maximum(unroll, UNROLLED)) & (sums * again <= machine.registers)
     held = np.where(whole, np.clip(WINDOW / depth, sums, sums * again), sums)
     waits = machine.in_flight / held
     loaded = sum((_loads(loops, read, vectors) for read in loops.nest.reads), np.zeros(loops.count))
@@ -58,7 +58,7 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     reloads = np.where((again == 1) | whole, 0, RELOAD / depth)
     bloated = 0.1 * np.maximum(0, np.log2(np.where(body <= unroll, body, 1) * vectors / BODY))
     wide = WIDE * np.maximum(0, np.log2(vectors) - 1)
-    steps = np.where(rows * depth <= max(unroll, LINE_STEPS), depth, 1) * sums
+    steps = np.where(rows * depth <= np.maximum(unroll, LINE_STEPS), depth, 1) * sums
     cost = np.maximum(np.maximum(1, waits), loads) + spills + reloads + bloated + wide + LOOP / steps
     rate = machine.core_gflops / (2 * machine.lanes) * 1e3  # vector operations in a microsecond
     return np.asarray(loops.outside[-1] / loops.width * vectors / rate * cost * _crowded(loops))

@@ -54,9 +54,21 @@ class Constructor:
     def guesses(self, sketch: Sketch) -> Guesses:
         """Those worth a look."""
         of_sketch = blocks(sketch)
-        if len(of_sketch) == 1 and of_sketch[0].tiled and not self._machine.gpu:
+        if self._modelled(of_sketch):
             return self._guess_tiles(sketch, of_sketch[0], _machine_of(sketch, self._machine))
         return self._guess_plainly(sketch, of_sketch)
+
+    def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
+        """What any decision vectors of a sketch should take; None where there is no model of it."""
+        of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
+        if not self._modelled(of_sketch):
+            return None
+        tiles = np.hstack([rows[:, place.columns] for place in of_sketch[0].places])
+        loops = Loops(of_sketch[0].nest(self._nests), tiles)
+        return _time_us(sketch, rows, loops, moving_us(loops, machine), machine)
+
+    def _modelled(self, of_sketch: Sequence[Block]) -> bool:
+        return len(of_sketch) == 1 and of_sketch[0].tiled and not self._machine.gpu
 
     def tiled(self, block: Block, machine: Machine) -> Tiled:
         """The best tiles of a block, fastest first."""
@@ -74,22 +86,15 @@ class Constructor:
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
         """The best tiles of one block, with every unrolling and every sane place of what feeds it."""
         tiled = self.tiled(block, machine)
-        moving = np.vstack([tiled.moving, result_us(tiled.loops, machine, home(sketch))])
         others = _others(sketch, len(block.spatial))
         found: list[Guesses] = []
         for values in product(*(values for _, values in others)):
-            unroll, feeding = 0.0, np.zeros(len(tiled.tiles))
             rows = _filled(sketch, len(tiled.tiles))
             for place, value in zip([place for place, _ in others], values, strict=True):
                 rows[:, place.start] = value
-                if place.choice.kind is ChoiceKind.CATEGORICAL:
-                    unroll = max(unroll, float((place.choice.labels or place.choice.values)[value]))
-                else:
-                    feeding += feeding_us(tiled.loops, machine, value)
             for place, columns in zip(block.places, _columns(block), strict=True):
                 rows[:, place.columns] = tiled.tiles[:, columns]
-            working = computing_us(tiled.loops, machine, unroll)
-            us = block_us(working, moving, tiled.loops, machine) + feeding
+            us = _time_us(sketch, rows, tiled.loops, tiled.moving, machine)
             found.append(Guesses(rows, us, _aspects(block, tiled.tiles, values)))
         return _joined(found)
 
@@ -128,6 +133,20 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
     """Where an instruction fills a whole vector, vectors are tiled instead of numbers."""
     slower = {"lanes": 1, "core_gflops": machine.core_gflops / machine.lanes}
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
+
+
+def _time_us(sketch: Sketch, rows: Rows, loops: Loops, moving: Column, machine: Machine) -> Column:
+    """Decision vectors with these loops, which move data for so long."""
+    unroll, feeding = np.zeros(len(rows)), np.zeros(len(rows))
+    for place in places(sketch):
+        values = rows[:, place.start]
+        if place.choice.kind is ChoiceKind.CATEGORICAL:
+            unroll = np.maximum(unroll, np.array(place.choice.labels or place.choice.values)[values])
+        elif place.choice.kind is ChoiceKind.LOCATION:
+            for value in np.unique(values).tolist():
+                feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
+    beyond = np.vstack([moving, result_us(loops, machine, home(sketch))])
+    return block_us(computing_us(loops, machine, unroll), beyond, loops, machine) + feeding
 
 
 def _joined(found: Sequence[Guesses]) -> Guesses:
