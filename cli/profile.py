@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
-from string import ascii_lowercase
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -17,11 +16,11 @@ from cli.compile import (
 )
 from cli.local_model import local_model
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
+from mallorn.core.limits import element_bytes, peak_gflops
 
 if TYPE_CHECKING:
+    from mallorn.core.values.machine import Machine
     from workers.faces.graphs import ModelTask
-    from workers.host.roofline import Roof
-    from workers.racing.whole_model import WholeModel
 
 COLUMNS: Final = {
     "kernel": "KERNEL",
@@ -33,7 +32,6 @@ COLUMNS: Final = {
     "gbytes": "GB/S",
 }
 SECONDS: Final = 2.0
-BYTES: Final = {"8": 1, "16": 2, "32": 4, "64": 8}  # by the bits that end a type's name
 
 
 def profile(
@@ -55,15 +53,16 @@ def profile(
             whole_us = engines.latencies()[TUNED].median
             times_us = engines.kernel_times(seconds)[TUNED]
         tasks = {task.name: task for task in whole.tasks()}
-        roof = _roof(whole)
-    kernels = describe(times_us, tasks, roof)
+        # A GPU's peak is not this processor's.
+        machine = whole.machine() if whole.target.is_cpu else None
+    kernels = describe(times_us, tasks, machine)
     if as_json:
-        machine = {"gflops": roof.gflops, "gbytes_per_sec": roof.gbytes_per_sec} if roof else None
+        limits = machine and _limits(machine)
         kernel_rows = [asdict(kernel) for kernel in kernels]
-        print_json({"latency_us": whole_us, "machine": machine, "kernels": kernel_rows})
+        print_json({"latency_us": whole_us, "machine": limits, "kernels": kernel_rows})
         return
     stdout().print(table([_row(kernel) for kernel in kernels], COLUMNS))
-    for line in summary(whole_us, kernels, roof):
+    for line in summary(whole_us, kernels, machine):
         print_note(line)
 
 
@@ -81,59 +80,53 @@ class Kernel:
 
 
 def describe(
-    times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", roof: "Roof | None"
+    times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", machine: "Machine | None"
 ) -> list[Kernel]:
     """The kernels, the longest first."""
     total_us = sum(times_us.values())
     slowest_first = sorted(times_us.items(), key=lambda item: -item[1])
-    return [_kernel(name, time_us, total_us, tasks.get(name), roof) for name, time_us in slowest_first]
+    return [_kernel(name, time_us, total_us, tasks.get(name), machine) for name, time_us in slowest_first]
 
 
 def _kernel(
-    name: str, time_us: float, total_us: float, task: "ModelTask | None", roof: "Roof | None"
+    name: str, time_us: float, total_us: float, task: "ModelTask | None", machine: "Machine | None"
 ) -> Kernel:
     share = time_us / total_us
     if task is None:
         return Kernel(name, None, time_us, share)
     flops = task.flops * task.weight
     # Every argument is read or written once.
-    sizes = (BYTES.get(each.dtype.lstrip(ascii_lowercase), 1) * prod(each.shape) for each in task.args.args)
+    moved = sum(element_bytes(dtype) * prod(shape) for _, dtype, shape in task.args.args)
+    peak = machine and peak_gflops(machine, {dtype for _, dtype, _ in task.args.args})
     return Kernel(
         kernel=name,
         calls=task.weight,
         time_us=time_us,
         share=share,
         gflops=flops / time_us / 1e3,
-        floor_us=flops / roof.gflops / 1e3 if roof else None,
-        gbytes_per_sec=sum(sizes) * task.weight / time_us / 1e3,
+        floor_us=flops / peak / 1e3 if peak else None,
+        gbytes_per_sec=moved * task.weight / time_us / 1e3,
     )
 
 
-def summary(whole_us: float, kernels: Sequence[Kernel], roof: "Roof | None") -> list[str]:
+def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:
     """The sum, what lies between it and the whole model, and how far the arithmetic alone would go."""
     inside_us = sum(kernel.time_us for kernel in kernels)
     lines = [
         f"the model takes {latency(whole_us)}, its kernels {latency(inside_us)} of it as they were watched"
     ]
-    if roof is not None:
+    if machine is not None:
+        gflops, gbytes = _limits(machine).values()
         floor_us = sum(kernel.floor_us or 0.0 for kernel in kernels)
         lines += [
-            f"this machine allows {roof.gflops:.0f} GFLOP/s, and copies at {roof.gbytes_per_sec:.0f} GB/s",
+            f"this machine allows {gflops:.0f} GFLOP/s, and reads memory at {gbytes:.0f} GB/s",
             f"the model's arithmetic alone would take {latency(floor_us)} at that speed",
         ]
     return lines
 
 
-def _roof(model: "WholeModel") -> "Roof | None":
-    """A GPU's peak is not this processor's."""
-    from workers.host.roofline import Roof, memory_gbytes_per_sec
-
-    target = model.target
-    if not target.is_cpu:
-        return None
-    with model.peak() as peak:
-        gflops = peak.peak_gflops(target.text, target.num_cores)
-    return Roof(gflops, memory_gbytes_per_sec(target.num_cores))
+def _limits(machine: "Machine") -> dict[str, float]:
+    return {"gflops": peak_gflops(machine, ["float32"]), "gbytes_per_sec": machine.memory_gbytes_per_sec}
 
 
 def _row(kernel: Kernel) -> dict[str, Any]:

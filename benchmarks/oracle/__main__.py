@@ -6,12 +6,14 @@ A second start goes on where the first was broken off; `--minutes 0` reports wha
 """
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.oracle.report import report
 from benchmarks.oracle.running import Cell, run_all
 from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.targets import Target
+from workers.probing.here import machine_here
 
 
 def main() -> None:
@@ -30,14 +32,18 @@ def main() -> None:
     args = parser.parse_args()
     args.data.mkdir(parents=True, exist_ok=True)
     cores = [[int(core) for core in text.split(",")] for text in args.cores or ["0,1"]]
-    cells = [
-        Cell(model, task, Target(target), args.data, args.candidates, args.seed)
-        for target in args.target
-        for model, task in read_tasks(args.tasks)
-    ]
     if args.minutes > 0:
-        run_all(cells, cores, args.minutes * 60)
+        run_all(list(_cells(args)), cores, args.minutes * 60)
     report(args.data, args.json)
+
+
+def _cells(args: argparse.Namespace) -> Iterator[Cell]:
+    """Every task on every target, whose machine is measured before streams disturb each other."""
+    tasks = read_tasks(args.tasks)
+    for target in map(Target, args.target):
+        machine = machine_here(target)
+        for model, task in tasks:
+            yield Cell(model, task, target, machine, args.data, args.candidates, args.seed)
 
 
 if __name__ == "__main__":

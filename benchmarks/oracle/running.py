@@ -11,10 +11,10 @@ from threading import Thread
 
 from benchmarks.cells import Cells
 from benchmarks.oracle.stream import Plan, Stream
+from mallorn.core.limits import peak_gflops
 from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine
 from workers.faces.graphs import ModelTask
-from workers.faces.peak import Peak
-from workers.host.roofline import memory_gbytes_per_sec
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Cell:
     model: str
     task: ModelTask
     target: Target
+    machine: Machine
     data: Path
     candidates: int
     seed: int
@@ -60,12 +61,15 @@ def _serve(waiting: "Queue[Cell]", cores: list[int], seconds: float) -> None:
 def _run(cell: Cell, cores: list[int], seconds: float) -> str:
     os.sched_setaffinity(0, cores)
     begun = time.time()
-    stream = Stream(cell.task, cell.target, cell.data / f"{cell.name}.jsonl", cell.seed)
+    machine = cell.machine
+    stream = Stream(cell.task, cell.target, machine, cell.data / f"{cell.name}.jsonl", cell.seed)
     contest = stream.run(Plan(cell.candidates, begun + seconds))
-    with Peak() as peak:
-        gflops = peak.peak_gflops(cell.target.text, len(cores))
     known = {"model": cell.model, "target": cell.target.text, "task": asdict(cell.task)}
-    figures = {"peak_gflops": gflops, "memory_gbytes_per_sec": memory_gbytes_per_sec(len(cores))}
+    figures = {
+        "peak_gflops": peak_gflops(machine, ["float32"]),
+        "memory_gbytes_per_sec": machine.memory_gbytes_per_sec,
+        "machine": machine.stored(),
+    }
     spent = {"seed": cell.seed, "seconds": time.time() - begun, "candidates": len(stream.trials)}
     Cells(cell.data).keep(cell.name, known | asdict(contest) | figures | spent)
     return f"{len(stream.trials)} candidates, first {contest.first_us}, best {contest.best_us}"

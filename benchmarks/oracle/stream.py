@@ -13,6 +13,7 @@ from benchmarks.oracle.bench import Bench
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from workers.faces.graphs import ModelTask
 from workers.measure.base import Program
@@ -52,8 +53,8 @@ class Stream:
     trials; `together` knows everything.
     """
 
-    def __init__(self, task: ModelTask, target: Target, path: Path, seed: int) -> None:
-        self.task, self.target, self._path, self._seed = task, target, path, seed
+    def __init__(self, task: ModelTask, target: Target, machine: Machine, path: Path, seed: int) -> None:
+        self.task, self.target, self._machine, self._path, self._seed = task, target, machine, path, seed
         self.trials = list(read_trials(path))
 
     def run(self, plan: Plan) -> Contest:
@@ -78,9 +79,8 @@ class Stream:
         program = Program(self.task.key, self.task.tir, self.task.args, self.task.flops)
         sketches = load_sketches(bench.compiler, program, self.target)
         sizes = (self.task.flops, *self.task.extents)
-        return TvmSpace(
-            sketches, program, self.target, tuple(log2(1 + size) for size in sizes), bench.compiler
-        )
+        descriptors = tuple(log2(1 + size) for size in sizes)
+        return TvmSpace(sketches, program, self.target, descriptors, bench.compiler, self._machine)
 
     def _batches(self, space: TvmSpace, plan: Plan) -> Iterator[tuple[str, list[Proposal]]]:
         if not self.trials:

@@ -15,12 +15,12 @@ Tensor = tuple[str, tuple[int, ...]]  # type and shape
 def least_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float:
     """For so many operations on what goes in and out, all cores at work and the data as near as they fit."""
     known = list(tensors)
-    peak = _gflops(machine, {dtype for dtype, _ in known})
+    peak = peak_gflops(machine, {dtype for dtype, _ in known})
     moved = sum(element_bytes(dtype) * prod(shape) for dtype, shape in known)
     return max(flops / peak, moved / _gbytes_per_sec(machine, moved)) / 1e3
 
 
-def _gflops(machine: Machine, dtypes: Iterable[str]) -> float:
+def peak_gflops(machine: Machine, dtypes: Iterable[str]) -> float:
     """Of the fastest type that takes part: sums are often kept in a wider one."""
     known = [machine.gflops[dtype] for dtype in dtypes if dtype in machine.gflops]
     return max(known, default=machine.core_gflops * machine.cores)

@@ -1,7 +1,9 @@
 """Small programs that find out what a machine computes and moves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from workers.faces.values import Arguments
 
@@ -29,3 +31,8 @@ class Probe:
     sums: int = 0  # vectors that are summed side by side
     bytes: int = 0  # read by one core, again and again
     work: float = 0.0  # operations or bytes of all cores together
+
+
+def by_library(probes: Sequence[Probe]) -> list[list[Probe]]:
+    """What is run together, and fails together."""
+    return [list(found) for _, found in groupby(probes, lambda probe: probe.library)]

@@ -1,32 +1,29 @@
 """How near the tuned model comes to what this machine computes at most."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Final
 
 from mallorn.core.values.report import FinishReport, Limits
 from workers.finish.contenders import Contest
-from workers.finish.job_model import JobModel
-from workers.finish.undone import Undone
+from workers.probing.run import known_machine
 from workers.racing.engines import TUNED
+from workers.slot.stage import Stage
 
-MEASURE: Final = "measure what this machine computes at most"
 
-
-def limits(model: JobModel, tasks: Sequence[Contest], timed: FinishReport, undone: Undone) -> FinishReport:
+def limits(claimed: Stage, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
     """The limits' part of the report, where the tuned model was timed.
 
-    Without the peak where the host was busy: what others took of it would make us look near.
+    Without the peak where nobody has measured it, and where the host was busy: what others took of it would
+    make us look far.
     """
     latency = timed.latency_us.get(TUNED)
     if latency is None:
         return FinishReport()
     flop = sum(task.workload.flops * task.task.weight for task in tasks)
-    peak_gflops = undone.attempt(MEASURE, partial(_peak_gflops, model)) if timed.steady else None
-    if peak_gflops is None:
+    machine = known_machine(claimed.runtime, claimed.job.id)
+    if machine is None or not timed.steady:
         return FinishReport(limits=Limits(flop=flop))
-    precision = model.claimed.options.precision
-    return FinishReport(limits=share_of_peak(flop, latency.median, peak_gflops, precision))
+    peak_gflops = machine.gflops.get("float32", machine.core_gflops)
+    return FinishReport(limits=share_of_peak(flop, latency.median, peak_gflops, claimed.options.precision))
 
 
 def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:
@@ -36,12 +33,3 @@ def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: s
     gflops = flop / tuned_us / 1e3
     peak_gflops = max(peak_gflops, gflops)  # no measured peak can be below what was reached
     return Limits(flop=flop, peak_gflops=peak_gflops, peak_share=gflops / peak_gflops)
-
-
-def _peak_gflops(model: JobModel) -> float:
-    """Measured here and now, in a second or two."""
-    target = model.claimed.target
-    with model.whole.peak() as peak:
-        peak.start()
-        with model.alone():
-            return peak.peak_gflops(target.text, target.num_cores)

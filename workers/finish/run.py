@@ -59,7 +59,7 @@ def _finish(claimed: Stage) -> None:
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             tasks = [*(winner.contest for winner in winners), *losers]
-            parts += [timed, limits(model, tasks, timed, undone)]
+            parts += [timed, limits(claimed, tasks, timed)]
         claimed.lease.check()
         finish_sec = round(time.monotonic() - started, 1)
         report = _together(

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import groupby
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -11,7 +10,7 @@ from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.device.endpoint import Endpoint
-from workers.faces.probes import Probe
+from workers.faces.probes import Probe, by_library
 from workers.host.alone import Host
 from workers.probing.reading import Timed, machine_of
 from workers.slot.runtime import Runtime
@@ -43,8 +42,7 @@ def _timed(
     with Host().alone() if here else nullcontext(True) as alone:
         if not alone:
             raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
-        for _, found in groupby(probes, lambda probe: probe.library):
-            group = list(found)
+        for group in by_library(probes):
             runner.identity(tracker, target.text, hold=not here)
             seconds = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
             timed += [Timed(*each) for each in zip(group, seconds, strict=False)]

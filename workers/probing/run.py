@@ -47,6 +47,16 @@ def settle_machine(runtime: Runtime, job_id: str) -> None:
         Jobs(session).bind_machine(job_id, machine)
 
 
+def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
+    """What was measured, by now, of the machine that times a job's candidates."""
+    with runtime.database.session() as session:
+        job = Jobs(session).get(job_id, None)
+        if job.context_id is None:
+            return None
+        known = Devices(session).machine_of(_like(Contexts(session).get(job.context_id)))
+    return None if known is None else known.machine
+
+
 def measure_device(runtime: Runtime, name: str) -> None:
     """Measure the machine of a device that came, unless it is known, or another worker is at it."""
     with runtime.database.session() as session:

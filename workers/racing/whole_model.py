@@ -8,11 +8,12 @@ from typing import Final
 
 from mallorn.core.targets import Target
 from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.machine import Machine
 from workers.children.pending import Pending
 from workers.faces.engine import Engine, LoadedEngine
 from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
-from workers.faces.peak import Peak
 from workers.host.alone import Host
+from workers.probing.here import machine_here
 
 SEED: Final = 0
 
@@ -80,9 +81,9 @@ class WholeModel:
         """The worst relative error of one engine's outputs against another's."""
         return self.graphs.compare_models(str(outputs), str(expected))
 
-    def peak(self) -> Peak:
-        """A process that finds out what the target's cores compute at most."""
-        return Peak(env=self._env, name="peak")
+    def machine(self) -> Machine:
+        """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""
+        return machine_here(self.target, self.env)
 
     @property
     def _env(self) -> dict[str, str]:

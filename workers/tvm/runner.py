@@ -22,15 +22,13 @@ from workers.faces.values import Arguments
 from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.lasting import take_timing
 from workers.tvm.archives import load_arrays, save_arrays
+from workers.tvm.shortest import shortest_sec
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5
-# Many short runs: one of them meets nobody, also where the host is busy.
-PROBE_SEC: Final = 0.06
-LEAST_RUNS, MOST_RUNS = 8, 2000
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
@@ -100,12 +98,11 @@ def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeo
 def _shortest_sec(device: "RemoteDevice", library: Any, probe: Probe) -> float:
     tensors = device.random_args(probe.args)
 
-    def shortest_sec(repeat: int) -> float:
+    def time_runs(repeat: int) -> Sequence[float]:
         timer = device.timer(library, function=probe.function, number=1, repeat=repeat, min_repeat_ms=0)
-        return min(timer(*tensors))
+        return timer(*tensors)
 
-    runs = PROBE_SEC / max(shortest_sec(LEAST_RUNS), 1e-7)
-    return shortest_sec(min(max(LEAST_RUNS, int(runs)), MOST_RUNS))
+    return shortest_sec(time_runs)
 
 
 def run_outputs(

@@ -32,7 +32,10 @@ class Limits(Value):
 
     flop: Annotated[float | None, Field(description="Operations of one run of the model.")] = None
     peak_gflops: Annotated[
-        float | None, Field(description="What the machine computes at most; null: the host was busy.")
+        float | None,
+        Field(
+            description="What its machine computes at most; null: nobody measured it, or the host was busy."
+        ),
     ] = None
     peak_share: Annotated[
         float | None, Field(description="Share of it that the tuned model reaches; null: not known.")

@@ -5,9 +5,12 @@ from typing import ClassVar
 
 import pytest
 
+from db.repositories.devices import Devices, Like
 from db.repositories.jobs import Jobs
 from mallorn.core.errors import StorageFull, Unavailable
 from mallorn.core.states import JobState
+from mallorn.core.values.machine import assumed
+from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
 from workers.children.errors import ChildFailed, ChildTimeout
 from workers.finish.run import finish
@@ -181,20 +184,26 @@ def test_a_busy_host_is_told_beside_the_times(workshop, answers, monkeypatch):
     assert "timed 3 times" in conditions["note"]
 
 
-def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers):
+@pytest.fixture
+def machine(workshop):
+    """What the device's machine was measured to compute."""
+    found = assumed(cores=2, lanes=16).model_copy(update={"gflops": {"float32": 1e3}, "measured": True})
+    like = Like(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
+    workshop.see_device()
+    workshop.write(lambda session: Devices(session).found_out(like, found, ""))
+
+
+def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers, machine):
     """A task of 1e6 operations is called once, the other twice, and all takes 10 us."""
-    answers["peak", "peak_gflops"] = 1e3
     assert finished(workshop)["limits"] == {"flop": 3e6, "peak_gflops": 1e3, "peak_share": 0.3}
 
 
-def test_a_peak_that_cannot_be_measured_is_told(workshop, answers):
-    answers["peak", "peak_gflops"] = CRASHED
+def test_of_a_machine_that_nobody_measured_no_peak_is_claimed(workshop, answers):
     told = finished(workshop)
-    assert steps(told) == ["measure what this machine computes at most"]
-    assert told["limits"] == {"flop": 3e6}
+    assert (told["limits"], steps(told)) == ({"flop": 3e6}, [])
 
 
-def test_a_busy_host_does_not_tell_how_near_its_limits_are(workshop, answers, monkeypatch):
+def test_a_busy_host_does_not_tell_how_near_its_limits_are(workshop, answers, machine, monkeypatch):
     monkeypatch.setattr(MadeUpMeter, "others_cores", 1.3)
     assert finished(workshop)["limits"] == {"flop": 3e6}
 

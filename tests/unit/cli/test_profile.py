@@ -1,13 +1,17 @@
 """Where a model's time goes, in figures and in words."""
 
+from dataclasses import replace
+
 import pytest
 
 from cli.profile import Kernel, describe, summary
+from mallorn.core.values.machine import assumed
 from workers.faces.graphs import ModelTask
 from workers.faces.values import Arguments, Tensor
-from workers.host.roofline import Roof
 
-ROOF = Roof(gflops=500.0, gbytes_per_sec=40.0)
+MACHINE = assumed(cores=2, lanes=16).model_copy(
+    update={"gflops": {"float32": 500.0, "bfloat16": 1000.0}, "memory_gbytes_per_sec": 40.0}
+)
 # 2 * 64 * 512 * 512 floating-point operations; 64 x 512 in and out and 512 x 512 weights, of four bytes.
 TENSORS = [(64, 512), (512, 512), (64, 512)]
 DENSE = ModelTask(
@@ -24,7 +28,7 @@ DENSE = ModelTask(
 
 
 def kernels(**times_us: float) -> list[Kernel]:
-    return describe(times_us, {"dense": DENSE}, ROOF)
+    return describe(times_us, {"dense": DENSE}, MACHINE)
 
 
 def test_the_longest_kernel_comes_first_with_its_share() -> None:
@@ -40,6 +44,13 @@ def test_rates_count_every_call_of_a_kernel() -> None:
     assert dense.gbytes_per_sec == pytest.approx(3 * 4 * (2 * 64 * 512 + 512 * 512) / 300e-6 / 1e9)
 
 
+def test_a_kernel_of_narrow_numbers_has_their_peak() -> None:
+    narrow = [Tensor("TENSOR", dtype, (64, 64)) for dtype in ("bfloat16", "bfloat16", "float32")]
+    (dense,) = describe({"dense": 300.0}, {"dense": replace(DENSE, args=Arguments(tuple(narrow)))}, MACHINE)
+    assert dense.floor_us == pytest.approx(3 * 33_554_432 / 1000e9 * 1e6)
+    assert dense.gbytes_per_sec == pytest.approx(3 * (2 + 2 + 4) * 64 * 64 / 300e-6 / 1e9)
+
+
 def test_a_kernel_that_no_task_describes_has_a_time_alone() -> None:
     (softmax,) = kernels(softmax=25.0)
     assert softmax.time_us == 25.0
@@ -53,9 +64,9 @@ def test_without_a_peak_no_floor_is_claimed() -> None:
 
 
 def test_the_summary_says_how_far_the_arithmetic_alone_would_go() -> None:
-    lines = summary(330.0, kernels(dense=300.0), ROOF)
+    lines = summary(330.0, kernels(dense=300.0), MACHINE)
     assert lines == [
         "the model takes 330.0 us, its kernels 300.0 us of it as they were watched",
-        "this machine allows 500 GFLOP/s, and copies at 40 GB/s",
+        "this machine allows 500 GFLOP/s, and reads memory at 40 GB/s",
         "the model's arithmetic alone would take 201.3 us at that speed",
     ]

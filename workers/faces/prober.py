@@ -1,0 +1,16 @@
+# mypy: disable-error-code="empty-body"
+"""The process that runs probes on this host's own cores, with no device between."""
+
+from collections.abc import Sequence
+
+from workers.children.child import Child
+from workers.children.method import method
+from workers.faces.probes import Probe
+
+
+class Prober(Child):
+    MODULE = "workers.tvm.prober"
+
+    @method(limit_sec=60.0)
+    def clock(self, folder: str, probes: Sequence[Probe]) -> list[float]:
+        """Seconds of the shortest run of each probe of one library in `folder`."""

@@ -1,0 +1,36 @@
+"""Measures the machine that this process runs on, without a service and without a device."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine
+from workers.children.errors import ChildError
+from workers.faces.compiler import Compiler
+from workers.faces.prober import Prober
+from workers.faces.probes import by_library
+from workers.host.alone import Host
+from workers.probing.reading import Timed, machine_of
+
+
+def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
+    """What the cores of this host, as many as the target has, compute and move.
+
+    Raises Unavailable where the target's probes do not run here.
+    """
+    if not target.is_cpu:
+        raise Unavailable(f"what {target.kind} computes is not measured")
+    with TemporaryDirectory(prefix="mallorn-probes-") as folder:
+        return machine_of(list(_timed(target, folder, dict(env or {}))), target.num_cores)
+
+
+def _timed(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
+    with Compiler(env=env) as compiler:
+        probes = compiler.build_probes(target.text, folder)
+    with Prober(env={"TVM_NUM_THREADS": str(target.num_cores), **env}) as prober, Host().alone():
+        for group in by_library(probes):
+            with suppress(ChildError):  # an instruction that this machine lacks
+                seconds = prober.clock(folder, group)
+                yield from (Timed(*each) for each in zip(group, seconds, strict=True))
