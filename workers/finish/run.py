@@ -3,7 +3,8 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +12,11 @@ from tempfile import TemporaryDirectory
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
+from mallorn.core.errors import Unschedulable
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.report import FinishReport
+from workers.children.errors import ChildError
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
 from workers.finish.contenders import Contest, contests, second_chance
@@ -26,6 +29,7 @@ from workers.finish.undone import Undone
 from workers.finish.verify import verifier
 from workers.finish.winners import Winner, decide
 from workers.measure.base import Measurer, Need
+from workers.probing.run import PROBES_SEC, settle_machine
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
 
@@ -35,7 +39,15 @@ def finish(runtime: Runtime, job_id: str) -> None:
     with stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
-                _finish(claimed)
+                _finish(_on_its_machine(claimed))
+
+
+def _on_its_machine(claimed: Stage) -> Stage:
+    """A job without trials has no machine yet, and defaults are made for one."""
+    with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
+        settle_machine(claimed.runtime, claimed.job.id, PROBES_SEC)
+    with claimed.runtime.database.session() as session:
+        return replace(claimed, job=Jobs(session).get(claimed.job.id, None))
 
 
 def _finish(claimed: Stage) -> None:

@@ -26,6 +26,7 @@ from workers.tvm.space import assumed_of
 
 AGAIN_SEC: Final = 3600.0  # after which a machine that could not be measured is tried again
 PATIENCE_SEC: Final = 120.0  # with another worker that measures it
+PROBES_SEC: Final = 30.0  # that measuring takes at most where nothing disturbs it
 LOOK_SEC: Final = 0.5
 MEASURED_KIND: Final = "llvm"
 OF_A_HOST: Final = ("host_class", "tvm_version", "threads")
@@ -33,15 +34,15 @@ DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
 log = logging.getLogger(__name__)
 
 
-def settle_machine(runtime: Runtime, job_id: str) -> None:
-    """Bind a job to what its candidates are proposed for, before its first round and for all of them."""
+def settle_machine(runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC) -> None:
+    """Bind a job to what its candidates are proposed for, before the first of them and for all."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.machine is not None or JobOptions.model_validate(job.options).measurer in STAND_INS:
             return
         target = Target(Targets(session).get(job.target_id).text)
         like = None if job.context_id is None else _like(Contexts(session).get(job.context_id))
-    known = None if like is None else _found_out(runtime, like, target)
+    known = None if like is None else _found_out(runtime, like, target, patience_sec)
     machine = (known and known.machine) or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
@@ -68,12 +69,12 @@ def measure_device(runtime: Runtime, name: str) -> None:
         _measured_by_us(runtime, like, target)
 
 
-def _found_out(runtime: Runtime, like: Like, target: Target) -> DeviceMachine | None:
+def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float) -> DeviceMachine | None:
     """What is known in the end: by us, or by another worker, for which we wait."""
-    deadline_sec = time.monotonic() + PATIENCE_SEC
+    deadline_sec = time.monotonic() + patience_sec
     while (known := _known(runtime, like)) is None:
         known = _measured_by_us(runtime, like, target)
-        if known is not None or time.monotonic() > deadline_sec:
+        if known is not None or time.monotonic() >= deadline_sec:
             return known
         STOP.check()
         time.sleep(LOOK_SEC)

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.orm import Session
@@ -15,8 +16,15 @@ from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
 from tests.fixtures.workshop import ENDPOINT, Workshop
+from tests.integration.workers.test_finish import check, exported, untuned
+from workers.finish import contenders
+from workers.finish.run import finish
 from workers.probing import run as probing
+from workers.probing.run import PROBES_SEC
+from workers.search.space import Candidate
+from workers.tvm.space import TvmSpace
 
+__all__ = ["check", "exported"]  # fixtures
 Calls = list[object]
 HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
 
@@ -176,4 +184,46 @@ def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls)
     job = workshop.job(measurer="simulated")
     probing.settle_machine(workshop, job)
     assert machine_of(workshop, job) is None
+    assert not measured
+
+
+def without_trials(workshop: Workshop) -> str:
+    job: str = untuned(workshop)  # type: ignore[no-untyped-call]
+    return job
+
+
+def schedules_for(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """What defaults are made for, from now on."""
+    machines: list[Machine] = []
+
+    class Noted(TvmSpace):
+        def defaults(self) -> list[Candidate]:
+            machines.append(self.machine)
+            return super().defaults()
+
+    monkeypatch.setattr(contenders, "TvmSpace", Noted)
+    return machines
+
+
+@pytest.mark.usefixtures("exported")
+def test_the_defaults_of_a_job_without_trials_are_made_for_the_measured_machine(
+    workshop: Workshop, measured: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, machines = without_trials(workshop), schedules_for(monkeypatch)
+    finish(workshop, job)
+    assert machines == [HERE]
+    assert machine_of(workshop, job) == HERE
+
+
+@pytest.mark.usefixtures("exported")
+def test_a_job_without_trials_waits_no_longer_than_probes_take(
+    workshop: Workshop, measured: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, machines = without_trials(workshop), schedules_for(monkeypatch)
+    assert workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
+    clock = iter([0.0, PROBES_SEC - 1, PROBES_SEC])
+    time = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _sec: None)
+    monkeypatch.setattr(probing, "time", time)
+    finish(workshop, job)
+    assert machines == [assumed(cores=2, lanes=16)]
     assert not measured
