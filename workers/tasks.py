@@ -5,6 +5,7 @@ from mallorn.core.logs import about
 from workers.app import app, send
 from workers.finish.run import finish
 from workers.importing.run import import_job
+from workers.probing.doubting import doubt_machine
 from workers.probing.run import measure_device
 from workers.round.run import run
 from workers.round.training import train
@@ -51,6 +52,7 @@ def finish_job(job_id: str) -> None:
     """Measure the best again, check and promote them, export and report."""
     with about(job=job_id):
         finish(runtime(), job_id)
+        doubt_machine(runtime(), job_id)
 
 
 @app.task(name=queues.MEASURE_MACHINE)

@@ -65,6 +65,11 @@ class Devices(Repository):
         tried_again = known is not None and known.machine is None and self._age_sec(known) > again_sec
         return None if tried_again else known
 
+    def machine_before(self, like: Like, ago_sec: float) -> Machine | None:
+        """What was measured, if that is so long ago that it may be doubted."""
+        known = self.machine_of(like)
+        return known.machine if known is not None and self._age_sec(known) > ago_sec else None
+
     def found_out(self, like: Like, machine: Machine | None, why: str) -> DeviceMachine:
         """Store what was found out about all devices like this."""
         at = self.session.execute(select(now())).scalar_one()

@@ -12,6 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.tables import Context, Device
 from mallorn.core.errors import MallornError
+from mallorn.core.limits import peak_gflops
 from mallorn.core.options import JobOptions
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import WorkKind
@@ -41,7 +42,7 @@ def settle_machine(runtime: Runtime, job_id: str, patience_sec: float = PATIENCE
         if job.machine is not None or JobOptions.model_validate(job.options).measurer in STAND_INS:
             return
         target = Target(Targets(session).get(job.target_id).text)
-        like = None if job.context_id is None else _like(Contexts(session).get(job.context_id))
+        like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
     known = None if like is None else _found_out(runtime, like, target, patience_sec)
     machine = (known and known.machine) or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
@@ -54,7 +55,7 @@ def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
             return None
-        known = Devices(session).machine_of(_like(Contexts(session).get(job.context_id)))
+        known = Devices(session).machine_of(like_of(Contexts(session).get(job.context_id)))
     return None if known is None else known.machine
 
 
@@ -64,16 +65,16 @@ def measure_device(runtime: Runtime, name: str) -> None:
         device = Devices(session).get(name)
         if device is None:
             return
-        like, target = _like(device), Target(Targets(session).get(device.target_id).text)
+        like, target = like_of(device), Target(Targets(session).get(device.target_id).text)
     if _known(runtime, like) is None:
-        _measured_by_us(runtime, like, target)
+        measured_by_us(runtime, like, target)
 
 
 def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float) -> DeviceMachine | None:
     """What is known in the end: by us, or by another worker, for which we wait."""
     deadline_sec = time.monotonic() + patience_sec
     while (known := _known(runtime, like)) is None:
-        known = _measured_by_us(runtime, like, target)
+        known = measured_by_us(runtime, like, target)
         if known is not None or time.monotonic() >= deadline_sec:
             return known
         STOP.check()
@@ -86,8 +87,10 @@ def _known(runtime: Runtime, like: Like) -> DeviceMachine | None:
         return Devices(session).fresh_machine_of(like, AGAIN_SEC)
 
 
-def _measured_by_us(runtime: Runtime, like: Like, target: Target) -> DeviceMachine | None:
-    """None where another worker is at it."""
+def measured_by_us(
+    runtime: Runtime, like: Like, target: Target, before: Machine | None = None
+) -> DeviceMachine | None:
+    """None where another worker is at it. What was measured before stays unless the machine computes more."""
     words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
     with runtime.database.transaction() as session:
         hold = Holds(session).claim(
@@ -98,6 +101,8 @@ def _measured_by_us(runtime: Runtime, like: Like, target: Target) -> DeviceMachi
         died = Holds(session).get(hold.item).losses >= MAX_LOSSES
     try:
         machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
+        if before is not None and (machine is None or _peak(machine) < _peak(before)):
+            machine, why = before, ""
         with runtime.database.transaction() as session:
             return Devices(session).found_out(like, machine, why)
     finally:
@@ -130,5 +135,10 @@ def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[
     return machine, ""
 
 
-def _like(row: Device | Context) -> Like:
+def _peak(machine: Machine) -> float:
+    return peak_gflops(machine, ["float32"])
+
+
+def like_of(row: Device | Context) -> Like:
+    """What devices share with this one, or with those that measured in this context."""
     return Like(row.target_id, row.host_class, row.tvm_version, row.threads)

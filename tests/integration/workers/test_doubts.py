@@ -1,0 +1,100 @@
+"""Figures of a busy host do not stay for good: trials that beat them have the machine measured again."""
+
+import pytest
+from sqlalchemy import update
+
+from db.repositories.devices import Devices
+from db.repositories.jobs import Jobs
+from db.tables import Device, Workload
+from mallorn.core.errors import Unavailable
+from mallorn.core.states import JobState
+from mallorn.core.values.fleet import DeviceMachine
+from mallorn.core.values.machine import Machine
+from tests.fixtures.workshop import ENDPOINT, Workshop
+from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
+from workers.probing import run as probing
+from workers.probing.doubting import BEATEN, SURE_SEC, doubt_machine
+
+__all__ = ["measured"]  # a fixture
+FLOPS = 1e6
+TRIAL_US = 10.0  # which are 100 GFLOP/s
+
+
+def computing(gflops: float) -> Machine:
+    return HERE.model_copy(update={"gflops": {"float32": gflops}})
+
+
+def tuned(workshop: Workshop, machine: Machine, ago_sec: float = 2 * SURE_SEC) -> str:
+    """A job whose best trial takes so long, on a machine that was measured so long ago."""
+    workshop.bench.times = lambda _us: TRIAL_US
+    job = workshop.job(("w0",), trials=8, flops=FLOPS)
+    known = workshop.write(lambda session: Devices(session).found_out(like(workshop), machine, ""))
+    earlier = DeviceMachine(machine=machine, at=known.at - ago_sec)
+    args = {"args": [["TENSOR", "float32", [64, 64]]]}
+    workshop.write(lambda session: session.execute(update(Device).values(machine=earlier)))
+    workshop.write(lambda session: session.execute(update(Workload).values(args=args)))
+    workshop.work(job)
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.FINISHING], JobState.DONE))
+    return job
+
+
+@pytest.mark.parametrize(("peak", "again"), [(100.0 / BEATEN / 1.01, 1), (100.0 / BEATEN * 1.01, 0)])
+def test_a_trial_above_the_peak_has_the_machine_measured_again(
+    workshop: Workshop, measured: Calls, peak: float, again: int
+) -> None:
+    job = tuned(workshop, computing(peak))
+    doubt_machine(workshop, job)
+    assert len(measured) == again
+
+
+def test_a_job_keeps_the_machine_that_was_doubted(workshop: Workshop, measured: Calls) -> None:
+    slow = computing(1.0)
+    job = tuned(workshop, slow)
+    doubt_machine(workshop, job)
+    assert found(workshop) == HERE
+    assert machine_of(workshop, job) == slow
+
+
+def test_what_was_just_measured_is_not_doubted(workshop: Workshop, measured: Calls) -> None:
+    job = tuned(workshop, computing(1.0))
+    for _ in range(3):
+        doubt_machine(workshop, job)
+    assert len(measured) == 1
+    doubt_machine(workshop, tuned(workshop, computing(1.0), ago_sec=SURE_SEC / 2))
+    assert len(measured) == 1
+
+
+def test_the_better_of_two_measurements_stays(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    busier = computing(1.0)
+    monkeypatch.setattr(probing, "measure", lambda _runtime, _target: (ENDPOINT, busier))
+    job = tuned(workshop, computing(2.0))
+    doubt_machine(workshop, job)
+    assert found(workshop) == computing(2.0)
+
+
+def test_a_machine_that_cannot_be_measured_again_stays_what_it_was(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(runtime: object, target: object) -> None:
+        raise Unavailable("the device was lost")
+
+    monkeypatch.setattr(probing, "measure", fails)
+    job = tuned(workshop, computing(2.0))
+    doubt_machine(workshop, job)
+    assert found(workshop) == computing(2.0)
+
+
+def test_while_a_job_goes_on_nothing_is_measured(workshop: Workshop, measured: Calls) -> None:
+    job = tuned(workshop, computing(1.0))
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.DONE], JobState.FINISHING))
+    doubt_machine(workshop, job)
+    assert not measured
+
+
+def test_types_of_unknown_peak_and_jobs_without_a_device_tell_nothing(
+    workshop: Workshop, measured: Calls
+) -> None:
+    job = tuned(workshop, HERE.model_copy(update={"gflops": {"int8": 1.0}}))
+    doubt_machine(workshop, job)
+    doubt_machine(workshop, workshop.job(measurer="simulated"))
+    assert not measured
