@@ -1,5 +1,7 @@
 """The constructor fills vectors, registers and cores of any machine, and tries unlike things."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -12,7 +14,9 @@ from workers.search.algorithms.roller import Roller
 from workers.search.base import Searcher
 from workers.search.decisions import SketchRules
 from workers.search.nest import Access, Axis, Nest, product
+from workers.search.roller import ranking
 from workers.search.roller.cost import computing_us, moving_us, uneven
+from workers.search.roller.guesses import Constructor
 from workers.search.roller.loops import LINE_BYTES, Loops
 from workers.search.roller.ranking import ranked
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
@@ -101,6 +105,24 @@ def test_the_first_eight_differ_in_more_than_one_respect() -> None:
     assert len({(row[3], row[7]) for row in first}) > 1
     assert len({row[10] for row in first}) > 1
     assert len({row[9] for row in first}) > 1
+
+
+def test_a_longer_ranking_begins_with_a_shorter_one_and_is_seldom_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Machine] = []
+
+    class Counted(Constructor):
+        def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
+            made.append(machine)
+            super().__init__(nests, machine)
+
+    monkeypatch.setattr(ranking, "Constructor", Counted)
+    machine = assumed(cores=3, lanes=8)
+    rounds = [ranked([MATMUL], (), machine, count) for count in range(8, 200, 8)]
+    assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(rounds))
+    assert [len(found) for found in rounds] == list(range(8, 200, 8))
+    assert len(made) <= 3
 
 
 def test_what_feeds_a_block_is_made_inside_the_loops_that_cores_share_or_beforehand() -> None:

@@ -13,6 +13,7 @@ from workers.search.roller.guesses import Constructor, Guesses
 from workers.search.space import Candidate, Sketch
 
 _LOOKED_AT: Final = 1024  # of the best, among which there is a choice
+_LEAST: Final = 64  # that are ranked at once: every round of a task asks for some more
 _ALIKE: Final = 0.3  # how much slower a guess counts that is wholly like one before it
 
 
@@ -20,10 +21,11 @@ def ranked(
     sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
 ) -> list[Candidate]:
     """Up to `count` candidates: the best guess, then what is nearly as good and unlike those before it."""
-    return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), count))
+    made = max(_LEAST, 1 << (count - 1).bit_length())  # a longer ranking begins with every shorter one
+    return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), made)[:count])
 
 
-@lru_cache(maxsize=256)  # every round of a task asks for the same
+@lru_cache(maxsize=256)
 def _ranked(
     sketches: tuple[Sketch, ...], nests: tuple[Nest, ...], machine: str, count: int
 ) -> tuple[Candidate, ...]:
