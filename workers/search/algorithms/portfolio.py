@@ -16,7 +16,7 @@ from workers.search.origins import named, searcher_of
 from workers.search.sampler import BatchSampler
 from workers.search.space import Space
 
-ARMS: Final = ("evolutionary", "ga", "sa", "random")
+ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")
 NAME: Final = "portfolio"
 
 
