@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import tvm
-from tvm.target.codegen import target_has_features
 
 from workers.faces.probes import Finds, Probe
 from workers.faces.values import Arguments, Tensor
+from workers.tvm.dots import Dot, dots
 from workers.tvm.linker import link_shared
 from workers.tvm.programs import parse_tvm_target, vector_lanes
-from workers.tvm.templates.bf16 import DOT, LLVM, PAIR
 
 COLUMNS: Final = 2  # vectors in a row, as a tile of a product has them
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15)
@@ -24,7 +23,6 @@ ONE_CORE_BYTES: Final = 64 << 20
 SIZES: Final = tuple(int(2 ** (half / 2)) >> 10 << 10 for half in range(28, 53))  # 16 KB to 64 MB
 SHARED_BYTES, SHARE_BYTES, MOST_BYTES = 128 << 20, 16 << 20, 512 << 20  # far beyond most caches
 MOVING: Final = "moving.so"
-ONE: Final = 0x3F803F80  # twice 1.0 in bfloat16
 
 Sourced = tuple[Probe, str]
 
@@ -34,7 +32,7 @@ def build_probes(target: str, folder: str) -> list[Probe]:
     libraries = {
         "float32": list(_products(target)),
         "float64": list(_wide_products(target)),
-        "bfloat16": list(_narrow_products(target)),
+        **{dot.dtype: list(_dotted(target, dot)) for dot in dots(parse_tvm_target(target))},
         "moving": list(_moving(target)),
     }
     for name, found in libraries.items():
@@ -87,29 +85,29 @@ ATTRS
     return _peak(dtype, args, cores, lanes, rows, 2 * lanes), text
 
 
-def _narrow_products(target: str) -> Iterator[Sourced]:
-    if not target_has_features("avx512bf16", parse_tvm_target(target)):
-        return
-    cores, lanes = _cores(target), 16
+def _dotted(target: str, dot: Dot) -> Iterator[Sourced]:
+    """All cores with a few sums of whole vectors."""
+    cores, lanes = _cores(target), dot.lanes
+    vector = f"T.ramp(0, 1, {lanes})"
     for rows in FEW_ROWS:
         shapes = (cores, rows, COLUMNS, lanes), (DEPTH, rows), (DEPTH, COLUMNS, lanes)
-        text = f"""HEAD(sums: T.Buffer({shapes[0]}, "float32"), left: T.Buffer({shapes[1]}, "int32"),
+        text = f"""HEAD(sums: T.Buffer({shapes[0]}, "{dot.sums}"), left: T.Buffer({shapes[1]}, "int32"),
          right: T.Buffer({shapes[2]}, "int32")) -> None:
 ATTRS
     for core in T.parallel({cores}):
-        T.attr(0, "pragma_import_llvm", {LLVM!r})
+        T.attr(0, "pragma_import_llvm", {dot.text!r})
         for step, at in T.grid({STEPS}, {DEPTH}):
             for row in T.unroll({rows}):
                 for column in T.unroll({COLUMNS}):
-                    sums[core, row, column, T.ramp(0, 1, {lanes})] = T.call_pure_extern(
-                        "float32x{lanes}", "{DOT}", sums[core, row, column, T.ramp(0, 1, {lanes})],
-                        T.broadcast(left[at, row], {lanes}), right[at, column, T.ramp(0, 1, {lanes})],
+                    sums[core, row, column, {vector}] = T.call_pure_extern(
+                        "{dot.sums}x{lanes}", "{dot.function}", sums[core, row, column, {vector}],
+                        T.broadcast(left[at, row], {lanes}), right[at, column, {vector}],
                     )
 """
-        types = zip(("float32", "int32", "int32"), shapes, strict=True)
-        ones = {"1": (ONE, ONE + 1), "2": (ONE, ONE + 1)}
+        types = zip((dot.sums, "int32", "int32"), shapes, strict=True)
+        ones = {"1": (dot.ones, dot.ones + 1), "2": (dot.ones, dot.ones + 1)}
         args = Arguments(tuple(Tensor("TENSOR", dtype, shape) for dtype, shape in types), ranges=ones)
-        yield _peak("bfloat16", args, cores, lanes, rows, 2 * PAIR * lanes), text
+        yield _peak(dot.dtype, args, cores, lanes, rows, 2 * dot.each * lanes), text
 
 
 def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_a_vector: int) -> Probe:

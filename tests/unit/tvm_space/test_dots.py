@@ -1,0 +1,52 @@
+"""Sums of products of narrow numbers, by whatever instruction a target has."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+
+from mallorn.core.targets import Target
+from workers.device.executable import why_not
+from workers.faces.probes import Finds
+from workers.tvm.dots import dots
+from workers.tvm.probes import build_probes
+from workers.tvm.programs import parse_tvm_target
+
+
+def target(**facts: str) -> str:
+    return json.dumps({"kind": "llvm", "num-cores": 1, **facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({"mcpu": "znver4"}, {"bfloat16": 16, "int8": 16}),
+        ({"mcpu": "icelake-server"}, {"int8": 16}),
+        ({"mcpu": "skylake-avx512"}, {"int8": 16}),
+        ({"mcpu": "alderlake"}, {"int8": 8}),
+        ({"mcpu": "haswell"}, {"int8": 8}),
+        ({"mcpu": "x86-64"}, {}),
+        ({"mtriple": "aarch64-linux-gnu"}, {}),
+    ],
+    ids=str,
+)
+def test_a_target_has_the_best_of_each_type(facts: dict[str, str], found: dict[str, int]) -> None:
+    assert {dot.dtype: dot.lanes for dot in dots(parse_tvm_target(target(**facts)))} == found
+
+
+@pytest.mark.parametrize("mcpu", ["haswell", "alderlake", "skylake-avx512", "icelake-server", "znver4"])
+def test_the_probes_of_a_target_compile_and_sum_what_they_say(mcpu: str, tmp_path: Path) -> None:
+    probes = [each for each in build_probes(target(mcpu=mcpu), str(tmp_path)) if each.finds is Finds.PEAK]
+    narrow = [each for each in probes if each.dtype in ("int8", "bfloat16")]
+    assert narrow
+    if why := why_not(Target(target(mcpu=mcpu))):
+        pytest.skip(why)
+    for probe in narrow:
+        sums, *factors = (np.zeros(shape, dtype) for _, dtype, shape in probe.args.args)
+        for at, each in enumerate(factors, 1):
+            each[:] = probe.args.ranges[str(at)][0]
+        held = [tvm.runtime.tensor(each) for each in (sums, *factors)]
+        tvm.runtime.load_module(str(tmp_path / probe.library))[probe.function](*held)
+        assert 2 * held[0].numpy().sum() == probe.work
