@@ -1,5 +1,6 @@
 """What one block of a program computes: its loops, and which elements of which buffers they touch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -69,3 +70,17 @@ def product(spatial: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
 
 def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
     return Access(tuple(axes[at].extent for at in order), tuple(((at, 1),) for at in order))
+
+
+def read_across(made: Nest, nests: Sequence[Nest]) -> bool:
+    """Whether a block goes across the rows of what another made."""
+    return any(
+        access.made and access.shape == made.write.shape and _across(nest, access)
+        for nest in nests
+        for access in nest.reads
+        if not any(axis.reduced for axis in nest.axes)
+    )
+
+
+def _across(nest: Nest, access: Access) -> bool:
+    return access.stride(len(nest.axes) - 1) > access.element_bytes

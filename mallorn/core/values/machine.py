@@ -48,7 +48,7 @@ def assumed(cores: int, lanes: int, *, gpu: bool = False) -> Machine:
         core_gflops=core_gflops,
         gflops={"float32": core_gflops * cores},
         caches=(
-            Cache(bytes=32 << 10, gbytes_per_sec=200.0),
+            Cache(bytes=32 << 10, gbytes_per_sec=2 * core_gflops),  # a vector for each operation
             Cache(bytes=1 << 20, gbytes_per_sec=80.0),
             Cache(bytes=4 << 20, gbytes_per_sec=30.0),
         ),

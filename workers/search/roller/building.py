@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from mallorn.core.values.machine import Machine
 from workers.search.nest import Nest
-from workers.search.roller.cost import computing_us, registers_of
+from workers.search.roller.body import registers_of
+from workers.search.roller.cost import computing_us
 from workers.search.roller.loops import Loops
 from workers.search.tiles import Rows, divisors
 

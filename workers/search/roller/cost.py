@@ -6,18 +6,19 @@ from typing import Final
 import numpy as np
 
 from mallorn.core.values.machine import Machine
-from workers.search.nest import Access
+from workers.search.roller.body import BESIDE, Body
 from workers.search.roller.loops import Column, Loops
 
-FILLED: Final = 0.7  # of a cache: the rest is for what else passes through
+FILLED: Final = 0.5  # of a cache: the rest is for what else passes through
 HIDDEN: Final = 0.7  # of what is not the slowest: it runs beside that
-LOADS: Final = 8.0  # while a sum is ready again
-RELOAD: Final = 16.0  # steps that loading and storing a sum takes
-WINDOW: Final = 64  # vector operations that a core looks ahead
-UNROLLED: Final = 64  # statements that a compiler unrolls of its own accord
+RELOAD: Final = 8.0  # steps that loading and storing a sum takes
+WINDOW: Final = 32  # vector operations that a core looks ahead
 SPILL: Final = 8.0  # steps that a sum outside the registers takes
-REUSED: Final = 3  # registers beside the sums
-BODY: Final = 128  # vector operations, beyond which an unrolled body is scheduled badly
+AGAIN: Final = 0.5  # steps that storing and loading takes of what is used again
+BODY: Final = 96  # vector operations, beyond which an unrolled body is scheduled badly
+LOOPLESS: Final = 96  # vector operations, beyond which code without a loop is made worse
+REBUILT: Final = 2.0
+APART: Final = 1.0
 PERIOD: Final = 4096  # bytes after which places in a first cache repeat
 WAYS: Final = 7  # rows that fit into one place, beside other data
 CROWDED: Final = 2.2
@@ -25,8 +26,6 @@ LINE_STEPS: Final = 16
 FILL: Final = 4.0  # times reading it, for reading, choosing and writing
 WIDE: Final = 0.05  # steps for each doubling of a vector of two registers: they are loaded again
 LOOP: Final = 0.5  # steps that going round a loop takes
-BROADCAST: Final = 1.25  # loads that one number for a whole vector takes
-SPLIT: Final = 1.3  # a vector of no power of two, which is loaded and stored in parts
 
 
 def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
@@ -42,26 +41,41 @@ def uneven(loops: Loops, machine: Machine) -> Column:
     return np.asarray(np.ceil(chunks / machine.cores) * machine.cores / chunks)
 
 
-def computing_us(loops: Loops, machine: Machine, unroll: float | Column) -> Column:
+def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     """The instructions of all of the block on one core."""
-    vectors = registers_of(loops.width, machine.lanes)
-    rows, again, depth = loops.across(3, loops.spatial - 1), loops.across(2), loops.deep(1)
-    sums = rows * vectors
-    body = rows * again * depth
-    whole = (body <= np.maximum(unroll, UNROLLED)) & (sums * again <= machine.registers)
-    held = np.where(whole, np.clip(WINDOW / depth, sums, sums * again), sums)
+    body = Body(loops, machine, unroll)
+    tile = loops.across(3) / loops.width * body.vectors  # sums of the innermost tile
+    # Tiles that are side by side in a body follow each other after so many steps.
+    held = np.clip(WINDOW / loops.deep(1), tile, body.sums)
     waits = machine.in_flight / held
-    loaded = sum((_loads(loops, read, vectors) for read in loops.nest.reads), np.zeros(loops.count))
-    # A sum is ready after four steps: a core that needs eight at once computes two a step, and loads as many.
-    loads = loaded / sums * machine.in_flight / LOADS
-    spills = SPILL * np.maximum(0, sums + vectors + 1 - machine.registers - REUSED) / sums
-    reloads = np.where((again == 1) | whole, 0, RELOAD / depth)
-    bloated = 0.1 * np.maximum(0, np.log2(np.where(body <= unroll, body, 1) * vectors / BODY))
-    wide = WIDE * np.maximum(0, np.log2(vectors) - 1)
-    steps = np.where(rows * depth <= np.maximum(unroll, LINE_STEPS), depth, 1) * sums
-    cost = np.maximum(np.maximum(1, waits), loads) + spills + reloads + bloated + wide + LOOP / steps
+    # A tile that does not fit is spilled at every step, tiles side by side when one follows the other.
+    spills = SPILL * _over(tile, body, machine) + np.where(
+        body.sums > tile, RELOAD / loops.deep(1) * _over(body.sums, body, machine), 0
+    )
+    spills += AGAIN * body.spilled
+    whole = (body.steps == loops.depth) & (body.sums >= tile * loops.across(2))
+    reloads = np.where(whole, 0, RELOAD / body.steps)
+    bloated = 0.1 * np.maximum(0, np.log2(body.operations / BODY))
+    # Where numbers are spread and no loop is left, compilers make vectors of the numbers, one by one.
+    bloated += np.where(body.loopless & body.spreads & (body.operations > LOOPLESS), REBUILT, 0)
+    # Vectors of a row that are tiles of their own, too.
+    bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
+    wide = WIDE * np.maximum(0, np.log2(body.vectors) - 1)
+    cost = (
+        np.maximum(np.maximum(1, waits), body.loading)
+        + spills
+        + reloads
+        + bloated
+        + wide
+        + LOOP / body.operations
+    )
     rate = machine.core_gflops / (2 * machine.lanes) * 1e3  # vector operations in a microsecond
-    return np.asarray(loops.outside[-1] / loops.width * vectors / rate * cost * _crowded(loops))
+    return np.asarray(loops.outside[-1] / loops.width * body.vectors / rate * cost * _crowded(loops))
+
+
+def _over(sums: Column, body: Body, machine: Machine) -> Column:
+    """The part of the sums that there are no registers for."""
+    return np.asarray(np.maximum(0, sums + body.vectors + 1 - machine.registers - BESIDE) / sums)
 
 
 def _crowded(loops: Loops) -> Column:
@@ -76,28 +90,11 @@ def _crowded(loops: Loops) -> Column:
     return slower
 
 
-def registers_of(width: Column, lanes: int) -> Column:
-    """What a vector of some width occupies: compilers make powers of two of it."""
-    even = np.exp2(np.ceil(np.log2(width)))
-    vectors = np.maximum(1, even / lanes)
-    return np.where(even == width, vectors, vectors * SPLIT)
-
-
-def _loads(loops: Loops, read: Access, vectors: Column) -> Column:
-    """Of a buffer, for one step of the innermost tile."""
-    last = loops.spatial - 1
-    count = np.ones(loops.count)
-    for axis in range(last):
-        if axis in read.axes:
-            count = count * loops.factor(axis, 3)
-    if last not in read.axes:
-        return BROADCAST * count
-    beside = read.relaid or (last, 1) in read.indices[-1]
-    return np.asarray(count * (vectors if beside else loops.width))
-
-
 def moving_us(loops: Loops, machine: Machine) -> Column:
-    """What it takes on one core to fill each cache from what is behind it, a row a cache."""
+    """What it takes on one core to fill each cache from what is behind it, a row a cache.
+
+    What fits into the last cache as a whole is there already: others have just written or read it.
+    """
     held, moved = np.zeros((2, len(loops.order) + 1, loops.count))
     for access in loops.nest.accesses:
         size = np.array([loops.bytes_of(access, cut) for cut in range(len(held))])
@@ -106,26 +103,36 @@ def moving_us(loops: Loops, machine: Machine) -> Column:
     behind = [*(cache.gbytes_per_sec for cache in machine.caches[1:]), _memory(machine)]
     fits = [np.argmax(held <= cache.bytes * FILLED, axis=0) for cache in machine.caches]
     filled = [np.take_along_axis(moved, cut[None], axis=0)[0] for cut in fits]
+    filled[-1] = np.where(fits[-1] == 0, 0, filled[-1])
     return np.array([size / rate / 1e3 for size, rate in zip(filled, behind, strict=True)])
 
 
-def result_us(loops: Loops, machine: Machine, home: int | None) -> Column:
-    """What it takes on one core to read the result again, for what follows, from where it lies by then."""
+def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
+    """What it takes on one core to read the result again, for what follows, from where it lies by then.
+
+    A pass of its own that goes `across` the rows of the result reads a vector for each number.
+    """
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
-    rate = np.full(loops.count, _memory(machine))
-    for cache in reversed(machine.caches):
-        rate = np.where(size <= cache.bytes * FILLED, cache.gbytes_per_sec, rate)
-    return np.asarray(size * loops.outside[cut] / rate / 1e3)
+    times = 1.0 if home else FILL * (machine.lanes if across else 1)
+    return np.asarray(times * size * loops.outside[cut] / _reading(size, machine) / 1e3)
 
 
 def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
     """What it takes to make the buffers that other blocks fill, in a loop or, at -1, beforehand."""
-    rate = (machine.caches[-1] if location < 0 else machine.caches[0]).gbytes_per_sec
     cut = loops.cut(max(0, location + 1))
     runs = loops.outside[cut]
     size = sum((loops.bytes_of(read, cut) for read in loops.nest.reads if read.made), np.zeros(loops.count))
+    rate = _reading(size, machine)
     return np.asarray(FILL * size * runs / rate / 1e3 / machine.cores + (location < 0) * machine.fork_us)
+
+
+def _reading(size: Column, machine: Machine) -> Column:
+    """What one core reads of data of a size."""
+    rate = np.full(len(size), _memory(machine))
+    for cache in reversed(machine.caches):
+        rate = np.where(size <= cache.bytes * FILLED, cache.gbytes_per_sec, rate)
+    return rate
 
 
 def _memory(machine: Machine) -> float:

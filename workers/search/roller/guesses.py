@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.values.machine import Machine
-from workers.search.nest import Nest
+from workers.search.nest import Nest, read_across
 from workers.search.roller.building import build
 from workers.search.roller.cost import block_us, computing_us, feeding_us, moving_us, result_us
 from workers.search.roller.loops import Column, Loops
@@ -34,13 +34,28 @@ class Guesses:
     aspects: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
 class Tiled:
     """Tiles of a block, and what they take but for choices that are no tiles."""
 
-    tiles: Rows
-    loops: Loops
-    moving: Column
+    def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
+        self.tiles = tiles
+        self.loops = Loops(nest, tiles)
+        self.moving = moving_us(self.loops, machine)
+        self.aspects = _aspects(block, tiles)
+        self._machine = machine
+        self._working: dict[float, Column] = {}
+
+    def working(self, unroll: Column) -> Column:
+        """The instructions, where so much of each is unrolled."""
+        found = np.zeros(len(unroll))
+        for value in np.unique(unroll).tolist():
+            found = np.where(unroll == value, self._worked(value), found)
+        return found
+
+    def _worked(self, unroll: float) -> Column:
+        if unroll not in self._working:
+            self._working[unroll] = computing_us(self.loops, self._machine, unroll)
+        return self._working[unroll]
 
 
 class Constructor:
@@ -63,9 +78,9 @@ class Constructor:
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
         if not self._modelled(of_sketch):
             return None
-        tiles = np.hstack([rows[:, place.columns] for place in of_sketch[0].places])
-        loops = Loops(of_sketch[0].nest(self._nests), tiles)
-        return _time_us(sketch, rows, loops, moving_us(loops, machine), machine)
+        (block,) = of_sketch
+        tiles = np.hstack([rows[:, place.columns] for place in block.places])
+        return self._time_us(sketch, rows, Tiled(block, block.nest(self._nests), tiles, machine), machine)
 
     def _modelled(self, of_sketch: Sequence[Block]) -> bool:
         return len(of_sketch) == 1 and of_sketch[0].tiled and not self._machine.gpu
@@ -80,7 +95,7 @@ class Constructor:
             moving = moving_us(loops, machine)
             time = block_us(computing_us(loops, machine, _USUAL_UNROLL), moving, loops, machine)
             best = np.argsort(time, kind="stable")[:_MOST_TILES]
-            self._tiled[block] = Tiled(tiles[best], Loops(nest, tiles[best]), moving[:, best])
+            self._tiled[block] = Tiled(block, nest, tiles[best], machine)
         return self._tiled[block]
 
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
@@ -94,9 +109,24 @@ class Constructor:
                 rows[:, place.start] = value
             for place, columns in zip(block.places, _columns(block), strict=True):
                 rows[:, place.columns] = tiled.tiles[:, columns]
-            us = _time_us(sketch, rows, tiled.loops, tiled.moving, machine)
-            found.append(Guesses(rows, us, _aspects(block, tiled.tiles, values)))
+            us = self._time_us(sketch, rows, tiled, machine)
+            also = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
+            found.append(Guesses(rows, us, np.hstack([tiled.aspects, also])))
         return _joined(found)
+
+    def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
+        """Decision vectors with these tiles."""
+        loops, unroll, feeding = tiled.loops, np.zeros(len(rows)), np.zeros(len(rows))
+        for place in places(sketch):
+            values = rows[:, place.start]
+            if place.choice.kind is ChoiceKind.CATEGORICAL:
+                unroll = np.maximum(unroll, np.array(place.choice.labels or place.choice.values)[values])
+            elif place.choice.kind is ChoiceKind.LOCATION:
+                for value in np.unique(values).tolist():
+                    feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
+        result = result_us(loops, machine, home(sketch), read_across(loops.nest, self._nests))
+        beyond = np.vstack([tiled.moving, result])
+        return block_us(tiled.working(unroll), beyond, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
         """What there is no model of: all choices that are no tiles, in the order of what is sane."""
@@ -133,20 +163,6 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
     """Where an instruction fills a whole vector, vectors are tiled instead of numbers."""
     slower = {"lanes": 1, "core_gflops": machine.core_gflops / machine.lanes}
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
-
-
-def _time_us(sketch: Sketch, rows: Rows, loops: Loops, moving: Column, machine: Machine) -> Column:
-    """Decision vectors with these loops, which move data for so long."""
-    unroll, feeding = np.zeros(len(rows)), np.zeros(len(rows))
-    for place in places(sketch):
-        values = rows[:, place.start]
-        if place.choice.kind is ChoiceKind.CATEGORICAL:
-            unroll = np.maximum(unroll, np.array(place.choice.labels or place.choice.values)[values])
-        elif place.choice.kind is ChoiceKind.LOCATION:
-            for value in np.unique(values).tolist():
-                feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
-    beyond = np.vstack([moving, result_us(loops, machine, home(sketch))])
-    return block_us(computing_us(loops, machine, unroll), beyond, loops, machine) + feeding
 
 
 def _joined(found: Sequence[Guesses]) -> Guesses:
@@ -200,8 +216,8 @@ def _columns(block: Block) -> list[slice]:
     return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
 
-def _aspects(block: Block, tiles: Rows, values: Sequence[int]) -> NDArray[np.int64]:
-    """Chunks, tiles beside, registers, depth and vectors of each guess, as a number each; then the others."""
+def _aspects(block: Block, tiles: Rows) -> NDArray[np.int64]:
+    """Chunks, tiles beside, registers, depth and vectors of each row, as a number each."""
     starts = np.array([columns.start for columns in _columns(block)])
     spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]
     groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
@@ -209,4 +225,4 @@ def _aspects(block: Block, tiles: Rows, values: Sequence[int]) -> NDArray[np.int
         tiles[:, spatial[-1:] + 3],
     ]
     named = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
-    return np.column_stack([*named, *(np.full(len(tiles), value) for value in values)]).astype(np.int64)
+    return np.column_stack(named).astype(np.int64)

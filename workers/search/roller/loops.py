@@ -44,6 +44,11 @@ class Loops:
         """The steps of one level of all reductions."""
         return self._product(range(self.spatial, self.axes), level)
 
+    @cached_property
+    def depth(self) -> Column:
+        """The steps of all reductions."""
+        return self.deep(0) * self.deep(1)
+
     @property
     def width(self) -> Column:
         """The innermost factor of the last spatial axis, which is made vectors of."""
@@ -52,14 +57,15 @@ class Loops:
     @cached_property
     def order(self) -> list[tuple[int, int]]:
         """The axis and the level of each loop that any of the candidates has."""
-        return [loop for loop in self._all if (self.factor(*loop) > 1).any()]
+        return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
 
     def cut(self, loops: int) -> int:
         """The cut behind so many loops, counted with those that nobody has."""
-        return sum(loop in self.order for loop in self._all[:loops])
+        return sum(loop in self.order for loop in self.levels[:loops])
 
     @cached_property
-    def _all(self) -> list[tuple[int, int]]:
+    def levels(self) -> list[tuple[int, int]]:
+        """The axis and the level of every loop, outermost first."""
         kinds = {False: range(self.spatial), True: range(self.spatial, self.axes)}
         return [(axis, level) for reduced, level in _ORDER for axis in kinds[reduced]]
 
@@ -84,6 +90,10 @@ class Loops:
             within[axis] = within[axis] * extent
             sizes.append(within)
         return sizes[::-1]
+
+    def points(self, cut: int) -> Column:
+        """How often the block's statement runs inside a cut."""
+        return np.asarray(np.prod(self.inside[cut], axis=0))
 
     def bytes_of(self, access: Access, cut: int) -> Column:
         """What is touched of a buffer inside a cut, in whole lines of the cache."""
