@@ -57,6 +57,16 @@ class ChildPool(Generic[R]):
         return len(self._children) - len(self._running)
 
     @property
+    def size(self) -> int:
+        """How many children there are; their places are numbered from 0."""
+        return len(self._children)
+
+    @property
+    def idle(self) -> list[int]:
+        """The places of the children that have no task."""
+        return [place for place, child in enumerate(self._children) if child not in self._running]
+
+    @property
     def tags(self) -> list[Hashable]:
         """The tags of the tasks in progress."""
         return [running.tag for running in self._running.values()]
@@ -66,9 +76,9 @@ class ChildPool(Generic[R]):
         for child in self._children:
             child.start()
 
-    def submit(self, call: Call[R], tag: Hashable) -> None:
-        """Begin a task on a free child; `free` must be above 0 and the pool not suspended."""
-        child = next(child for child in self._children if child not in self._running)
+    def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
+        """Begin a task on the child of a place, or on any; it must be idle and the pool not suspended."""
+        child = self._children[self.idle[0] if place is None else place]
         self._running[child] = _Running(tag, child.begin(call))
 
     def poll(self, timeout_sec: float) -> list[Finished[R]]:

@@ -13,6 +13,7 @@ from workers.search.nest import Nest
 from workers.search.space import Sketch
 
 Candidates = Sequence[tuple[str, Sequence[int]]]  # of each the trace of its sketch, and its decisions
+Validate = Callable[[str, str, Candidates], list[bool]]  # as Compiler.validate, whoever answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from workers.faces.compiler import Compiler, Library
 from workers.faces.values import Tensor
 from workers.measure.base import Program, Slot, SlotTrial
 from workers.measure.texts import shorten
+from workers.measure.validity import home
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,11 @@ class Builds:
         return bool(self._waiting or self._builders.tags)
 
     def feed(self) -> None:
-        """Give every free builder a candidate."""
-        while self._waiting and self._builders.free:
-            slot = self._waiting.popleft()
-            self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot)
+        """Give every idle builder a candidate: the first that it has the schedule of, or the first."""
+        for place in self._builders.idle[: len(self._waiting)]:
+            slot = next((each for each in self._waiting if self._home(each) == place), self._waiting[0])
+            self._waiting.remove(slot)
+            self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
 
     def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
         """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
@@ -79,6 +81,9 @@ class Builds:
         self._waiting.clear()
         self._builders.cancel()
         self._builders.resume()
+
+    def _home(self, slot: Slot) -> int:
+        return home(slot.candidate.decisions, self._builders.size)
 
     def _call(self, slot: Slot) -> Call[Library]:
         return Compiler.build.of(

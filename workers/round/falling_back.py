@@ -32,7 +32,8 @@ def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
         try:
             with runtime.database.session() as session:
                 context = load_round(session, round_id)
-            return context, *propose(Viewer(runtime.database, runtime.compiler), context)
+            validate = runtime.validator(context.options)
+            return context, *propose(Viewer(runtime.database, runtime.compiler), context, validate)
         except PluginFailed as error:
             _leave_out(runtime, round_id, attempt, error)
 

@@ -11,6 +11,7 @@ from costmodels.draft import Draft
 from mallorn.core.errors import PluginFailed
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
+from workers.faces.compiler import Validate
 from workers.measure.base import Slot
 from workers.round.context import RoundContext
 from workers.round.viewing import LOWERED, Viewer
@@ -25,23 +26,30 @@ SAFE_SEARCHER: Final = "random"  # asks neither a model nor a sampler
 WIDER: Final = 3  # drafted candidates for each that a model that needs lowering may choose
 
 
-def propose(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
-    """What the round measures, and what each candidate was expected to be."""
+def propose(
+    viewer: Viewer, context: RoundContext, validate: Validate | None = None
+) -> tuple[list[Slot], list[Proposal]]:
+    """What the round measures, and what each candidate was expected to be.
+
+    `validate` answers which candidates can be rebuilt; without it the viewer's compiler does.
+    """
     # A model is asked by a searcher, so it is looked at first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
     try:
         with blaming(*parts):
-            return _proposed(viewer, context)
+            return _proposed(viewer, context, validate)
     except WrongRows as error:  # a model of a version whose view had other columns
         seam, name = "cost_model", context.model_kind or ""
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
 
-def _proposed(viewer: Viewer, context: RoundContext) -> tuple[list[Slot], list[Proposal]]:
+def _proposed(
+    viewer: Viewer, context: RoundContext, validate: Validate | None
+) -> tuple[list[Slot], list[Proposal]]:
     compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
-    facts = context.target, context.descriptors, compiler, context.machine
+    facts = context.target, context.descriptors, compiler, context.machine, validate
     space = TvmSpace(sketches, context.program, *facts)
     if context.model is not None and context.model.view in LOWERED:
         found = _verified(viewer, context, space, context.model)

@@ -5,7 +5,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from typing import Any
 
 from db.repositories.jobs import Jobs
 from db.repositories.stage_runs import StageRuns
@@ -16,12 +17,13 @@ from mallorn.core.settings import Settings, settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import StageKind
 from workers.children.pool import ChildPool
-from workers.faces.compiler import Compiler, Library
+from workers.faces.compiler import Compiler, Validate
 from workers.faces.graphs import Graphs
 from workers.faces.runner import Runner
 from workers.host.alone import Host
 from workers.measure.base import Measurer, Tools
 from workers.measure.fleet import Fleet
+from workers.measure.validity import validate
 from workers.slot.attendance import RollCall
 
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
@@ -39,7 +41,7 @@ class Runtime:
         self.roll_call = RollCall(self.database, self.fleet, self.name)
 
     @cached_property
-    def builders(self) -> ChildPool[Library]:
+    def builders(self) -> ChildPool[Any]:
         """Processes that compile candidates, one a core unless told otherwise."""
         size = self.settings.builders or len(os.sched_getaffinity(0))
         memory = self.settings.child_memory_bytes
@@ -60,6 +62,11 @@ class Runtime:
         """Give the device back, if this worker holds one."""
         if "runner" in self.__dict__ and self.runner.alive:
             self.runner.release()
+
+    def validator(self, options: JobOptions) -> Validate:
+        """Who answers which candidates can be rebuilt: those who will build them, if anybody does."""
+        stands_in = options.measurer in STAND_INS
+        return self.compiler.validate if stands_in else partial(validate, self.builders)
 
     @property
     def tools(self) -> Tools:

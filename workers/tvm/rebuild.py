@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from tvm.error import InternalError
 from tvm.s_tir.schedule import ScheduleError, Trace
@@ -10,9 +11,17 @@ from tvm.s_tir.schedule import ScheduleError, Trace
 from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
 from workers.tvm.sketches import plain
 
+LATEST: Final = 64  # the schedules of a round: what was found valid is built next
+ANSWERED: Final = 4096  # a searcher asks after the same defaults and ancestors round by round
+
 
 def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
-    """The postprocessed schedule of a candidate, or None where the candidate is invalid."""
+    """The postprocessed schedule of a candidate, to look at only, or None where the candidate is invalid."""
+    return _rebuild(tir, target, trace, tuple(decisions))
+
+
+@lru_cache(maxsize=LATEST)
+def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> Any | None:
     insts = instructions(tir, trace)
     schedule = new_schedule(tir)
     try:
@@ -38,7 +47,12 @@ def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
 
 def validate(tir: str, target: str, candidates: Sequence[tuple[str, Sequence[int]]]) -> list[bool]:
     """Whether each candidate, a sketch's trace and decisions, can be rebuilt."""
-    return [rebuild(tir, target, trace, decisions) is not None for trace, decisions in candidates]
+    return [_valid(tir, target, trace, tuple(decisions)) for trace, decisions in candidates]
+
+
+@lru_cache(maxsize=ANSWERED)
+def _valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> bool:
+    return _rebuild(tir, target, trace, decisions) is not None
 
 
 def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:

@@ -8,7 +8,7 @@ import numpy as np
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine, assumed
 from workers.children.errors import ChildCrashed, ChildTimeout
-from workers.faces.compiler import Compiler
+from workers.faces.compiler import Compiler, Validate
 from workers.measure.base import Program
 from workers.search.decisions import DecisionSpace
 from workers.search.nest import Nest
@@ -30,11 +30,13 @@ class TvmSpace(DecisionSpace):
         descriptors: Sequence[float],
         compiler: Compiler,
         machine: Machine | None = None,
+        validate: Validate | None = None,
     ) -> None:
         super().__init__(sketches, descriptors, machine or assumed_of(target, compiler))
         self._program = program
         self._target = target
         self._compiler = compiler
+        self._validate: Validate = validate or compiler.validate
 
     @cached_property
     def nests(self) -> Sequence[Nest]:
@@ -44,12 +46,12 @@ class TvmSpace(DecisionSpace):
             return ()
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Ask the compiler for all at once, and for each alone where one of them kills it."""
+        """Ask for all at once, and for each alone where one of them kills who answers."""
         if not candidates:
             return []
         traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
         try:
-            return self._compiler.validate(self._program.tir, self._target.text, traced)
+            return self._validate(self._program.tir, self._target.text, traced)
         except (ChildCrashed, ChildTimeout):
             if len(candidates) == 1:
                 return [False]

@@ -41,6 +41,16 @@ def test_tasks_run_side_by_side_and_keep_their_tags(pool: ChildPool[Any]) -> Non
     assert pool.free == 2
 
 
+def test_a_task_may_choose_its_child(pool: ChildPool[Any]) -> None:
+    pids = []
+    for place in (1, 0, 1):
+        pool.submit(Misbehaving.process.of(), "task", place)
+        assert pool.idle == [1 - place]
+        pids.append(collect(pool, 1)["task"].end)
+    assert pids[0] == pids[2] != pids[1]
+    assert pool.idle == list(range(pool.size))
+
+
 def test_a_quick_task_is_not_held_back_by_a_slow_one(pool: ChildPool[Any]) -> None:
     pool.submit(Misbehaving.sleep.of(3600), "slow")
     pool.submit(Misbehaving.echo.of(1), "quick")

@@ -18,6 +18,7 @@ from workers.faces.compiler import Library
 from workers.faces.values import Arguments, Tensor
 from workers.measure.base import Program, Slot, SlotTrial
 from workers.measure.builds import Builds, Built
+from workers.measure.validity import home
 from workers.search.space import Candidate, Sketch
 
 ARGS = (Tensor("TENSOR", "int8", (4,)),)
@@ -28,23 +29,29 @@ class Pool:
 
     def __init__(self) -> None:
         self.tasks: dict[Hashable, Mapping[str, Any]] = {}
+        self.places: dict[Hashable, int] = {}
         self.ends: list[Finished[Library]] = []
         self.suspended = False
-
-    @property
-    def free(self) -> int:
-        return 2 - len(self.tasks)
 
     @property
     def tags(self) -> list[Hashable]:
         return list(self.tasks)
 
-    def submit(self, call: Call[Library], tag: Hashable) -> None:
+    @property
+    def size(self) -> int:
+        return 2
+
+    @property
+    def idle(self) -> list[int]:
+        return [place for place in range(2) if place not in self.places.values()]
+
+    def submit(self, call: Call[Library], tag: Hashable, place: int) -> None:
         assert (call.method, call.limit_sec) == ("build", 5.0)
         self.tasks[tag] = json.loads(call.params)
+        self.places[tag] = place
 
-    def end(self, tag: int, error: MallornError | None = None) -> None:
-        del self.tasks[tag]
+    def end(self, tag: Hashable, error: MallornError | None = None) -> None:
+        del self.tasks[tag], self.places[tag]
         self.ends.append(Finished(tag, error or Library(3.0, 10, ARGS)))
 
     def poll(self, timeout_sec: float) -> list[Finished[Library]]:
@@ -53,6 +60,7 @@ class Pool:
 
     def cancel(self) -> None:
         self.tasks.clear()
+        self.places.clear()
 
     def suspend(self) -> None:
         self.suspended = True
@@ -75,6 +83,21 @@ def test_every_free_builder_gets_a_candidate_and_a_freed_one_the_next() -> None:
     pool.end(0)
     assert [type(end) for end in builds.poll(0)] == [Built]
     assert pool.tags == [1, 2]
+
+
+def test_a_builder_goes_on_with_what_it_found_valid_before_it_helps_others() -> None:
+    pool = Pool()
+    builds = builds_of(pool, 8)
+    homes = {slot: home((slot, 2), pool.size) for slot in range(8)}
+    own = [slot for slot in homes if homes[slot] == 0]
+    others = [slot for slot in homes if homes[slot] == 1]
+    assert own
+    assert others
+    builds.feed()
+    for slot in [*own[1:], *others[1:]]:  # the other builder is still at its first
+        pool.end(next(tag for tag in pool.tags if pool.places[tag] == 0))
+        builds.poll(0)
+        assert pool.places[slot] == 0
 
 
 def test_a_builder_is_told_all_it_needs() -> None:

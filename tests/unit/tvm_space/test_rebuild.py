@@ -42,6 +42,15 @@ def test_the_program_is_the_one_that_tvm_made(tir: str, seed: int) -> None:
         tvm.ir.assert_structural_equal(schedule.mod, module)
 
 
+def test_what_was_found_valid_is_not_rebuilt_to_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, decisions, module = next(sampled(matmul(), 11))
+    assert validate(matmul(), TARGET, [(trace, decisions)]) == [True]
+    monkeypatch.setattr("workers.tvm.rebuild.new_schedule", None)
+    schedule = rebuild(matmul(), TARGET, trace, decisions)
+    assert schedule is not None
+    tvm.ir.assert_structural_equal(schedule.mod, module)
+
+
 def test_the_full_trace_alone_gives_the_program_again() -> None:
     trace, decisions, module = next(sampled(softmax(), 5))
     text = full_trace(softmax(), TARGET, trace, decisions)
