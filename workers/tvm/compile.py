@@ -32,7 +32,7 @@ def compile_model(
     started_sec = time.monotonic()
     steps = recipe_of(recipe)
     tvm_target = as_tvm_target(target)
-    network = load_network(model_path, input_shapes)
+    network = load_network(model_path, input_shapes, tvm_target)
     mod, _ = run_steps(network.mod, steps.before, tvm_target)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
@@ -54,6 +54,7 @@ def compile_model(
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
     """What TVM makes of the model by itself, without schedules: the base line and the numeric reference."""
     started_sec = time.monotonic()
-    executable = tvm.compile(load_network(model_path, input_shapes).mod, as_tvm_target(target))
+    tvm_target = as_tvm_target(target)
+    executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
     executable.export_library(out_so, fcompile=link_shared)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

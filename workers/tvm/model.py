@@ -11,12 +11,12 @@ from typing import Any
 
 import tvm
 from onnx import GraphProto, ModelProto
-from tvm.relax.frontend.onnx import from_onnx
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import TensorSpec
 from workers.faces.graphs import Shapes
 from workers.tvm.onnx_reader import first_line, graph_inputs, read_model
+from workers.tvm.templates import compiling as stock
 
 # What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
 _REFUSALS = (
@@ -40,12 +40,12 @@ class ImportedModel:
     operators: dict[str, int]  # how many nodes of each operator the ONNX graph has
 
 
-def load_network(path: str | Path, input_shapes: Shapes | None = None) -> ImportedModel:
-    """Read, check and import an ONNX file. Raises InvalidModel."""
+def load_network(path: str | Path, input_shapes: Shapes | None = None, target: Any = None) -> ImportedModel:
+    """Read, check and import an ONNX file, for a target if its tasks matter. Raises InvalidModel."""
     model = read_model(Path(path).read_bytes())
     shapes = input_shapes or {}
     _check_shapes(model.graph, shapes)
-    mod = _import(model, shapes)
+    mod = _import(model, shapes, target)
     params, result = mod["main"].params, mod["main"].ret_ty
     results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
     return ImportedModel(
@@ -88,12 +88,12 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
         )
 
 
-def _import(model: ModelProto, shapes: Shapes) -> tvm.IRModule:
+def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
     told = io.StringIO()  # the frontend prints before it raises; a child's stdout belongs to its protocol
     try:
         with contextlib.redirect_stdout(told), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return from_onnx(model, shape_dict=shapes)
+            return stock.read_graph(model, shapes, target)
     except _REFUSALS as error:
         where = told.getvalue().partition(",")[0].removeprefix("Error converting operator ").strip()
         hint = "pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)"

@@ -10,6 +10,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import foreign_format
+from workers.tvm.templates.recurrent import KINDS
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
@@ -132,7 +133,7 @@ def _refuse_external_data(model: ModelProto) -> None:
 
 def _refuse_unknown_operators(model: ModelProto) -> None:
     # `If` and `Constant` are handled by the frontend itself, outside its table.
-    known = {*onnx_frontend._get_convert_map(), "If", "Constant", *(f.name for f in model.functions)}
+    known = {*onnx_frontend._get_convert_map(), *KINDS, "If", "Constant", *(f.name for f in model.functions)}
     foreign = {
         f"{n.domain}.{n.op_type}" for n in _nodes(model) if n.domain not in ("", "ai.onnx", "com.microsoft")
     }

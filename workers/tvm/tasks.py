@@ -25,8 +25,8 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
 
     A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
     """
-    network = load_network(model_path, input_shapes)
     tvm_target = as_tvm_target(target)
+    network = load_network(model_path, input_shapes, tvm_target)
     with naming_the_node(model_path, input_shapes):
         mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
     extracted = extract_tasks(mod, tvm_target)

@@ -1,5 +1,6 @@
 """Applies a recipe's passes and schedules to a model, compiles it and runs it, with stock TVM alone."""
 
+import contextlib
 import importlib
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,10 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks = importlib.import_module(f"{__package__}.checks" if __package__ else "checks")
+checks, recurrent = (
+    importlib.import_module(f"{__package__}.{name}" if __package__ else name)
+    for name in ("checks", "recurrent")
+)
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
 OWN_PASSES = {
@@ -80,8 +84,15 @@ def _spec(value: Any, shapes: Shapes) -> InputSpec:
 
 def import_model(model: Any, manifest: Mapping[str, Any], target: Any) -> Any:
     """The model as a Relax module, after the recipe's first half."""
-    mod = from_onnx(model, shape_dict=manifest["input_shapes"])
+    mod = read_graph(model, manifest["input_shapes"], target)
     return run_passes(mod, manifest["recipe"]["before"], target)
+
+
+def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
+    """The model as a Relax module, recurrent layers in vectors of the target."""
+    recurrent.teach()
+    with target or contextlib.nullcontext():
+        return from_onnx(model, shape_dict=shapes)
 
 
 def make_pass(step: Mapping[str, Any]) -> Any:
