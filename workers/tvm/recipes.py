@@ -93,12 +93,14 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             _step("mallorn.norms", _LANES),
             _step("mallorn.rows", _LANES),
             _step("mallorn.smooth"),
+            _step("mallorn.cumulative", _LANES),
             # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
             *_relax("FastMathTransform"),
             *_DISPATCH,
             *_LEGALIZE,
             # Reshapes become views, and are no tasks.
             *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
+            _step("mallorn.folds", _LANES),
         ),
         # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which
         # makes a second function that the caller has to run, is not needed.

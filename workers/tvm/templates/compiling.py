@@ -39,8 +39,10 @@ PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
 OWN_PASSES = {
     "mallorn.bf16": "bf16",
+    "mallorn.cumulative": "cumulative",
     "mallorn.depthwise": "depthwise",
     "mallorn.find_norms": "norms",
+    "mallorn.folds": "folds",
     "mallorn.heads": "heads",
     "mallorn.lanes": "lanes",
     "mallorn.norms": "norms",
