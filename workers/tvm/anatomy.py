@@ -10,6 +10,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
 Names = frozenset[int]
+OPERATOR = "mallorn_operator"
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 
@@ -23,6 +24,7 @@ class ProgramBlock:
     loads: tuple[Any, ...]
     calls: frozenset[str]
     loops: bool  # a row or a tile at a time
+    operator: str  # as the pass that made it says; empty if none did
 
     @property
     def extents(self) -> list[int]:
@@ -95,6 +97,7 @@ def _read(block: Any) -> ProgramBlock:
         loads=tuple(collect(block.body, TensorLoad)),
         calls=frozenset(calls),
         loops=bool(collect(block.body, For)),
+        operator=str(block.annotations.get(OPERATOR, "")),
     )
 
 
@@ -120,6 +123,8 @@ def _sliding(block: ProgramBlock, shared: Names) -> Names:
 
 def _rows(block: ProgramBlock) -> str:
     """The programs of templates/ whose blocks are rows or tiles."""
+    if block.operator:
+        return block.operator
     if _pointwise([block]) == "layout":
         return "layout"
     return "layer_norm" if block.calls & _ROOTS else "softmax"

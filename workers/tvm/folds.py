@@ -9,15 +9,12 @@ from math import prod
 from typing import Any
 
 import tvm
-from tvm.ir import TensorLoad
 from tvm.tirx import IterVar
 
 from workers.search.tiles import largest_factor
-from workers.tvm.anatomy import collect, variables
 from workers.tvm.sketches import SUGGESTS
-from workers.tvm.templates.folds import FOLD, WIDTH
+from workers.tvm.templates.folds import FOLD, VECTORS, WIDTH, beside
 
-VECTORS = 4  # of a register tile: enough that a sum need not wait for the one before it
 MAX_WIDTH = 64  # MetaSchedule makes vectors of no more
 UNLIMITED = -1  # zero makes TVM draw for ever
 PARTS, FEW, MANY = 16, 64, 1 << 14  # of terms, for the cores; results that are too few; terms worth cutting
@@ -26,7 +23,7 @@ PARTS, FEW, MANY = 16, 64, 1 << 14  # of terms, for the cores; results that are 
 def fold(schedule: Any, block: Any) -> list[Any]:
     """Terms in parts where results are few, then vectors of terms or of results."""
     width = VECTORS * int(schedule.get(block).annotations[WIDTH])
-    results, at = _results(schedule, block), _beside(schedule, block)
+    results, at = _results(schedule, block), beside(schedule.get(block))
     extents = [_extent(schedule, loop) for loop in schedule.get_loops(block)]
     summed = block
     if prod(extents[:results]) < FEW * width and prod(extents[results:]) >= MANY:
@@ -79,16 +76,6 @@ def _split(schedule: Any, loop: Any, width: int) -> list[Any]:
 def _results(schedule: Any, block: Any) -> int:
     """How many of the loops are around results; those of terms are inside."""
     return sum(axis.iter_type == IterVar.DataPar for axis in schedule.get(block).iter_vars)
-
-
-def _beside(schedule: Any, block: Any) -> int:
-    """The loop along which neighbours are read, of results if there are two."""
-    body = schedule.get(block)
-    written = {hash(region.source) for region in body.writes}
-    loads = [load for load in collect(body.body, TensorLoad) if hash(load.source) not in written]
-    names = variables(loads[0].indices[-1])
-    axes = [at for at, axis in enumerate(body.iter_vars) if hash(axis.var) in names]
-    return axes[0] if axes else len(body.iter_vars) - 1
 
 
 def _extent(schedule: Any, loop: Any) -> int:

@@ -100,6 +100,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *_LEGALIZE,
             # Reshapes become views, and are no tasks.
             *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
+            _step("mallorn.calls"),
             _step("mallorn.folds", _LANES),
         ),
         # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which

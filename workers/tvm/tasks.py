@@ -6,7 +6,6 @@ from typing import Any
 
 import tvm
 from tvm.s_tir.analysis import estimate_tir_flops
-from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
@@ -17,6 +16,7 @@ from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_of
 from workers.tvm.refusals import naming_the_node
+from workers.tvm.templates.compiling import tasks_of
 from workers.tvm.workload import canonical, structure_key, workload_key
 
 
@@ -29,7 +29,7 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
     network = load_network(model_path, input_shapes, tvm_target)
     with naming_the_node(model_path, input_shapes):
         mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
-    extracted = extract_tasks(mod, tvm_target)
+    extracted = tasks_of(mod, tvm_target)
     tasks = merge(
         [describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight)) for task in extracted]
     )

@@ -105,6 +105,25 @@ def test_a_model_that_layout_conversion_gives_up_on_is_still_imported(tmp_path: 
     assert operators(found)["conv2d"] == 1
 
 
+def test_what_calls_a_library_is_no_task(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 32])
+    results = [
+        helper.make_tensor_value_info("best", onnx.TensorProto.FLOAT, [4, 3]),
+        helper.make_tensor_value_info("places", onnx.TensorProto.INT64, [4, 3]),
+    ]
+    nodes = [
+        helper.make_node("Exp", ["x"], ["powers"]),
+        helper.make_node("TopK", ["powers", "three"], ["best", "places"]),
+    ]
+    three = numpy_helper.from_array(np.array([3], np.int64), "three")
+    graph = helper.make_graph(nodes, "sorted", [x], results, [three])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m"
+    )
+    (task,) = extract(str(tmp_path / "m"), TARGET, stored_recipe(TUNED), {}).tasks
+    assert task.op == "elementwise"
+
+
 def test_every_step_of_the_recipe_is_accounted_for(example: Get) -> None:
     one = example("mlp")
     steps = one.graph.steps

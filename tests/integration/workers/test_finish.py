@@ -160,6 +160,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     assert sorted(path.name for path in Path(stored.export_uri).iterdir()) == [
         "apply.py",
         "bf16.py",
+        "calls.py",
         "cells.py",
         "checks.py",
         "clip.py",

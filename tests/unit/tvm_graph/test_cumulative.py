@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from tests.unit.tvm_graph.networks import network, run
-from workers.tvm.anatomy import blocks_of
+from workers.tvm.anatomy import blocks_of, operator_of
 from workers.tvm.templates.cumulative import cumulative
 
 
@@ -30,7 +30,8 @@ def test_the_numbers_are_those_of_numpy(axis: int, dtype: str, exclusive: bool) 
 def test_what_does_not_depend_on_each_other_is_a_block_of_its_own(axis: int, blocks: tuple[int, int]) -> None:
     mod = cumulative(8)(summed(axis, "float32", 6, 10, 16))
     (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
-    (block,) = blocks_of(tvm.IRModule({"main": function}))
+    (block,) = found = blocks_of(tvm.IRModule({"main": function}))
+    assert operator_of(found) == "cumulative_sum"
     assert tuple(block.extents[:2]) == blocks
 
 

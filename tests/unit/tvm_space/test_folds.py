@@ -107,3 +107,8 @@ def test_products_keep_their_rules() -> None:
     mod = network(lambda _, x: relax.op.matmul(x, x), (16, 16))
     passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
     assert FOLD not in tvm.transform.Sequential([*passes, folds(8)])(mod).script()
+
+
+def test_rows_that_cannot_be_cut_into_vectors_keep_tvms_rules() -> None:
+    reduce, shape = CASES["rows of a prime length"]
+    assert FOLD not in program(reduce, *shape).script()

@@ -58,6 +58,7 @@ def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> No
             vo, vc, v_once = T.axis.remap("SSS", [o, c, once])
             T.reads(x[{region}])
             T.writes(y[{region}])
+            T.sblock_attr({{"mallorn_operator": "cumulative_sum"}})
             a = T.sblock_alloc_buffer(({rows * wide},), "{dtype}")
             for i in T.vectorized({rows * wide}):
                 a[i] = T.{dtype}(0)

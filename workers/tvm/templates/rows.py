@@ -1,11 +1,12 @@
-"""Softmax and layer norm row by row, vectorised, while the row is in the nearest cache.
+"""Softmax, its logarithm and layer norm row by row, vectorised, while the row is in the nearest cache.
 
 TVM makes each a chain of blocks: sums along a row are scalar, and softmax's exponentials are computed twice,
 because their fast forms are inlined wherever they are read.
 """
 
+import re
 from importlib import import_module
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
 
 import tvm
@@ -14,51 +15,55 @@ from tvm import relax
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
-_SOFTMAX = """
+_POWERS = """
 peak = T.sblock_alloc_buffer(({lanes},), "float32")
 total = T.sblock_alloc_buffer(({lanes},), "float32")
 for i in T.vectorized({lanes}):
-    peak[i] = {x}[{at}i]
+    peak[i] = x[{row}, i]
     total[i] = T.float32(0)
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
-        peak[i] = T.max(peak[i], {x}[{at}c * {lanes} + i])
+        peak[i] = T.max(peak[i], x[{row}, c * {lanes} + i])
 {highest}
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
-        d: T.let = T.max({x}[{at}c * {lanes} + i] - peak[0], T.float32(-87.33654))
+        d: T.let = T.max(x[{row}, c * {lanes} + i] - peak[0], T.float32(-87.33654))
         n: T.let = T.floor(d * T.float32(1.44269502) + T.float32(0.5))
         f: T.let = d - n * T.float32(0.693147182)
         p: T.let = (T.float32(0.00019875691) * f + T.float32(0.0013981999)) * f + T.float32(0.00833345205)
         q: T.let = ((p * f + T.float32(0.0416657962)) * f + T.float32(0.166666657)) * f + T.float32(0.5)
         power: T.let = T.reinterpret("float32", T.shift_left(T.Cast("int32", n) + 127, 23))
-        {y}[{at}c * {lanes} + i] = (q * f * f + f + T.float32(1)) * power
-        total[i] = total[i] + {y}[{at}c * {lanes} + i]
+"""
+
+_SHARES = """        y[{row}, c * {lanes} + i] = (q * f * f + f + T.float32(1)) * power
+        total[i] = total[i] + y[{row}, c * {lanes} + i]
 {summed}
 total[0] = T.float32(1) / total[0]
-"""
-_SCALED = """
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
         y[{row}, c * {lanes} + i] = y[{row}, c * {lanes} + i] * total[0]
 """
-# A row that leaves a vector half empty lies in a buffer of whole vectors meanwhile.
-_WIDENED = """
-line = T.sblock_alloc_buffer(({whole},), "float32")
-for i in T.vectorized({lanes}):
-    line[{whole} - {lanes} + i] = T.float32(-3e38)
-for c in range({full}):
+
+_LOGARITHMS = """        total[i] = total[i] + (q * f * f + f + T.float32(1)) * power
+{summed}
+total[0] = T.log(total[0]) + peak[0]
+for c in range({chunks}):
     for i in T.vectorized({lanes}):
-        line[c * {lanes} + i] = x[{row}, c * {lanes} + i]
-for i in range({rest}):
-    line[{full} * {lanes} + i] = x[{row}, {full} * {lanes} + i]
+        y[{row}, c * {lanes} + i] = x[{row}, c * {lanes} + i] - total[0]
 """
-_NARROWED = """
-for c in range({full}):
-    for i in T.vectorized({lanes}):
-        y[{row}, c * {lanes} + i] = line[c * {lanes} + i] * total[0]
+
+# What does not fill a vector, filled up with what counts for nothing.
+_REST = """
+z = T.sblock_alloc_buffer(({lanes},), "float32")
+for i in T.vectorized({lanes}):
+    z[i] = T.min_value("float32")
 for i in range({rest}):
-    y[{row}, {full} * {lanes} + i] = line[{full} * {lanes} + i] * total[0]
+    z[i] = x[{row}, {chunks} * {lanes} + i]
+"""
+
+_REST_TAKEN = """
+for i in range({rest}):
+    y[{row}, {chunks} * {lanes} + i] = z[i]
 """
 
 _LAYER_NORM = """
@@ -85,13 +90,17 @@ for c in range({chunks}):
 """
 
 
+_SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
+
+
 def rows(lanes: int = rewriting.LANES) -> Any:
-    """The pass that rewrites both if a row is the last axis and fills whole vectors."""
+    """The pass that rewrites them if a row is the last axis; layer norm also has to fill whole vectors."""
 
     def rewrite(builder: Any, graph: Any) -> Any:
-        graph = rewriting.rewrite_known(
-            graph, "relax.nn.softmax", lambda call: _softmax(builder, call, lanes)
-        )
+        for operator, tail in _SOFTMAXES.items():
+            graph = rewriting.rewrite_known(
+                graph, operator, lambda call, tail=tail: _softmax(builder, call, lanes, tail)
+            )
         return rewriting.rewrite_known(
             graph, "relax.nn.layer_norm", lambda call: _layer_norm(builder, call, lanes)
         )
@@ -99,32 +108,26 @@ def rows(lanes: int = rewriting.LANES) -> Any:
     return rewriting.graph_pass("Rows", rewrite)
 
 
-def _softmax(builder: Any, call: Any, lanes: int) -> Any:
-    beside = _beside(call, [call.attrs.axis], lanes)
-    widened = not beside and _uneven(call, lanes)
-    beside = beside or (lanes if widened else 0)
-    if not beside:
+def _softmax(builder: Any, call: Any, lanes: int, tail: str) -> Any:
+    if not _is_rows(call, [call.attrs.axis]) or 2 * int(call.ty.shape[-1]) < lanes:
         return call
+    beside, text = _beside(call, [call.attrs.axis], lanes), _POWERS + tail
+    if not beside:
+        beside, text = lanes, _with_rest(text)
     highest, summed = _across("peak", "T.max({}, {})", beside), _across("total", "{} + {}", beside)
-    facts = {"highest": highest, "summed": summed}
-    if widened:
-        facts |= _widened(int(call.ty.shape[-1]), beside)
-        return _call(builder, "softmax_rows", call, ["x"], _WIDENED + _SOFTMAX + _NARROWED, beside, facts)
-    facts |= {"x": "x", "y": "y", "at": f"{_row(call.ty.ndim)}, "}
-    return _call(builder, "softmax_rows", call, ["x"], _SOFTMAX + _SCALED, beside, facts)
+    facts = {"highest": highest, "summed": summed, "rest": str(int(call.ty.shape[-1]) % beside)}
+    return _call(builder, "softmax_rows", call, ["x"], text, beside, facts)
 
 
-def _uneven(call: Any, lanes: int) -> bool:
-    """Whether the last axis is reduced, and fills one vector and a part of another at least."""
-    last = call.ty.ndim - 1
-    plain = call.ty.dtype == "float32" and last > 0 and int(call.attrs.axis) % (last + 1) == last
-    return bool(plain and int(call.ty.shape[last]) > lanes)
+def _with_rest(text: str) -> str:
+    """The same where a row's end does not fill a vector: every loop does once more what it does."""
 
+    def again(loop: re.Match[str]) -> str:
+        once = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")
+        return loop[0] + once.replace("y[{row}, c * {lanes} + i]", "z[i]")
 
-def _widened(size: int, lanes: int) -> dict[str, Any]:
-    full, rest = divmod(size, lanes)
-    sizes = {"full": full, "rest": rest, "chunks": full + 1, "whole": (full + 1) * lanes}
-    return {"x": "line", "y": "line", "at": "", **sizes}
+    first = text.replace("x[{row}, i]", "z[i]")
+    return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", again, first) + _REST_TAKEN
 
 
 def _layer_norm(builder: Any, call: Any, lanes: int) -> Any:
@@ -138,16 +141,18 @@ def _layer_norm(builder: Any, call: Any, lanes: int) -> Any:
     return _call(builder, "layer_norm_rows", call, ["x", "gamma", "beta"], _LAYER_NORM, beside, facts)
 
 
+def _is_rows(call: Any, axes: Any) -> bool:
+    last = call.ty.ndim - 1
+    return bool(last and call.ty.dtype == "float32" and [int(axis) % (last + 1) for axis in axes] == [last])
+
+
 def _beside(call: Any, axes: Any, lanes: int) -> int:
     """How many numbers of a row are taken at once: narrow vectors two or four together, so that sums need
     not wait. 0 unless the operator reduces the last axis only, and that fills whole vectors.
     """
-    last = call.ty.ndim - 1
-    if last == 0 or call.ty.dtype != "float32":
+    if not _is_rows(call, axes):
         return 0
-    if [int(axis) % (last + 1) for axis in axes] != [last]:
-        return 0
-    size, widths = int(call.ty.shape[last]), (rewriting.LANES >> shift for shift in range(4))
+    size, widths = int(call.ty.shape[-1]), (rewriting.LANES >> shift for shift in range(4))
     return next((width for width in widths if width >= lanes and size % width == 0), 0)
 
 
@@ -162,7 +167,7 @@ def _across(name: str, combine: str, beside: int) -> str:
 
 
 def _call(
-    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, Any]
+    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, str]
 ) -> Any:
     """The call of a tensor function of rows that replaces an operator."""
     shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
@@ -170,15 +175,15 @@ def _call(
     return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
 
 
-def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, Any]) -> Any:
+def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, str]) -> Any:
     """One block per row. Its last loop runs once, so that MetaSchedule vectorises it and not the rows."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
-    row = _row(len(shapes["y"]))
+    row = ", ".join(f"v{axis}" for axis in range(len(sizes)))
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
-    text = body.format(**{"row": row, "chunks": size // beside, "lanes": beside} | facts)
+    text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
@@ -190,7 +195,3 @@ def main({buffers}) -> None:
             T.writes(y[{whole["y"]}])
 {indent(text, " " * 12)}
 """)
-
-
-def _row(axes: int) -> str:
-    return ", ".join(f"v{axis}" for axis in range(axes - 1))

@@ -107,6 +107,7 @@ def main({buffers}) -> None:
             vd, vn, v_once = T.axis.remap("SSS", [direction, group, once])
             T.reads({reads})
             T.writes({writes})
+            T.sblock_attr({{"mallorn_operator": "recurrent"}})
 {indent(cells.body(scan), " " * 12)}
 """)
 
