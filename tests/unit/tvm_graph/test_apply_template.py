@@ -22,7 +22,7 @@ def test_the_scripts_import_nothing_of_ours(name: str) -> None:
     roots = {name.partition(".")[0] for name in named}
     assert roots.isdisjoint(OURS)
     # onnx brings ml_dtypes and protobuf.
-    known = {"tvm", "onnx", "numpy", "ml_dtypes", "google", "onnxruntime"}
+    known = {"tvm", "tvm_ffi", "onnx", "numpy", "ml_dtypes", "google", "onnxruntime"}
     assert roots - set(sys.stdlib_module_names) <= known
 
 
