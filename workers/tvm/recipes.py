@@ -102,6 +102,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
             _step("mallorn.calls"),
             _step("mallorn.folds", _LANES),
+            _step("mallorn.lines", _LANES),
         ),
         # Weights are constants here, so folding re-lays them at compile time: LiftTransformParams, which
         # makes a second function that the caller has to run, is not needed.

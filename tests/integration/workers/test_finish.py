@@ -170,6 +170,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "folds.py",
         "heads.py",
         "lanes.py",
+        "lines.py",
         "machine.py",
         "manifest.json",
         "norms.py",

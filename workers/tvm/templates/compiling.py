@@ -48,6 +48,7 @@ OWN_PASSES = {
     "mallorn.folds": "folds",
     "mallorn.heads": "heads",
     "mallorn.lanes": "lanes",
+    "mallorn.lines": "lines",
     "mallorn.norms": "norms",
     "mallorn.passable": "passable",
     "mallorn.restore_clip": "clip",
