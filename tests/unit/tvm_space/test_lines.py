@@ -1,4 +1,4 @@
-"""Element-wise functions under the rule of ours: the same numbers, vectors that end where rows do, stock traces."""
+"""Element-wise functions under the rule of ours: the same numbers, and vectors that end where rows do."""
 
 from collections.abc import Callable
 from typing import Any
