@@ -113,7 +113,13 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
 _DEPTHWISE: Final = (_step("mallorn.depthwise", _LANES), *_relax("DeadCodeElimination"))
-_WHOLE: Final = (_step("mallorn.vectors", _LANES), _step("mallorn.whole", _LANES))
+_WHOLE: Final = (
+    _step("mallorn.groups", _LANES),
+    _step("mallorn.views"),
+    *_relax("DeadCodeElimination"),
+    _step("mallorn.vectors", _LANES),
+    _step("mallorn.whole", _LANES),
+)
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 

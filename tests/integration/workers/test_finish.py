@@ -168,6 +168,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "cumulative.py",
         "depthwise.py",
         "folds.py",
+        "groups.py",
         "heads.py",
         "lanes.py",
         "lines.py",

@@ -66,3 +66,14 @@ def test_chains_of_numbers_and_channels_move_before_it() -> None:
 def test_others_stay_behind_it(follow: Any, flat: tuple[int, ...]) -> None:
     mod = after(follow, flat)
     assert order(moved(mod)) == order(mod)
+
+
+def test_channels_that_were_groups_move_before_it() -> None:
+    def follow(emit: Any, y: Any) -> Any:
+        scaled = emit(relax.op.multiply(y, weights(1, 12)))
+        return relax.op.nn.relu(emit(relax.op.add(scaled, weights(1))))
+
+    mod = after(follow, (2, 12))
+    assert order(moved(mod)) == ["call_tir", "multiply", "add", "nn.relu", "reshape"]
+    x = random(*WIDE)
+    assert difference(run(moved(mod), x), run(mod, x)) == 0

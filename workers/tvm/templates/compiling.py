@@ -46,6 +46,7 @@ OWN_PASSES = {
     "mallorn.depthwise": "depthwise",
     "mallorn.find_norms": "norms",
     "mallorn.folds": "folds",
+    "mallorn.groups": "groups",
     "mallorn.heads": "heads",
     "mallorn.lanes": "lanes",
     "mallorn.lines": "lines",

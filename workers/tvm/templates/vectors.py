@@ -56,9 +56,10 @@ def vectors(lanes: int = rewriting.LANES) -> Any:
 
 
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
-    if not _fits(call):
+    if not fits(call) or int(call.attrs.groups) > 1:
         return call
-    sizes, outputs = _sizes_of(call, lanes), int(call.ty.shape[-1])
+    outputs = int(call.ty.shape[-1])
+    sizes = sizes_of(call, rewriting.whole_columns(outputs, lanes))
     if sizes.sums == rewriting.sizes_of(call):
         return call
     data, weights = call.args[0], call.args[1].value.numpy()
@@ -68,21 +69,23 @@ def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
     return relax.call_tir(function, [data, relax.const(filled)], call.ty)
 
 
-def _fits(call: Any) -> bool:
+def fits(call: Any) -> bool:
+    """True if a convolution is channels-last, of float32 numbers and with constant weights."""
     attrs = call.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     constant = isinstance(call.args[1], tvm.ir.GenericConst) and call.ty.dtype == "float32"
-    return bool(constant and layouts == LAYOUTS[call.op.name] and int(attrs.groups) == 1)
+    return bool(constant and layouts == LAYOUTS[call.op.name])
 
 
-def _sizes_of(call: Any, lanes: int) -> Sizes:
+def sizes_of(call: Any, outputs: int) -> Sizes:
+    """Those of a call that computes so many outputs."""
     attrs, result = call.attrs, rewriting.sizes_of(call)
     padding, places = tuple(map(int, attrs.padding)), len(result) - 2
     return Sizes(
         data=rewriting.sizes_of(call.args[0]),
         kernel=rewriting.sizes_of(call.args[1])[:places],
         result=result,
-        outputs=rewriting.whole_columns(result[-1], lanes),
+        outputs=outputs,
         width=rewriting.whole_rows(result[-2]),
         before=padding[:places],
         after=padding[places:],
@@ -97,37 +100,39 @@ def _function(sizes: Sizes) -> Any:
     result = ["n", *(f"i{at}" for at in places), "o"]
     summed = [*(f"r{at}" for at in places), "c"]
     grown = sizes.filled != sizes.data
-    read = [
-        _scaled(f"vi{at}", sizes.strides[at]) + " + " + _scaled(f"vr{at}", sizes.dilation[at])
-        for at in places
-    ]
-    source = f"{'filled' if grown else 'x'}[vn, {', '.join(read)}, vc]"
+    source = f"{'filled' if grown else 'x'}[vn, {read(sizes)}, vc]"
     weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
     kinds = "S" * len(result) + "R" * len(summed)
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer({_shape(sizes.data)}, "float32"),
-    w: T.Buffer({_shape(weights)}, "float32"),
-    y: T.Buffer({_shape(sizes.result)}, "float32"),
+    x: T.Buffer({shape(sizes.data)}, "float32"),
+    w: T.Buffer({shape(weights)}, "float32"),
+    y: T.Buffer({shape(sizes.result)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-{_filled(sizes) if grown else ""}
-    z = T.sblock_alloc_buffer({_shape(sizes.sums)}, "float32")
-    for {_all(result + summed)} in T.grid{_shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
+{filling(sizes) if grown else ""}
+    z = T.sblock_alloc_buffer({shape(sizes.sums)}, "float32")
+    for {names(result + summed)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
         with T.sblock("sums"):
-            {_all(result + summed, "v")} = T.axis.remap("{kinds}", [{_all(result + summed)}])
+            {names(result + summed, "v")} = T.axis.remap("{kinds}", [{names(result + summed)}])
             with T.init():
-                z[{_all(result, "v")}] = T.float32(0)
-            z[{_all(result, "v")}] = z[{_all(result, "v")}] + {source} * w[{_all([*summed, "o"], "v")}]
-    for {_all(result)} in T.grid{_shape(sizes.result)}:
+                z[{names(result, "v")}] = T.float32(0)
+            z[{names(result, "v")}] = z[{names(result, "v")}] + {source} * w[{names([*summed, "o"], "v")}]
+    for {names(result)} in T.grid{shape(sizes.result)}:
         with T.sblock("taken"):
-            {_all(result, "v")} = T.axis.remap("{"S" * len(result)}", [{_all(result)}])
-            y[{_all(result, "v")}] = z[{_all(result, "v")}]
+            {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
+            y[{names(result, "v")}] = z[{names(result, "v")}]
 """)
 
 
-def _filled(sizes: Sizes) -> str:
+def read(sizes: Sizes) -> str:
+    """The places of the data that a sum is of."""
+    steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
+    return ", ".join(f"{_scaled(f'vi{at}', out)} + {_scaled(f'vr{at}', tap)}" for at, (out, tap) in steps)
+
+
+def filling(sizes: Sizes) -> str:
     """The block that puts the data between zeros."""
     axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
     inside, moved = [], []
@@ -136,15 +141,16 @@ def _filled(sizes: Sizes) -> str:
         moved.append(f"vi{at} - {first}" if first else f"vi{at}")
     value = f"T.if_then_else({' and '.join(inside)}, x[vn, {', '.join(moved)}, vc], T.float32(0))"
     return f"""
-    filled = T.sblock_alloc_buffer({_shape(sizes.filled)}, "float32")
-    for {_all(axes)} in T.grid{_shape(sizes.filled)}:
+    filled = T.sblock_alloc_buffer({shape(sizes.filled)}, "float32")
+    for {names(axes)} in T.grid{shape(sizes.filled)}:
         with T.sblock("fill"):
-            {_all(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{_all(axes)}])
-            filled[{_all(axes, "v")}] = {value}
+            {names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{names(axes)}])
+            filled[{names(axes, "v")}] = {value}
 """
 
 
-def _all(axes: list[str], before: str = "") -> str:
+def names(axes: list[str], before: str = "") -> str:
+    """Axes in a list, each with something before it."""
     return ", ".join(before + axis for axis in axes)
 
 
@@ -152,5 +158,6 @@ def _scaled(axis: str, step: int) -> str:
     return axis if step == 1 else f"{axis} * {step}"
 
 
-def _shape(sizes: tuple[int, ...]) -> str:
+def shape(sizes: tuple[int, ...]) -> str:
+    """Sizes as a buffer has them."""
     return f"({rewriting.numbers(sizes)})"

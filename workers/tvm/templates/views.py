@@ -1,6 +1,7 @@
 """Element-wise operators before the reshape of what a tensor function computes, so that they fuse with it."""
 
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import tvm
@@ -24,7 +25,7 @@ class _Views(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         view: Any = self._value(call.args[0]) if _is(call, *_ELEMENTWISE) else None
-        if not _is(view, RESHAPE) or not _keeps_last(view) or not self._ours(view.args[0]):
+        if not _is(view, RESHAPE) or not _channels(view) or not self._ours(view.args[0]):
             return call
         operands = [self._operand(operand, call, view) for operand in call.args[1:]]
         if None in operands:
@@ -44,7 +45,7 @@ class _Views(PyExprMutator):  # type: ignore[misc]
             and _shape(other) == _shape(view)
         ):
             return other.args[0]
-        return _vector(operand, call.ty)
+        return _vector(operand, _channels(view))
 
     def _ours(self, var: Any) -> bool:
         """True for what a tensor function computes, and what was moved behind one."""
@@ -62,16 +63,19 @@ def _shape(value: Any) -> tuple[int, ...]:
     return tuple(rewriting.sizes_of(value))
 
 
-def _keeps_last(view: Any) -> bool:
-    return bool(int(view.ty.shape[-1]) == int(view.args[0].ty.shape[-1]))
+def _channels(view: Any) -> tuple[int, ...]:
+    """The axes that become the last one: itself, or groups of it; none where others are in it."""
+    sizes, last = _shape(view.args[0]), _shape(view)[-1]
+    return next((sizes[-count:] for count in (1, 2) if prod(sizes[-count:]) == last), ())
 
 
-def _vector(operand: Any, result: Any) -> Any | None:
-    """A constant as a number or a vector; None for others."""
+def _vector(operand: Any, channels: tuple[int, ...]) -> Any | None:
+    """A constant as a number or by channel; None for others."""
     if not isinstance(operand, tvm.ir.GenericConst):
         return None
     values = operand.value.numpy()
     if values.ndim == 0:
         return operand
-    fits = values.size == values.shape[-1] in (1, int(result.shape[-1]))
-    return relax.const(values.reshape(-1)) if fits else None
+    if values.size != values.shape[-1] or values.size not in (1, prod(channels)):
+        return None
+    return relax.const(values.reshape(channels if values.size > 1 else (1,)))

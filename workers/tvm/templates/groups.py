@@ -1,0 +1,83 @@
+"""Grouped convolutions get an axis of groups, which tiles of registers need.
+
+TVM's own read the data at `output // outputs * channels`, which fits no tile.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+vectors = import_module(f"{__package__}.vectors" if __package__ else "vectors")
+
+
+def groups(lanes: int = rewriting.LANES) -> Any:
+    """The pass, for convolutions of several groups that are not depthwise."""
+
+    def rewrite_all(builder: Any, graph: Any) -> Any:
+        for operator in vectors.LAYOUTS:
+            graph = rewriting.rewrite_known(graph, operator, lambda call: _rewrite(builder, call, lanes))
+        return graph
+
+    return rewriting.graph_pass("Groups", rewrite_all)
+
+
+def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
+    if not vectors.fits(call) or int(call.attrs.groups) == 1 or int(call.args[1].ty.shape[-2]) == 1:
+        return call
+    weights, count = call.args[1].value.numpy(), int(call.attrs.groups)
+    outputs = weights.shape[-1] // count
+    sizes = vectors.sizes_of(call, _whole(outputs, lanes))
+    by_group = weights.reshape(*weights.shape[:-1], count, outputs)
+    filled = np.pad(by_group, [(0, 0)] * weights.ndim + [(0, sizes.outputs - outputs)])
+    name = f"grouped_{call.op.name.rpartition('.')[2]}"
+    function = builder.add_func(_function(sizes, count), name)
+    result = relax.TensorType((*sizes.result[:-1], count, outputs), "float32")
+    grouped = relax.call_tir(function, [call.args[0], relax.const(filled)], result)
+    return relax.op.reshape(grouped, call.ty.shape)
+
+
+def _whole(outputs: int, lanes: int) -> int:
+    """Rounded up to vectors, or a part of one that is a power of two, where little is padding."""
+    vector = min(lanes, 1 << (outputs - 1).bit_length())
+    return rewriting.whole_vectors(outputs, vector) if rewriting.mostly_whole(outputs, vector) else outputs
+
+
+def _function(sizes: Any, count: int) -> Any:
+    """Sums all outputs of each group in a buffer and copies the wanted ones."""
+    places = range(len(sizes.kernel))
+    result = ["n", *(f"i{at}" for at in places), "g", "o"]
+    summed = [*(f"r{at}" for at in places), "c"]
+    channels, wanted = sizes.data[-1] // count, sizes.result[-1] // count
+    grown = sizes.filled != sizes.data
+    source = f"{'filled' if grown else 'x'}[vn, {vectors.read(sizes)}, vg * {channels} + vc]"
+    sums = (*sizes.sums[:-1], count, sizes.outputs)
+    names, shape = vectors.names, vectors.shape
+    kinds = "S" * len(result) + "R" * len(summed)
+    copied = (*sizes.result[:-1], count, wanted)
+    return tvm.script.from_source(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer({shape(sizes.data)}, "float32"),
+    w: T.Buffer({shape((*sizes.kernel, channels, count, sizes.outputs))}, "float32"),
+    y: T.Buffer({shape(copied)}, "float32"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+{vectors.filling(sizes) if grown else ""}
+    z = T.sblock_alloc_buffer({shape(sums)}, "float32")
+    for {names(result + summed)} in T.grid{shape((*sums, *sizes.kernel, channels))}:
+        with T.sblock("sums"):
+            {names(result + summed, "v")} = T.axis.remap("{kinds}", [{names(result + summed)}])
+            with T.init():
+                z[{names(result, "v")}] = T.float32(0)
+            z[{names(result, "v")}] = (
+                z[{names(result, "v")}] + {source} * w[{names([*summed, "g", "o"], "v")}]
+            )
+    for {names(result)} in T.grid{shape(copied)}:
+        with T.sblock("taken"):
+            {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
+            y[{names(result, "v")}] = z[{names(result, "v")}]
+""")
