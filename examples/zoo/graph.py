@@ -90,8 +90,11 @@ class GraphBuilder:
         bias = self.normal(f"{name}.bias", (f_out,), 0.1)
         return self.op("Gemm", x, weight, bias, transB=1)
 
-    def build(self, output: str, shape: Sequence[int]) -> ModelProto:
-        """Close the graph; the value made last is its one output and is renamed to `output`."""
+    def build(self, output: str, shape: Sequence[int] | None) -> ModelProto:
+        """Close the graph; the value made last is its one output, and gets the name `output`.
+
+        A shape of None is inferred.
+        """
         self._nodes[-1].output[0] = output
         outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]
         graph = helper.make_graph(self._nodes, self._name, self._inputs, outputs, self._initializers)

@@ -1,0 +1,116 @@
+"""Networks of one operator with our schedules before any trial, beside onnxruntime, on one core.
+
+python -m benchmarks.operators [NAME ...] [--target local] [--core 0] [--guesses 3] [--json FILE]
+
+Ours is the sum of the network's tasks, each the fastest of the first guesses, without a dispatch between
+them; onnxruntime's is a whole run. Transposes at the ends of a network count, which a larger one does not have.
+Each is the least of many short runs. The headline is the geometric mean of ours over onnxruntime's.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from math import log2
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from benchmarks.hosts import describe_host
+from benchmarks.operators.models import OPERATORS, Shape, model_of
+from benchmarks.oracle.arms import first
+from benchmarks.oracle.bench import Bench
+from benchmarks.oracle.report import geometric
+from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine
+from workers.faces.graphs import Graphs, ModelTask
+from workers.measure.base import Program
+from workers.probing.here import machine_here
+from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.space import TvmSpace, load_sketches
+
+RUNS, RUN_SEC = 500, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operator, in microseconds; the tasks by name."""
+
+    operator: str
+    onnxruntime_us: float
+    tasks_us: dict[str, float]
+
+    @property
+    def ours_us(self) -> float:
+        return sum(self.tasks_us.values())
+
+    @property
+    def ratio(self) -> float:
+        return self.ours_us / self.onnxruntime_us
+
+
+def main() -> None:
+    """Measure operator after operator, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", default=list(OPERATORS), help="all, if none is named")
+    parser.add_argument("--target", default='{"kind":"llvm","mcpu":"native","num-cores":1}')
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--guesses", type=int, default=3, help="candidates of each task")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    os.sched_setaffinity(0, [args.core])
+    target = Target(args.target)
+    machine = machine_here(target)
+    print("| operator | onnxruntime, us | ours, us | ratio |\n|---|---|---|---|")
+    rows = [_measured(name, target, machine, args.guesses) for name in args.names]
+    headline = geometric(row.ratio for row in rows)
+    print(f"ours over onnxruntime, geometric mean: {headline:.3f}")
+    if args.json is not None:
+        known = {"headline": headline, "target": target.text, "rows": [asdict(row) for row in rows]}
+        args.json.write_text(json.dumps(known | describe_host()) + "\n")
+
+
+def _measured(name: str, target: Target, machine: Machine, guesses: int) -> Row:
+    model, shape = model_of(name)
+    with tempfile.TemporaryDirectory(prefix="operators-") as folder, Graphs() as graphs:
+        path = str(Path(folder, "model.onnx"))
+        onnx.save(model, path)
+        rival_us = _rival_us(path, shape)
+        tasks = graphs.extract(path, target.text, stored_recipe(recipe_for("tuned", target)), {}).tasks
+    ours = {task.name: task.weight * _first_us(task, target, machine, guesses) for task in tasks}
+    row = Row(name, rival_us, ours)
+    print(f"| {name} | {rival_us:.1f} | {row.ours_us:.1f} | {row.ratio:.2f} |", flush=True)
+    return row
+
+
+def _rival_us(path: str, shape: Shape) -> float:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    given = {"x": np.random.default_rng(0).standard_normal(shape, np.float32)}
+    times, until = [], time.monotonic() + RUN_SEC
+    while len(times) < RUNS and time.monotonic() < until:
+        begun = time.perf_counter()
+        session.run(None, given)
+        times.append(time.perf_counter() - begun)
+    return 1e6 * min(times)
+
+
+def _first_us(task: ModelTask, target: Target, machine: Machine, guesses: int) -> float:
+    program = Program(task.key, task.tir, task.args, task.flops)
+    sizes = tuple(log2(1 + size) for size in (task.flops, *task.extents))
+    with Bench(task, target) as bench:
+        sketches = load_sketches(bench.compiler, program, target)
+        space = TvmSpace(sketches, program, target, sizes, bench.compiler, machine)
+        trials = bench.measure(first(space)[:guesses], space.by_key)
+    return min(trial.time_us for trial in trials if trial.time_us is not None)
+
+
+if __name__ == "__main__":
+    main()
