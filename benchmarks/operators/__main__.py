@@ -3,7 +3,7 @@
 python -m benchmarks.operators [NAME ...] [--target local] [--core 0] [--guesses 3] [--json FILE]
 
 Ours is the sum of the network's tasks, each the fastest of the first guesses, without a dispatch between
-them; onnxruntime's is a whole run. Transposes at the ends of a network count, which a larger one does not have.
+them; onnxruntime's is a whole run. Transposes at the ends count, which a larger network has not.
 Each is the least of many short runs. The headline is the geometric mean of ours over onnxruntime's.
 """
 
