@@ -117,6 +117,7 @@ _WHOLE: Final = (
     _step("mallorn.groups", _LANES),
     _step("mallorn.views"),
     *_relax("DeadCodeElimination"),
+    _step("mallorn.joined"),
     _step("mallorn.vectors", _LANES),
     _step("mallorn.whole", _LANES),
 )

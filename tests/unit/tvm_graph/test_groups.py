@@ -20,9 +20,10 @@ from tests.unit.tvm_graph.networks import (
     weights,
 )
 from workers.tvm.sketches import design_space
-from workers.tvm.templates.groups import groups
+from workers.tvm.templates.groups import groups, joined
 from workers.tvm.templates.views import views
 
+CALL = "relax.call_tir"
 DATA = (2, 7, 9, 24)
 
 
@@ -92,3 +93,21 @@ def test_what_follows_is_computed_where_the_tile_is(outputs: int) -> None:
     sketches = design_space(tvm.ir.save_json(program(fused(after), "fused_grouped")), HASWELL)
     assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
     assert all(sketch.trace.count('"ComputeInline"') == 2 for sketch in sketches)
+
+
+def test_joining_the_groups_again_is_a_view_and_nothing_is_fused_with_it() -> None:
+    def body(emit: Any, x: Any) -> Any:
+        grouped = emit(relax.op.nn.conv2d(x, weights(3, 3, 8, 48), groups=3, **NHWC))
+        return relax.op.permute_dims(emit(relax.op.nn.relu(grouped)), [0, 3, 1, 2])
+
+    mod, x = network(body, DATA), random(*DATA)
+    after = relax.transform.DeadCodeElimination()(joined()(views()(groups()(mod))))
+    lowered = relax.transform.RewriteDataflowReshape()(fused(after))
+    bindings = lowered["main"].body.blocks[0].bindings
+    assert [binding.value.op.name for binding in bindings] == [CALL, "relax.reshape", CALL]
+    assert difference(run(after, x), run(mod, x)) <= 1e-5
+
+
+def test_other_reshapes_are_not_touched() -> None:
+    mod = network(lambda _, x: relax.op.reshape(x, (2, 7, 216)), DATA)
+    assert rewritten(joined(), mod) is None

@@ -48,6 +48,7 @@ OWN_PASSES = {
     "mallorn.folds": "folds",
     "mallorn.groups": "groups",
     "mallorn.heads": "heads",
+    "mallorn.joined": "groups",
     "mallorn.lanes": "lanes",
     "mallorn.lines": "lines",
     "mallorn.norms": "norms",

@@ -12,6 +12,7 @@ from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 vectors = import_module(f"{__package__}.vectors" if __package__ else "vectors")
+NAME, RESHAPE = "grouped_", "relax.reshape"
 
 
 def groups(lanes: int = rewriting.LANES) -> Any:
@@ -25,6 +26,50 @@ def groups(lanes: int = rewriting.LANES) -> Any:
     return rewriting.graph_pass("Groups", rewrite_all)
 
 
+def joined() -> Any:
+    """The pass that keeps what joins the groups apart: alone it is a view, in another task it is a copy."""
+    return rewriting.graph_pass("Joined", _keep_apart)
+
+
+def _keep_apart(builder: Any, graph: Any) -> Any:
+    values = relax.analysis.get_var2val(graph)
+
+    def rewrite(call: Any) -> Any:
+        if not _grouped(values, call.args[0]):
+            return call
+        function = builder.add_func(_view(*map(rewriting.sizes_of, (call.args[0], call))), "joined")
+        return relax.call_tir(function, [call.args[0]], call.ty)
+
+    return rewriting.rewrite_known(graph, RESHAPE, rewrite)
+
+
+def _grouped(values: Any, var: Any) -> bool:
+    """True for what the pass above computes, and what was moved behind it."""
+    call = values.get(var) if isinstance(var, relax.Var) else None
+    if not isinstance(call, relax.Call) or call.op.name == RESHAPE:
+        return False
+    if call.op.name == "relax.call_tir":
+        return str(call.args[0].name_hint).startswith(NAME)
+    return bool(call.args) and _grouped(values, call.args[0])
+
+
+def _view(groups: tuple[int, ...], whole: tuple[int, ...]) -> Any:
+    axes = [f"i{at}" for at in range(len(whole))]
+    *outer, last = (f"v{axis}" for axis in axes)
+    source = ", ".join([*outer, f"{last} // {groups[-1]}", f"{last} % {groups[-1]}"])
+    return tvm.script.from_source(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer({vectors.shape(groups)}, "float32"), y: T.Buffer({vectors.shape(whole)}, "float32")
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})
+    for {", ".join(axes)} in T.grid{vectors.shape(whole)}:
+        with T.sblock("joined"):
+            {", ".join([*outer, last])} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{", ".join([*outer, last])}] = x[{source}]
+""")
+
+
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
     if not vectors.fits(call) or int(call.attrs.groups) == 1 or int(call.args[1].ty.shape[-2]) == 1:
         return call
@@ -33,7 +78,7 @@ def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
     sizes = vectors.sizes_of(call, _whole(outputs, lanes))
     by_group = weights.reshape(*weights.shape[:-1], count, outputs)
     filled = np.pad(by_group, [(0, 0)] * weights.ndim + [(0, sizes.outputs - outputs)])
-    name = f"grouped_{call.op.name.rpartition('.')[2]}"
+    name = f"{NAME}{call.op.name.rpartition('.')[2]}"
     function = builder.add_func(_function(sizes, count), name)
     result = relax.TensorType((*sizes.result[:-1], count, outputs), "float32")
     grouped = relax.call_tir(function, [call.args[0], relax.const(filled)], result)

@@ -42,7 +42,8 @@ def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> A
 
 def known(call: Any) -> bool:
     """True if all dimensions are static."""
-    shapes = [value.ty.shape for value in (*call.args, call)]
+    tensors = [value for value in (*call.args, call) if not isinstance(value, relax.ShapeExpr)]
+    shapes = [value.ty.shape for value in tensors]
     return all(
         shape is not None and all(isinstance(size, tvm.tirx.IntImm) for size in shape) for shape in shapes
     )
