@@ -13,7 +13,8 @@ from tvm.tirx import IterVar
 
 from workers.search.tiles import largest_factor
 from workers.tvm.sketches import SUGGESTS
-from workers.tvm.templates.folds import FOLD, VECTORS, WIDTH, beside
+from workers.tvm.templates.folds import FOLD, VECTORS, beside
+from workers.tvm.templates.rewriting import WIDTH
 
 MAX_WIDTH = 64  # MetaSchedule makes vectors of no more
 UNLIMITED = -1  # zero makes TVM draw for ever

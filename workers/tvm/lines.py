@@ -4,8 +4,8 @@ from typing import Any
 
 import tvm
 
-from workers.tvm.templates.lines import LINE, WIDTH
-from workers.tvm.templates.rewriting import inline_all_but
+from workers.tvm.templates.lines import LINE
+from workers.tvm.templates.rewriting import WIDTH, inline_all_but
 
 
 def line(schedule: Any, block: Any) -> list[Any]:

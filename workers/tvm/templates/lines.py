@@ -4,26 +4,22 @@ TVM cuts all axes together in vectors of 64. Where one of them reaches beyond a 
 is computed, and each is read by itself.
 """
 
+from importlib import import_module
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm.ir import TensorLoad
-from tvm.s_tir import SBlock, Schedule
-from tvm.tirx import IterVar, PrimFunc, Var
+from tvm.s_tir import SBlock
+from tvm.tirx import IterVar, Var
 
-LINE, RULE, WIDTH = "mallorn_line", "schedule_rule", "mallorn_width"
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+LINE = "mallorn_line"
 MOST = 64  # numbers that MetaSchedule makes vectors of at once
 
 
 def lines(lanes: int) -> Any:
     """The pass that marks them."""
-
-    def mark(mod: Any, _: Any) -> Any:
-        marked = {var: _marked(function, lanes) for var, function in mod.functions.items()}
-        return tvm.IRModule(marked, attrs=mod.attrs)
-
-    return tvm.transform.module_pass(mark, opt_level=0, name="Lines")
+    return rewriting.function_pass("Lines", lambda function: _marked(function, lanes))
 
 
 def width(row: int, lanes: int) -> int:
@@ -34,28 +30,29 @@ def width(row: int, lanes: int) -> int:
 
 
 def _marked(function: Any, lanes: int) -> Any:
-    blocks = [*_collect(function.body, SBlock)][1:] if isinstance(function, PrimFunc) else []
+    _, *blocks = rewriting.collect(function.body, SBlock) or [None]
     if not blocks or not all(map(_by_element, blocks)):
         return function
     *_, last = blocks
     row = int(last.iter_vars[-1].dom.extent)
     if row % MOST == 0 or not width(row, lanes):
         return function
-    schedule = Schedule(function, debug_mask="none")
-    found = schedule.get_sblock(last.name_hint)
-    schedule.annotate(found, RULE, LINE)
-    schedule.annotate(found, WIDTH, width(row, lanes))
-    return schedule.mod["main"]
+    return rewriting.marked(function, [last], LINE, width(row, lanes))
 
 
 def _by_element(block: Any) -> bool:
     """True if it reads along the axis that it writes along, or one number for all of a row."""
     kinds = {axis.iter_type for axis in block.iter_vars}
     fixed = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
-    if kinds != {IterVar.DataPar} or not fixed or len(block.writes) != 1 or RULE in block.annotations:
+    if (
+        kinds != {IterVar.DataPar}
+        or not fixed
+        or len(block.writes) != 1
+        or rewriting.RULE in block.annotations
+    ):
         return False
     along = block.iter_vars[-1].var
-    return all(_reads_along(load, along) for load in _collect(block.body, TensorLoad))
+    return all(_reads_along(load, along) for load in rewriting.collect(block.body, TensorLoad))
 
 
 def _reads_along(load: Any, along: Any) -> bool:
@@ -65,10 +62,4 @@ def _reads_along(load: Any, along: Any) -> bool:
 
 
 def _has(index: Any, var: Any) -> bool:
-    return any(found.same_as(var) for found in _collect(index, Var))
-
-
-def _collect(root: Any, kind: type) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)), order="pre")
-    return found
+    return any(found.same_as(var) for found in rewriting.collect(index, Var))

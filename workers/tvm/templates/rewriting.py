@@ -4,12 +4,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
+from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
+from tvm.tirx import PrimFunc
 
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
+# What a block says of its rule.
+RULE, WIDTH = "schedule_rule", "mallorn_width"
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
@@ -25,6 +30,38 @@ def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
         return builder.get()
 
     return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
+
+
+def function_pass(name: str, rewrite: Callable[[Any], Any]) -> Any:
+    """A pass that rewrites every tensor function, fused by then."""
+
+    def rewrite_all(mod: Any, _: Any) -> Any:
+        functions = {
+            var: rewrite(function) if isinstance(function, PrimFunc) else function
+            for var, function in mod.functions.items()
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs)
+
+    return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
+
+
+def marked(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
+    """The function with blocks that name a schedule rule, and the width of its vectors."""
+    schedule = Schedule(function, debug_mask="none")
+    for block in blocks:
+        found = schedule.get_sblock(block.name_hint)
+        if RULE in block.annotations:
+            schedule.unannotate(found, RULE)
+        schedule.annotate(found, RULE, rule)
+        schedule.annotate(found, WIDTH, width)
+    return schedule.mod["main"]
+
+
+def collect(root: Any, kind: type) -> list[Any]:
+    """Everything of a kind, outermost first."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)), order="pre")
+    return found
 
 
 def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> Any:
