@@ -99,7 +99,7 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
         return [_packed(decisions) if lowers(decisions) else None for _, decisions in candidates]
 
     monkeypatch.setattr(MadeUpCompiler, "on_statements", statements)
-    job = workshop.job(("w0",), cost_model="lowered", round_size=16)
+    job = workshop.job(("w0",), cost_model="lowered", round_size=48)  # half of it is enough to fit
     done = a_round(workshop, job)
     with workshop.database.session() as session:
         first = propose(Viewer(workshop.database, workshop.compiler), load_round(session, done.id))[0]
