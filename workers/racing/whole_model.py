@@ -13,7 +13,6 @@ from workers.children.pending import Pending
 from workers.faces.engine import Engine, LoadedEngine
 from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
 from workers.host.alone import Host
-from workers.probing.here import machine_here
 
 SEED: Final = 0
 
@@ -83,6 +82,8 @@ class WholeModel:
 
     def machine(self) -> Machine:
         """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""
+        from workers.probing.here import machine_here  # needs numpy, which only `profile` may ask for
+
         return machine_here(self.target, self.env)
 
     @property
