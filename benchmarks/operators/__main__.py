@@ -4,7 +4,7 @@ python -m benchmarks.operators [NAME ...] [--target local] [--core 0] [--guesses
 
 Ours is the sum of the network's tasks, each the fastest of the first guesses, without a dispatch between
 them; onnxruntime's is a whole run. Transposes at the ends count, which a larger network has not.
-Each is the least of many short runs. The headline is the geometric mean of ours over onnxruntime's.
+Each is the least of many short runs; an operator takes half a minute. The headline is the geometric mean of ours over onnxruntime's.
 """
 
 import argparse
