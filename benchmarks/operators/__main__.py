@@ -1,10 +1,11 @@
 """Networks of one operator with our schedules before any trial, beside onnxruntime, on one core.
 
-python -m benchmarks.operators [NAME ...] [--target local] [--core 0] [--guesses 3] [--json FILE]
+python -m benchmarks.operators [NAME ...] [--target JSON] [--core 0] [--guesses 3] [--json FILE]
 
 Ours is the sum of the network's tasks, each the fastest of the first guesses, without a dispatch between
 them; onnxruntime's is a whole run. Transposes at the ends count, which a larger network has not.
-Each is the least of many short runs; an operator takes half a minute. The headline is the geometric mean of ours over onnxruntime's.
+Each is the least of many short runs; an operator takes half a minute. The headline is the geometric mean of
+ours over onnxruntime's.
 """
 
 import argparse
@@ -25,8 +26,9 @@ from benchmarks.operators.models import OPERATORS, Shape, model_of
 from benchmarks.oracle.arms import first
 from benchmarks.oracle.bench import Bench
 from benchmarks.oracle.report import geometric
-from mallorn.core.targets import Target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
+from workers.device.detect import detect_target
 from workers.faces.graphs import Graphs, ModelTask
 from workers.measure.base import Program
 from workers.probing.here import machine_here
@@ -59,13 +61,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", default=list(OPERATORS), help="all, if none is named")
-    parser.add_argument("--target", default='{"kind":"llvm","mcpu":"native","num-cores":1}')
+    parser.add_argument("--target", help="as JSON, of one core; default: one core of this machine")
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--guesses", type=int, default=3, help="candidates of each task")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     os.sched_setaffinity(0, [args.core])
-    target = Target(args.target)
+    target = parse_target(args.target or {**detect_target().attrs, "num-cores": 1})
     machine = machine_here(target)
     print("| operator | onnxruntime, us | ours, us | ratio |\n|---|---|---|---|")
     rows = [_measured(name, target, machine, args.guesses) for name in args.names]
