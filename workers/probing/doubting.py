@@ -46,9 +46,8 @@ def doubt_machine(runtime: Runtime, job_id: str) -> None:
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
-    """What the fastest trial of each task computes, beside the peak of its types where that is known."""
-    for task in Tasks(session).list(job.id):
-        [workload] = Workloads(session).get_many([task.workload_id])
+    """What the fastest trial of each workload computes, beside the peak of its types where that is known."""
+    for workload in Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)]):
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}
         if not types & machine.gflops.keys():
             continue

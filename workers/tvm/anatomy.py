@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
+from workers.tvm.templates.rewriting import OPERATOR, collect
+
 Names = frozenset[int]
-OPERATOR = "mallorn_operator"
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 
@@ -68,13 +68,6 @@ def operator_of(blocks: list[ProgramBlock]) -> str:
     if any(block.calls & _ROOTS for block in blocks):
         return "layer_norm"
     return "softmax" if sum(bool(block.reduced) for block in blocks) > 1 else "reduce"
-
-
-def collect(root: Any, kind: type) -> list[Any]:
-    """Every node of a kind below root, outermost first."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)), order="pre")
-    return found
 
 
 def extent(axis: Any) -> int:

@@ -6,7 +6,8 @@ from tvm.ir import TensorLoad
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from workers.faces.values import Arguments, Tensor
-from workers.tvm.anatomy import ProgramBlock, blocks_of, collect
+from workers.tvm.anatomy import ProgramBlock, blocks_of
+from workers.tvm.templates.rewriting import collect
 
 Range = tuple[int, int]
 # Integers nothing is looked up with: masks and flags take 0 and 1.

@@ -14,9 +14,8 @@ from tvm.tirx import IterVar
 from workers.search.tiles import largest_factor
 from workers.tvm.sketches import SUGGESTS
 from workers.tvm.templates.folds import FOLD, VECTORS, beside
-from workers.tvm.templates.rewriting import WIDTH
+from workers.tvm.templates.rewriting import WIDEST, WIDTH
 
-MAX_WIDTH = 64  # MetaSchedule makes vectors of no more
 UNLIMITED = -1  # zero makes TVM draw for ever
 PARTS, FEW, MANY = 16, 64, 1 << 14  # of terms, for the cores; results that are too few; terms worth cutting
 
@@ -70,7 +69,7 @@ def _along(schedule: Any, block: Any, results: int, at: int, width: int) -> None
 def _split(schedule: Any, loop: Any, width: int) -> list[Any]:
     extent = _extent(schedule, loop)
     inner = largest_factor(extent, width)
-    factors = schedule.sample_perfect_tile(loop, 2, MAX_WIDTH, [extent // inner, inner])
+    factors = schedule.sample_perfect_tile(loop, 2, WIDEST, [extent // inner, inner])
     return list(schedule.split(loop, factors))
 
 

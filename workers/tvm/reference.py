@@ -18,13 +18,14 @@ from workers.device.values import dtype_of
 from workers.faces.graphs import Reference
 from workers.faces.values import Arguments, Tensor
 from workers.tvm.accuracy import Array
-from workers.tvm.anatomy import blocks_of, collect, extent
+from workers.tvm.anatomy import blocks_of, extent
 from workers.tvm.archives import save_arrays
 from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import as_tvm_target
 from workers.tvm.programs import parse_module
+from workers.tvm.templates.rewriting import collect
 
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _HOST = '{"kind":"llvm","num-cores":1}'

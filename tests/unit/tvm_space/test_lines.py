@@ -14,7 +14,8 @@ from tests.unit.tvm_graph.networks import network, random, weights
 from workers.tvm.database import replay
 from workers.tvm.rebuild import full_trace, rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.templates.lines import LINE, MOST, lines, width
+from workers.tvm.templates.lines import LINE, lines, width
+from workers.tvm.templates.rewriting import WIDEST
 
 TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Compute = Callable[[Any, Any], Any]
@@ -87,6 +88,6 @@ def test_others_keep_tvms_rules(compute: Compute, shape: tuple[int, ...]) -> Non
 @given(st.integers(1, 2000), st.sampled_from([4, 8, 16]))
 def test_parts_of_a_row_are_equal_and_fill_half_vectors(row: int, lanes: int) -> None:
     part = width(row, lanes)
-    assert part <= MOST
+    assert part <= WIDEST
     assert part == 0 or (row % part == 0 and part % (lanes // 2) == 0)
     assert part or row % (lanes // 2)

@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import numpy as np
 import onnx
 import tvm
-import tvm_ffi
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
@@ -33,9 +32,9 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, recurrent = (
+checks, recurrent, rewriting = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "recurrent")
+    for name in ("checks", "recurrent", "rewriting")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -150,9 +149,7 @@ def tasks_of(mod: Any, target: Any) -> list[Any]:
 
 
 def _has_loops(function: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(function, (SBlock, lambda block: found.append(len(block.iter_vars))), order="pre")
-    return any(found)
+    return any(block.iter_vars for block in rewriting.collect(function, SBlock))
 
 
 def build(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:

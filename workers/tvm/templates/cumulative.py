@@ -31,16 +31,12 @@ def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
     axis = int(attrs.axis) % len(sizes)
     outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])
     shape = outer, sizes[axis], inner
-    wide = _factor(inner, VECTORS * lanes)
-    rows = _factor(outer, ROWS) if wide == 1 else 1
+    wide = rewriting.largest_factor(inner, VECTORS * lanes)
+    rows = rewriting.largest_factor(outer, ROWS) if wide == 1 else 1
     function = _function(shape, rows, wide, str(call.ty.dtype), bool(attrs.exclusive))
     named = builder.add_func(function, "cumulative_sum")
     viewed = relax.op.reshape(data, shape)
     return relax.op.reshape(relax.call_tir(named, [viewed], relax.TensorType(shape, call.ty.dtype)), sizes)
-
-
-def _factor(number: int, most: int) -> int:
-    return max(factor for factor in range(1, most + 1) if number % factor == 0)
 
 
 def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusive: bool) -> Any:
@@ -58,7 +54,7 @@ def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> No
             vo, vc, v_once = T.axis.remap("SSS", [o, c, once])
             T.reads(x[{region}])
             T.writes(y[{region}])
-            T.sblock_attr({{"mallorn_operator": "cumulative_sum"}})
+            T.sblock_attr({{"{rewriting.OPERATOR}": "cumulative_sum"}})
             a = T.sblock_alloc_buffer(({rows * wide},), "{dtype}")
             for i in T.vectorized({rows * wide}):
                 a[i] = T.{dtype}(0)

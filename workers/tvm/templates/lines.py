@@ -14,7 +14,6 @@ from tvm.tirx import IterVar, Var
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 LINE = "mallorn_line"
-MOST = 64  # numbers that MetaSchedule makes vectors of at once
 
 
 def lines(lanes: int) -> Any:
@@ -24,7 +23,7 @@ def lines(lanes: int) -> Any:
 
 def width(row: int, lanes: int) -> int:
     """The largest part of a row that is made of whole or half vectors; 0 where there is none."""
-    parts = [part for part in range(1, min(row, MOST) + 1) if row % part == 0]
+    parts = [part for part in range(1, min(row, rewriting.WIDEST) + 1) if row % part == 0]
     filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
     return max(next((found for found in filled if found), [0]))
 
@@ -35,7 +34,7 @@ def _marked(function: Any, lanes: int) -> Any:
         return function
     *_, last = blocks
     row = int(last.iter_vars[-1].dom.extent)
-    if row % MOST == 0 or not width(row, lanes):
+    if row % rewriting.WIDEST == 0 or not width(row, lanes):
         return function
     return rewriting.marked(function, [last], LINE, width(row, lanes))
 

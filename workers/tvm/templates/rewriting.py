@@ -13,8 +13,9 @@ from tvm.tirx import PrimFunc
 
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
-# What a block says of its rule.
-RULE, WIDTH = "schedule_rule", "mallorn_width"
+# What a block says of its rule, and of what it computes.
+RULE, WIDTH, OPERATOR = "schedule_rule", "mallorn_width", "mallorn_operator"
+WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
@@ -116,6 +117,11 @@ def sizes_of(value: Any) -> tuple[int, ...]:
 def mostly_whole(outputs: int, lanes: int) -> bool:
     """True if at most a third of the padded vectors is padding."""
     return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
+
+
+def largest_factor(number: int, most: int) -> int:
+    """The largest divisor up to a limit; 1 where that is less."""
+    return max(factor for factor in range(1, max(1, most) + 1) if number % factor == 0)
 
 
 def whole_vectors(outputs: int, lanes: int) -> int:

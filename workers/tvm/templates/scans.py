@@ -46,12 +46,12 @@ class Scan:
     @property
     def rows(self) -> int:
         """Sequences that share what is read of the weights."""
-        return _factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates)
+        return int(rewriting.largest_factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates))
 
     @property
     def wide(self) -> int:
         """Vectors of hidden units that are summed together."""
-        return _factor(self.vectors, BUSY // (self.rows * self.gates))
+        return int(rewriting.largest_factor(self.vectors, BUSY // (self.rows * self.gates)))
 
     @property
     def packed(self) -> tuple[int, ...]:
@@ -88,10 +88,6 @@ class Scan:
         return {"Y": (self.steps, state[0], *state[1:]), **last}
 
 
-def _factor(number: int, most: int) -> int:
-    return max(factor for factor in range(1, max(1, most) + 1) if number % factor == 0)
-
-
 def function(scan: Scan) -> Any:
     """The tensor function of a layer; directions and sequences are blocks of their own."""
     shapes = {**scan.shapes, **scan.results}
@@ -107,7 +103,7 @@ def main({buffers}) -> None:
             vd, vn, v_once = T.axis.remap("SSS", [direction, group, once])
             T.reads({reads})
             T.writes({writes})
-            T.sblock_attr({{"mallorn_operator": "recurrent"}})
+            T.sblock_attr({{"{rewriting.OPERATOR}": "recurrent"}})
 {indent(cells.body(scan), " " * 12)}
 """)
 
