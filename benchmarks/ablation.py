@@ -12,9 +12,9 @@ and `stock-64` are tune_relax with so many trials a batch. After its tuning the 
 has the schedule of `zero`, as it would if the job ended there.
 
 Each finished cell is one raw file in docs/results/ablation/, written at once; a second run makes what is
-missing, and reports on all that is there. The schedules of `zero` and `chance`, which other cells are timed
-beside, lie in build/ablation (`--schedules`); cells of theirs without schedules are made again. The headline
-is the latency that ours ends with over chance's, a geometric mean.
+missing, and reports on all that is there. Every cell's schedules lie in build/ablation (`--schedules`), for
+other benchmarks to time; cells are timed beside those of `zero` and `chance`, which are made again if theirs
+are gone. The headline is the latency that ours ends with over chance's, a geometric mean.
 """
 
 import argparse
@@ -102,8 +102,7 @@ def _measured(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="mallorn-ablation-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         arm = _run(cell, trials, folder)
-        if cell.arm.name in BESIDE:
-            shutil.copytree(arm.schedules, args.schedules / cell.name, dirs_exist_ok=True)
+        shutil.copytree(arm.schedules, args.schedules / cell.name, dirs_exist_ok=True)
         engines = _engines(args, cell, arm, folder)
         latency = compare_latency(cell.model, cell.target, RECIPE, engines, folder)
     return {
@@ -176,7 +175,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trials-per-task", type=int, default=64)
     parser.add_argument("--stock-trials-per-task", type=int, default=256)
     parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
-    parser.add_argument("--schedules", type=Path, default=SCHEDULES, help="what cells are timed beside")
+    parser.add_argument("--schedules", type=Path, default=SCHEDULES, help="where cells leave theirs")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
