@@ -74,6 +74,13 @@ class Trials(Repository):
             same.append(Measurement.context_id == context_id)
         return self._fastest(same, count)
 
+    def first(self, workload_id: int, target_id: int, context_id: int | None, means: str) -> Trial | None:
+        """The oldest candidate that was timed and found by these means; none where its results are wrong."""
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, eligible()]
+        of_it = Measurement.context_id == context_id, Measurement.origin.endswith(means)
+        query = _trials().where(*same, *of_it).order_by(Measurement.id).limit(1)
+        return next(iter(self._read(query)), None)
+
     def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[Trial]:
         """The fastest distinct candidates of other datasets, by the times that were taken there."""
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mallorn.core.figures import percent
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency
@@ -15,6 +16,8 @@ ENGINES: Final = {
     "tuned": "TVM, tuned by Mallorn",
     "onnxruntime": "onnxruntime",
 }
+
+LEAST_SHARE: Final = 0.005  # less is told as nothing: the next measurement would say otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,14 @@ def facts(job: JobStatus) -> list[str]:
     failed = ", ".join(f"{count} {outcome}" for outcome, count in job.progress.failures.items()) or "none"
     took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
     trials = f"{job.progress.trials} trials in {took}; failures: {failed}"
-    return [trials, *_checks(report), *_inside(report), *left_undone(report), *warnings(job)]
+    return [
+        trials,
+        *_earned(report),
+        *_checks(report),
+        *_inside(report),
+        *left_undone(report),
+        *warnings(job),
+    ]
 
 
 def left_undone(report: FinishReport | None) -> list[str]:
@@ -79,6 +89,21 @@ def warnings(job: JobStatus) -> list[str]:
 
 def _with_hint(words: str, hint: str) -> str:
     return f"{words}; {hint}" if hint else words
+
+
+def _earned(report: FinishReport) -> list[str]:
+    """What trials won over the first guesses, and how."""
+    won = report.earned
+    if won is None or not report.trials:
+        return []
+    if won.share < LEAST_SHARE:
+        return [f"first guesses, made without a trial, are as fast: {latency(won.guessed_us)} over the tasks"]
+    ranked = sorted(won.saved_us.items(), key=lambda each: -each[1])
+    shares = [(means, us / won.guessed_us) for means, us in ranked]
+    parts = [f"{means} {percent(share, 1)}" for means, share in shares if share >= LEAST_SHARE]
+    by = f" ({', '.join(parts)})" if parts else ""
+    sums = f"{latency(won.guessed_us)} to {latency(won.found_us)}"
+    return [f"trials won {percent(won.share, 1)} over first guesses, {sums} over the tasks{by}"]
 
 
 def _inside(report: FinishReport) -> list[str]:

@@ -1,8 +1,8 @@
 """Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -16,6 +16,7 @@ from mallorn.core.errors import Unschedulable
 from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
 from workers.round.context import descriptors_of, program_of
+from workers.search.origins import DEFAULT, means_of
 from workers.search.space import Candidate, Sketch
 from workers.slot.stage import Stage
 from workers.tvm.space import TvmSpace, load_sketches
@@ -32,12 +33,17 @@ Entry = tuple[Candidate, Sketch]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A task and the candidates that are measured once more for it, the likeliest winner first."""
+    """A task and the candidates that are measured once more for it, the likeliest winner first.
+
+    The first guess, made without a trial, is among them however slow: what trials brought is told beside it.
+    """
 
     task: Task
     workload: Workload
     program: Program
     slots: tuple[Slot, ...]
+    guess: Candidate | None = None
+    means: Mapping[Candidate, str] = field(default_factory=dict)  # how each was found
 
 
 def contests(claimed: Stage) -> list[Contest]:
@@ -45,35 +51,55 @@ def contests(claimed: Stage) -> list[Contest]:
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).list(claimed.job.id)
         workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
-        measured = [_measured(session, claimed, task, TOP) for task in tasks]
-    found: list[Contest] = []
-    for task, fastest in zip(tasks, measured, strict=True):
-        workload = workloads[task.workload_id]
-        program = program_of(workload)
-        candidates = fastest or _defaults(claimed, program, descriptors_of(workload))[:TOP]
-        found.append(Contest(task, workload, program, _number(candidates)))
-    return found
+        measured = [_measured(session, claimed, task) for task in tasks]
+    return [
+        _contest(claimed, task, workloads[task.workload_id], known)
+        for task, known in zip(tasks, measured, strict=True)
+    ]
+
+
+def _contest(claimed: Stage, task: Task, workload: Workload, known: "_Measured") -> Contest:
+    program = program_of(workload)
+    if known.entries:
+        return Contest(task, workload, program, _number(known.entries), known.guess, known.means)
+    defaults = _defaults(claimed, program, descriptors_of(workload))[:TOP]
+    guess = next((candidate for candidate, _ in defaults), None)
+    means = {candidate: DEFAULT for candidate, _ in defaults}
+    return Contest(task, workload, program, _number(defaults), guess, means)
 
 
 def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
     """The next fastest and the defaults, without those that lost already; None when there are no others."""
     known = {slot.candidate for slot in lost.slots}
     with claimed.runtime.database.session() as session:
-        fastest = _measured(session, claimed, lost.task, TOP + len(known))
+        fastest = _measured(session, claimed, lost.task, TOP + len(known)).entries
     defaults = _defaults(claimed, lost.program, descriptors_of(lost.workload))
     others = [[entry for entry in entries if entry[0] not in known] for entries in (fastest, defaults)]
     both = dict(others[0][:TOP] + others[1][:TOP])
     return replace(lost, slots=_number(list(both.items()))) if both else None
 
 
-def _measured(session: Session, claimed: Stage, task: Task, count: int) -> Sequence[Entry]:
-    job = claimed.job
-    best = Trials(session).best(task.workload_id, job.target_id, count, job.context_id)
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What the dataset knows of a task: its likeliest winners, and the first guess."""
+
+    entries: Sequence[Entry]
+    guess: Candidate | None
+    means: Mapping[Candidate, str]
+
+
+def _measured(session: Session, claimed: Stage, task: Task, count: int = TOP) -> _Measured:
+    job, known = claimed.job, Trials(session)
+    best = known.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= WITHIN * (best[0].latency_us or 0)]
-    brought = Trials(session).best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
-    candidates = dict.fromkeys(trial.candidate for trial in (*best, *brought))
-    sketches = Sketches(session).by_key({candidate.sketch for candidate in candidates})
-    return [(candidate, sketches[candidate.sketch]) for candidate in candidates]
+    brought = known.best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
+    guess = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT)
+    means: dict[Candidate, str] = {}
+    for trial in (*best, *brought, *([guess] if guess else [])):
+        means.setdefault(trial.candidate, means_of(trial.origin))
+    sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
+    entries = [(candidate, sketches[candidate.sketch]) for candidate in means]
+    return _Measured(entries, guess.candidate if guess else None, means)
 
 
 def _number(candidates: Sequence[Entry]) -> tuple[Slot, ...]:

@@ -99,7 +99,7 @@ def _verified(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
     if not verdict.ok:
         log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
         return winner
-    return replace(rival, trace=verdict.trace, max_error=verdict.max_error)
+    return replace(rival, trace=verdict.trace, max_error=verdict.max_error, guess_us=winner.guess_us)
 
 
 def _swaps(

@@ -20,6 +20,7 @@ from workers.children.errors import ChildError
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
 from workers.finish.contenders import Contest, contests, second_chance
+from workers.finish.earned import earned
 from workers.finish.export import complete_export, upload
 from workers.finish.handout import Handout, choose, records_alone
 from workers.finish.job_model import JobModel
@@ -67,7 +68,8 @@ def _finish(claimed: Stage) -> None:
         complete_export(claimed, handout.winners, handout.directory)
         keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
         by = FinishReport(measured_by=claimed.options.measurer)
-        parts = [by, _expected(claimed), _tasks(handout.winners, losers), handout.report]
+        counted = _tasks(handout.winners, losers)
+        parts = [by, _expected(claimed), counted, earned(handout.winners), handout.report]
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             tasks = [*(winner.contest for winner in winners), *losers]

@@ -34,6 +34,7 @@ class Winner:
     trial: Trial  # with the times of all passes
     trace: str
     max_error: float | None  # None: nobody checked it
+    guess_us: float | None = None  # the first guess, in the same contest; None: it was not timed
     rivals: tuple["Winner", ...] = ()
 
     @property
@@ -61,7 +62,8 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
         verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
-            winner = replace(winner, rivals=_rivals(contest, entry, ranked[place + 1 :], verifier))
+            rivals = _rivals(contest, entry, ranked[place + 1 :], verifier)
+            winner = replace(winner, rivals=rivals, guess_us=_guess_us(contest, ranked))
             break
     claimed.lease.check()
     with claimed.runtime.database.transaction() as session:
@@ -101,6 +103,10 @@ class _Entry:
 
 def _winner(contest: Contest, entry: _Entry, verdict: NumericCheck) -> Winner:
     return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
+
+
+def _guess_us(contest: Contest, ranked: Sequence[_Entry]) -> float | None:
+    return next((entry.latency() for entry in ranked if entry.slot.candidate == contest.guess), None)
 
 
 def _rivals(

@@ -74,6 +74,21 @@ class InsideTheModel(Value):
     seconds: float = 0.0
 
 
+class Earned(Value):
+    """What trials earned over the first guesses, which need none; measured again, side by side."""
+
+    guessed_us: Annotated[float, Field(description="The first guesses' sum over the tasks, with weights.")]
+    found_us: Annotated[float, Field(description="The sum of what is handed out for the same tasks.")]
+    saved_us: Annotated[
+        dict[str, float], Field(description="What the winners save, by how each was found: `mutation`.")
+    ] = {}
+
+    @property
+    def share(self) -> float:
+        """How much of the first guesses' time was saved; not below nothing, since they compete, too."""
+        return max(0.0, 1 - self.found_us / self.guessed_us)
+
+
 class FinishReport(Value):
     """What a finish found out."""
 
@@ -92,6 +107,9 @@ class FinishReport(Value):
     not_timed: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = ""
     inside_the_model: Annotated[
         InsideTheModel | None, Field(description="Null: there was nothing to decide, or no time for it.")
+    ] = None
+    earned: Annotated[
+        Earned | None, Field(description="Null: no first guess was timed, or a version that told nothing.")
     ] = None
     error_vs_untuned: Annotated[
         float | None, Field(description="Largest relative error against TVM's default build.")

@@ -10,7 +10,7 @@ from signal import Signals
 import pytest
 from sqlalchemy import delete, select, update
 
-from db.codec import unpack_text
+from db.codec import unpack_decisions, unpack_text
 from db.repositories.events import Events
 from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
@@ -31,6 +31,7 @@ from workers.finish.checking import NumericCheck
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.measure.base import Need
+from workers.search.origins import DEFAULT, means_of
 
 CRASHED = ChildCrashed("graphs died of SIGKILL", died_of=Signals.SIGKILL)
 COMPILED = Compiled(2, 2, [], [], [], [], bytes=1, seconds=0.0)
@@ -227,10 +228,38 @@ def test_the_report_keeps_what_more_trials_would_have_brought(workshop, exported
 
 
 def test_repeats_of_the_finish_cost_no_trials(workshop, exported):
-    job = tuned(workshop)
+    job = tuned(workshop, ("w0",))
     finish(workshop, job)
     assert report(workshop, job)["trials"] == 32
-    assert len(workshop.rows(kind="finish")) == 6
+    assert len(workshop.rows(kind="finish")) == 4  # the three fastest and the first guess
+
+
+def test_the_first_guess_is_timed_beside_the_fastest_and_the_report_tells_what_trials_earned(
+    workshop, exported
+):
+    job = tuned(workshop, ("w0",))
+    guess, fastest = first_guess(workshop), best(workshop, job)[0]
+    finish(workshop, job)
+    earned = report(workshop, job)["earned"]
+    assert (earned["guessed_us"], earned["found_us"]) == (guess.latency_us, fastest.latency_us)
+    saved_us = guess.latency_us - fastest.latency_us
+    assert earned["saved_us"] == {means_of(fastest.origin): pytest.approx(saved_us)}
+    assert saved_us > 0.0
+
+
+def first_guess(workshop):
+    """The first default that ran."""
+    rows = workshop.rows(kind="trial", outcome="ok")
+    return next(row for row in rows if means_of(row.origin) == DEFAULT)
+
+
+def test_a_first_guess_that_is_as_fast_once_measured_again_wins(workshop, exported):
+    job = tuned(workshop, ("w0",))
+    guess, as_before = first_guess(workshop), workshop.bench.times
+    workshop.bench.times = lambda us: 5.0 if as_before(us) == guess.latency_us else as_before(us)
+    finish(workshop, job)
+    assert json.loads(exported[0].trace)[1] == list(unpack_decisions(guess.decisions))
+    assert report(workshop, job)["earned"]["saved_us"] == {}
 
 
 def test_a_winner_that_computes_wrong_is_recorded_and_the_next_one_wins(workshop, exported, check):
@@ -311,11 +340,14 @@ def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_thei
     workshop, exported, check
 ):
     job = tuned(workshop, ("w0",))
-    fastest = best(workshop, job, 4)
-    check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) in map(key, fastest[:3])}
+    fastest = best(workshop, job, 5)
+    guess = unpack_decisions(first_guess(workshop).decisions)
+    wrong = [trial for place, trial in enumerate(fastest) if place < 3 or trial.candidate.decisions == guess]
+    check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) in map(key, wrong)}
     finish(workshop, job)
-    assert json.loads(exported[0].trace)[1] == list(fastest[3].candidate.decisions)
-    assert len(workshop.rows(kind="finish", outcome="wrong_result")) == 3
+    right = next(trial for trial in fastest if trial not in wrong)
+    assert json.loads(exported[0].trace)[1] == list(right.candidate.decisions)
+    assert len(workshop.rows(kind="finish", outcome="wrong_result")) == len(wrong) == 4
 
 
 def test_a_task_that_nothing_computes_is_named_in_the_report(workshop, exported, check):
