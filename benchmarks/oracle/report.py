@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from mallorn.core.limits import element_bytes
 from mallorn.core.values.trial import Trial
 
 CHECKPOINTS = (64, 256)
-COLUMNS = (
-    *("model", "operator", "target", "candidates", "defaults/oracle", "oracle/roofline"),
+GAPS = (
+    *("first guess", "defaults", "oracle/roofline"),
     *(f"{arm} {count}" for arm in ("ours", "chance") for count in CHECKPOINTS),
 )
 
@@ -35,21 +35,23 @@ class Gaps:
     chance_us: dict[int, float]
 
     @property
-    def search_could_win(self) -> float:
-        return self.defaults_us / self.oracle_us
+    def kind(self) -> str:
+        return str(json.loads(self.target).get("mcpu", self.target))
 
     @property
-    def space_must_grow(self) -> float:
-        return self.oracle_us / self.roofline_us
+    def figures(self) -> tuple[float, ...]:
+        """In the order of `GAPS`: what search could win, how the space must grow, what was found."""
+        found = [times[count] for times in (self.ours_us, self.chance_us) for count in CHECKPOINTS]
+        first, defaults, *rest = (time / self.oracle_us for time in (self.first_us, self.defaults_us, *found))
+        return first, defaults, self.oracle_us / self.roofline_us, *rest
 
 
 def report(data: Path, out: Path | None) -> None:
-    """Print the table and the headline; keep both with the raw figures."""
+    """Print both tables and the headline; keep all with the raw figures. Gaps are times over the oracle's."""
     found = [gaps_of(path) for path in sorted(data.glob("*.json"))]
-    print("| " + " | ".join(COLUMNS) + " |")
-    print("|---" * len(COLUMNS) + "|")
-    for each in found:
-        print(_line(each))
+    named = [((each.model, each.op, each.kind, str(each.candidates)), each.figures) for each in found]
+    print("\n".join(_table(("model", "operator", "target", "candidates"), named)))
+    print("\n".join(_table(("target", "tasks"), list(_by_target(found)))))
     headline = geometric(each.ours_us[256] / each.oracle_us for each in found)
     print(f"ours after 256 trials over the oracle, geometric mean: {headline:.3f}")
     if out is not None:
@@ -100,11 +102,15 @@ def _found(trials: Sequence[Trial], arm: str, contest: dict[str, float]) -> dict
     return {count: last * min(times[:count]) / min(times[: CHECKPOINTS[-1]]) for count in CHECKPOINTS}
 
 
-def _line(each: Gaps) -> str:
-    ours, chance = (
-        [times[n] / each.oracle_us for n in CHECKPOINTS] for times in (each.ours_us, each.chance_us)
-    )
-    figures = [each.search_could_win, each.space_must_grow, *ours, *chance]
-    kind = json.loads(each.target).get("mcpu", each.target)
-    shown = " | ".join(f"{figure:.2f}" for figure in figures)
-    return f"| {each.model} | {each.op} | {kind} | {each.candidates} | {shown} |"
+def _by_target(found: Sequence[Gaps]) -> Iterator[tuple[tuple[str, str], tuple[float, ...]]]:
+    """Geometric means over the tasks of each target."""
+    for kind in dict.fromkeys(each.kind for each in found):
+        rows = [each.figures for each in found if each.kind == kind]
+        yield (kind, str(len(rows))), tuple(map(geometric, zip(*rows, strict=True)))
+
+
+def _table(names: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[float]]]) -> Iterator[str]:
+    yield "| " + " | ".join((*names, *GAPS)) + " |"
+    yield "|---" * (len(names) + len(GAPS)) + "|"
+    for known, figures in rows:
+        yield "| " + " | ".join((*known, *(f"{figure:.3f}" for figure in figures))) + " |"

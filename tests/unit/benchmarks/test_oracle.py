@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.oracle.arms import OURS, chance, first, together
-from benchmarks.oracle.report import gaps_of, geometric, roofline_us
+from benchmarks.oracle.report import gaps_of, geometric, report, roofline_us
 from benchmarks.oracle.stream import Plan, read_trials
 from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.outcomes import Outcome
@@ -59,11 +59,21 @@ def test_gaps_are_told_by_the_contest_in_which_all_met(tmp_path: Path) -> None:
     best = {"default": 44.0, "ours": 33.0, "chance": 36.0, "together": 22.0}
     gaps = gaps_of(cell(tmp_path, trials, first_us=50.0, best_us=best))
     assert (gaps.first_us, gaps.defaults_us, gaps.oracle_us) == (50.0, 44.0, 22.0)
-    assert gaps.search_could_win == 2.0
+    assert gaps.figures[:2] == (50.0 / 22.0, 2.0)
     assert gaps.ours_us[256] == 33.0
     # After 64 trials ours had 33.7 where it ended with 30.0; what it ended with took 33.0 in the contest.
     assert gaps.ours_us[64] == pytest.approx(33.0 * 33.7 / 30.0)
     assert gaps.chance_us == {64: 36.0, 256: 36.0}
+
+
+def test_both_tables_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = {"default": 44.0, "ours": None, "chance": None, "together": 22.0}
+    cell(tmp_path, [trial(0, "default", 40.0)], first_us=44.0, best_us=best)
+    report(tmp_path, out := tmp_path / "oracle.txt")
+    printed = capsys.readouterr().out
+    assert "| m | matmul | haswell | 1 | 2.000 | 2.000 |" in printed
+    assert "| haswell | 1 | 2.000 | 2.000 |" in printed
+    assert json.loads(out.read_text())["headline"] == pytest.approx(2.0)
 
 
 def test_an_arm_that_found_nothing_better_has_its_defaults(tmp_path: Path) -> None:
