@@ -1,13 +1,14 @@
 """What each part of the search brings: whole models at checkpoints of the budget, arm by arm.
 
 python -m benchmarks.ablation MODEL.onnx ... [--targets local JSON ...] [--arms NAME ...] [--seeds 3]
-                              [--trials-per-task 64] [--stock-trials-per-task 256] [--json FILE]
+                              [--trials-per-task 64] [--stock-trials-per-task 256]
+                              [--shares 0.125 0.25 0.5 1] [--json FILE]
 
 A cell is a model, a target, an arm and a seed: one job, or one run of stock, on an empty dataset. `zero` has
 no trials; `chance` takes the defaults and then random candidates, without model, task by task, without
 families; `ours` is a job as it is; `without-PART` and `search-NAME` differ from it in one choice; `stock-16`
-and `stock-64` are tune_relax with so many trials a batch. After its tuning the cell's whole models, at 1/8,
-1/4, 1/2 and all of the budget and as the job hands them out, are timed in turn with that of `zero`, that of
+and `stock-64` are tune_relax with so many trials a batch. After its tuning the cell's whole models, at these
+shares of the budget and as the job hands them out, are timed in turn with that of `zero`, that of
 `chance` with the same seed, and onnxruntime: cells compare by ratios to them. A task that has no trial yet
 has the schedule of `zero`, as it would if the job ended there.
 
@@ -132,11 +133,11 @@ def _engines(args: argparse.Namespace, cell: Cell, arm: Arm, folder: Path) -> di
     engines = {name: directory for name, directory in beside.items() if cell.arm.name != ZERO}
     name = cell.arm.name
     if cell.arm.batch is not None:
-        for count in (round(arm.trials * share) for share in SHARES):
+        for count in (round(arm.trials * share) for share in args.shares):
             engines[f"{name}@{count}"] = stock_prefix(arm.schedules, count, folder / f"first-{count}")
     elif arm.trials:
         records = arm.details["records"]
-        engines |= our_prefixes(folder, name, cell.target, records, SHARES, beside[ZERO])
+        engines |= our_prefixes(folder, name, cell.target, records, args.shares, beside[ZERO])
     return engines | {name: arm.schedules}
 
 
@@ -174,6 +175,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")
     parser.add_argument("--trials-per-task", type=int, default=64)
     parser.add_argument("--stock-trials-per-task", type=int, default=256)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES, help="of the budget, to look at")
     parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
     parser.add_argument("--schedules", type=Path, default=SCHEDULES, help="where cells leave theirs")
     parser.add_argument("--json", type=Path)

@@ -42,7 +42,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
                for arm, means in found["arms"].items()]  # fmt: skip
     answer += [
         "",
-        "at 0, 1/8, 1/4, 1/2 and all of the budget, over that of no trials, all networks",
+        "at shares of the budget that all have, over that of no trials, all networks",
         *_curves(found["arms"]),
     ]
     answer += ["", *(f"{arm}: {ratio:.3f} of what ours ends with" for arm, ratio in found["parts"].items())]
@@ -73,7 +73,7 @@ def _run(cell: Raw) -> dict[str, Any]:
         "chance_trials_share": _share(cell, points, end_us, chance_us)
         if chance_us and _is_job(arm)
         else None,
-        "curve": [us / zero_us for _, us in points],
+        "curve": {round(count / max(1, cell["trials"]), 2): us / zero_us for count, us in points},
         "seconds_per_trial": cell["tuning_sec"] / cell["trials"] if cell["trials"] else None,
         "seconds": cell["total_sec"],
     }
@@ -107,9 +107,15 @@ def _means(runs: Sequence[Raw]) -> dict[str, Any]:
         "over_zero": geometric_mean([run["over_zero"] for run in runs]),
         "over_chance": geometric_mean(beside) if beside else None,
         "chance_trials_share": fmean(shares) if shares else None,
-        "curve": [geometric_mean(at) for at in zip(*(run["curve"] for run in runs), strict=True)],
+        "curve": _shared([run["curve"] for run in runs]),
         "over_onnxruntime": geometric_mean([run["end_us"] / run["onnxruntime_us"] for run in runs]),
     }
+
+
+def _shared(curves: Sequence[Mapping[float, float]]) -> dict[float, float]:
+    """Means at the shares of the budget that every run was looked at."""
+    common = [share for share in curves[0] if all(share in curve for curve in curves)]
+    return {share: geometric_mean([curve[share] for curve in curves]) for share in common}
 
 
 def _parts(runs: Sequence[Raw]) -> dict[str, float]:
@@ -134,7 +140,7 @@ def _end(means: Mapping[str, Any] | None) -> str:
 
 def _curves(arms: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
-        f"{arm:24} {' '.join(f'{ratio:.3f}' for ratio in means['all']['curve'])}"
+        f"{arm:24} {' '.join(f'{share}: {ratio:.3f}' for share, ratio in means['all']['curve'].items())}"
         for arm, means in arms.items()
         if arm != ZERO
     ]

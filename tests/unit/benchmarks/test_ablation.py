@@ -107,3 +107,9 @@ def test_stocks_budget_is_no_share_of_chances() -> None:
     (run,) = report([cell("stock-16", {16: 60.0}, 60.0)])["runs"]
     assert run["chance_trials_share"] is None
     assert run["over_chance"] == 0.75
+
+
+def test_runs_that_were_looked_at_different_shares_are_told_at_those_that_all_have() -> None:
+    found = report([cell("ours", {4: 90.0, 16: 60.0}, 60.0), cell("ours", {8: 70.0, 16: 60.0}, 60.0, seed=1)])
+    assert found["arms"]["ours"]["all"]["curve"] == {0.0: pytest.approx(1.0), 1.0: pytest.approx(0.6)}
+    assert any(line.endswith("0.0: 1.000 1.0: 0.600") for line in lines(found))
