@@ -1,6 +1,6 @@
 """What trials earned: the winners beside the first guesses, all measured again in the same contests."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from mallorn.core.values.report import Earned, FinishReport
@@ -10,7 +10,7 @@ from workers.finish.winners import Winner
 def earned(winners: Sequence[Winner]) -> FinishReport:
     """Sums over the tasks whose first guess ran; nothing to tell where none did."""
     guessed_us = found_us = 0.0
-    saved_us: Counter[str] = Counter()
+    saved_us = defaultdict[str, float](float)
     for winner in winners:
         if winner.guess_us is None:
             continue

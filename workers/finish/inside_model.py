@@ -2,7 +2,8 @@
 
 Alone, a kernel finds its weights where the last repeat left them; in the model it often has to fetch them.
 So the rivals that come close to a winner are compiled into the model, all tasks' at once, and every kernel
-is timed where it runs.
+is timed where it runs. First guesses, which need no trial, take part however far behind they fell: no model
+is to be slower for having been tuned.
 """
 
 import logging
@@ -17,8 +18,9 @@ from workers.finish.checking import Checker
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.winners import Winner
 
-# The pass takes at most this share of the time that the tuning took.
+# The rivals take at most this share of the time that the tuning took, and the first guesses this one.
 LARGEST_SHARE: Final = 0.25
+GUESSES_SHARE: Final = 1.0
 # A rival must be faster inside the model by more than the noise between two builds of the same kernel.
 WORTH: Final = 0.02
 SAYS: Final = "the closest contests are decided inside the whole model"
@@ -38,7 +40,7 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Deci
     started = time.monotonic()
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
-    fields = _fields(first.winners)
+    fields = _affordable_fields(model, first)
     builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(fields, 1))]
     times = model.kernel_times(builds)
     chosen = choose([build.winners for build in builds], times)
@@ -51,12 +53,26 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Deci
 
 
 def affordable(model: JobModel, first: TunedModel) -> bool:
-    """Whether there is a rival at all, and the pass is short beside the tuning; a deadline leaves no time."""
+    """Whether there is a rival at all, and the pass is short beside the tuning."""
+    return bool(_affordable_fields(model, first))
+
+
+def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]:
+    """What is compiled beside the winners: a deadline leaves no time, and without trials all are guesses."""
     job = model.claimed.job
-    fields = len(_fields(first.winners))
-    cost_sec = first.compiled.seconds * (fields + 1)
+    if job.minutes is not None or job.trials == 0:
+        return []
     tuned_sec = time.time() - job.started_at if job.started_at else 0.0
-    return bool(fields) and job.minutes is None and cost_sec <= LARGEST_SHARE * tuned_sec
+    rivals, guesses = _fields(first.winners), _guesses(first.winners)
+    if first.compiled.seconds * (len(rivals + guesses) + 1) <= LARGEST_SHARE * tuned_sec:
+        return rivals + guesses
+    return guesses if first.compiled.seconds * 2 <= GUESSES_SHARE * tuned_sec else []
+
+
+def _guesses(winners: Sequence[Winner]) -> list[list[Winner]]:
+    """The first guess of every task; empty where all of them won."""
+    lost = any(winner.guess is not None for winner in winners)
+    return [[winner.guess or winner for winner in winners]] if lost else []
 
 
 def _faster(model: JobModel, first: TunedModel, verified: Sequence[Winner]) -> tuple[TunedModel, BeforeAfter]:
@@ -99,7 +115,7 @@ def _verified(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
     if not verdict.ok:
         log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
         return winner
-    return replace(rival, trace=verdict.trace, max_error=verdict.max_error, guess_us=winner.guess_us)
+    return replace(rival, trace=verdict.trace, max_error=verdict.max_error, guess=winner.guess)
 
 
 def _swaps(

@@ -1,6 +1,6 @@
 """The winner of a task: measured again beside its rivals, checked numerically, promoted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -34,8 +34,16 @@ class Winner:
     trial: Trial  # with the times of all passes
     trace: str
     max_error: float | None  # None: nobody checked it
-    guess_us: float | None = None  # the first guess, in the same contest; None: it was not timed
     rivals: tuple["Winner", ...] = ()
+    guess: "Winner | None" = None  # the first guess, if it ran and lost
+
+    @property
+    def guess_us(self) -> float | None:
+        """What the first guess takes, which may be the winner; None where it was not timed."""
+        if self.guess is not None:
+            return self.guess.latency_us
+        won = self.contest.slots[self.slot].candidate == self.contest.guess
+        return self.latency_us if won else None
 
     @property
     def is_checked(self) -> bool:
@@ -62,8 +70,9 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
         verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
-            rivals = _rivals(contest, entry, ranked[place + 1 :], verifier)
-            winner = replace(winner, rivals=rivals, guess_us=_guess_us(contest, ranked))
+            others = ranked[place + 1 :]
+            rivals, guess = _rivals(contest, entry, others, verifier), _guess(contest, others, verifier)
+            winner = replace(winner, rivals=rivals, guess=guess)
             break
     claimed.lease.check()
     with claimed.runtime.database.transaction() as session:
@@ -105,20 +114,29 @@ def _winner(contest: Contest, entry: _Entry, verdict: NumericCheck) -> Winner:
     return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
 
 
-def _guess_us(contest: Contest, ranked: Sequence[_Entry]) -> float | None:
-    return next((entry.latency() for entry in ranked if entry.slot.candidate == contest.guess), None)
-
-
 def _rivals(
     contest: Contest, winner: _Entry, others: Sequence[_Entry], verifier: Checker
 ) -> tuple[Winner, ...]:
     close = [
         entry
         for entry in others
-        if len(entry.results) == len(winner.results) and entry.latency() <= CLOSE * winner.latency()
+        if entry.slot.candidate != contest.guess
+        and len(entry.results) == len(winner.results)
+        and entry.latency() <= CLOSE * winner.latency()
     ]
-    traces = [(entry, verifier.trace(contest.program, entry.slot)) for entry in close[:RIVALS]]
-    return tuple(_winner(contest, entry, NumericCheck(Outcome.OK, trace)) for entry, trace in traces if trace)
+    return tuple(_unchecked(contest, close[:RIVALS], verifier))
+
+
+def _guess(contest: Contest, others: Sequence[_Entry], verifier: Checker) -> Winner | None:
+    """The first guess, however far behind: alone on the device is not inside the model."""
+    lost = [entry for entry in others if entry.slot.candidate == contest.guess]
+    return next(_unchecked(contest, lost, verifier), None)
+
+
+def _unchecked(contest: Contest, entries: Sequence[_Entry], verifier: Checker) -> Iterator[Winner]:
+    for entry in entries:
+        if trace := verifier.trace(contest.program, entry.slot):
+            yield _winner(contest, entry, NumericCheck(Outcome.OK, trace))
 
 
 def _store(

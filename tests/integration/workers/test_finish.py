@@ -1,6 +1,7 @@
 """From the last round to the export: who wins, and what is recorded. TVM's processes are made up."""
 
 import json
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
-from db.tables import Event, Measurement, Schedule
+from db.tables import Event, Job, Measurement, Schedule
 from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, WorkKind
@@ -93,7 +94,7 @@ def exported(workshop, check):
 @pytest.fixture
 def inside(monkeypatch):
     """What a test wants w0 to take inside the model in one build after another, and the model."""
-    figures = {"kernels": [100.0, 80.0, 90.0], "latencies": {"before": 1000.0, "after": 980.0}}
+    figures = {"kernels": [100.0, 80.0, 90.0, 95.0], "latencies": {"before": 1000.0, "after": 980.0}}
 
     def kernel_times(_model, builds):
         if isinstance(figures["kernels"], Exception):
@@ -489,6 +490,29 @@ def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exporte
     assert joint["taken"]
     assert json.loads(exported[-1].trace)[1] == list(second.candidate.decisions)
     assert handed_out(workshop, job) == {"w0": second.latency_us}
+
+
+def test_a_first_guess_that_is_faster_inside_the_model_is_handed_out_however_slow_it_was_alone(
+    workshop, exported, check, inside
+):
+    job = tuned(workshop, ("w0",))
+    guess, close = first_guess(workshop), workshop.bench.times
+    workshop.bench.times = lambda us: 99.0 if close(us) == guess.latency_us else close(us)
+    inside["kernels"] = [100.0, 99.0, 99.0, 80.0]  # the winner, two rivals, the first guess
+    finish(workshop, job)
+    assert json.loads(exported[-1].trace)[1] == list(unpack_decisions(guess.decisions))
+    assert handed_out(workshop, job) == {"w0": 99.0}
+    assert report(workshop, job)["earned"]["saved_us"] == {}
+
+
+def test_first_guesses_are_tried_inside_where_rivals_would_take_too_long(workshop, exported, inside):
+    workshop.graph_answers["compile_model"] = replace(COMPILED, seconds=40.0)
+    job = tuned(workshop, ("w0",))
+    started = time.time() - 100.0
+    workshop.write(lambda session: session.execute(update(Job).values(started_at=started)))
+    guess = first_guess(workshop)
+    finish(workshop, job)
+    assert json.loads(exported[-1].trace)[1] == list(unpack_decisions(guess.decisions))
 
 
 def test_a_job_may_do_without_the_pass_inside_the_model(workshop, exported, inside):
