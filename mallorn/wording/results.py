@@ -92,24 +92,22 @@ def _with_hint(words: str, hint: str) -> str:
 
 
 def _earned(report: FinishReport) -> list[str]:
-    """What trials won over the first guesses, and how."""
-    won = report.earned
-    if won is None or not report.trials:
+    """What trials won over the first guesses, and how what is handed out was found."""
+    joint = report.inside_the_model
+    won = None if joint is None else joint.earned
+    if joint is None or won is None or joint.latency_us is None or joint.latency_us.guesses is None:
         return []
-    if won.share < LEAST_SHARE:
-        return [f"first guesses, made without a trial, are as fast: {latency(won.guessed_us)} over the tasks"]
-    ranked = sorted(won.saved_us.items(), key=lambda each: -each[1])
-    shares = [(means, us / won.guessed_us) for means, us in ranked]
-    parts = [f"{means} {percent(share, 1)}" for means, share in shares if share >= LEAST_SHARE]
-    by = f" ({', '.join(parts)})" if parts else ""
-    sums = f"{latency(won.guessed_us)} to {latency(won.found_us)}"
-    return [f"trials won {percent(won.share, 1)} over first guesses, {sums} over the tasks{by}"]
+    counts = sorted(report.found_by.items(), key=lambda each: -each[1])
+    found = ", ".join(f"{means} {count}" for means, count in counts)
+    guesses = f"first guesses, {latency(joint.latency_us.guesses)}"
+    told = f"trials won {percent(won, 1)} over" if won >= LEAST_SHARE else "trials won nothing over"
+    return [f"{told} {guesses}; tasks by how their schedules were found: {found}"]
 
 
 def _inside(report: FinishReport) -> list[str]:
     """What the pass inside the whole model changed, if it did."""
     joint = report.inside_the_model
-    if joint is None or not joint.taken or joint.latency_us is None:
+    if joint is None or not joint.taken or joint.latency_us is None or joint.latency_us.after is None:
         return []
     times, count = joint.latency_us, len(joint.tasks)
     subject = "one task has" if count == 1 else f"{count} tasks have"

@@ -23,6 +23,7 @@ LARGEST_SHARE: Final = 0.25
 GUESSES_SHARE: Final = 1.0
 # A rival must be faster inside the model by more than the noise between two builds of the same kernel.
 WORTH: Final = 0.02
+BEFORE, AFTER, GUESSES = "before", "after", "guesses"
 SAYS: Final = "the closest contests are decided inside the whole model"
 log = logging.getLogger(__name__)
 Times = Mapping[str, float]  # of kernels, which go by their tasks' names
@@ -36,20 +37,30 @@ class Decided(NamedTuple):
 
 
 def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Decided:
-    """The faster of the winners' build and one with those rivals that are faster inside the model."""
+    """The fastest of the winners' build, one with those that are faster inside, and that of first guesses."""
     started = time.monotonic()
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
     fields = _affordable_fields(model, first)
     builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(fields, 1))]
     times = model.kernel_times(builds)
-    chosen = choose([build.winners for build in builds], times)
-    verified = [_verified(old, new, verifier) for old, new in zip(first.winners, chosen, strict=True)]
-    swaps = _swaps(first.winners, verified, [build.winners for build in builds], times)
-    build, latency_us = _faster(model, first, verified) if swaps else (first, None)
-    seconds = round(time.monotonic() - started, 1)
-    report = InsideTheModel(tasks=swaps, taken=build is not first, seconds=seconds)
-    return Decided(build, report.model_copy(update={"latency_us": latency_us}) if latency_us else report)
+    chosen = _verified(first.winners, choose([build.winners for build in builds], times), verifier)
+    swaps = _swaps(first.winners, chosen, [build.winners for build in builds], times)
+    whole = {BEFORE: first}
+    if swaps:
+        whole[AFTER] = model.build("joined", chosen)
+    if _guesses(first.winners):
+        whole[GUESSES] = builds[-1]
+    latency_us = model.latencies(whole) if len(whole) > 1 else {}
+    name, build = _fastest_build(whole, latency_us, verifier)
+    report = InsideTheModel(
+        tasks=swaps,
+        latency_us=BeforeAfter(**latency_us) if latency_us else None,
+        taken=name == AFTER,
+        guessed=name == GUESSES,
+        seconds=round(time.monotonic() - started, 1),
+    )
+    return Decided(build, report)
 
 
 def affordable(model: JobModel, first: TunedModel) -> bool:
@@ -75,11 +86,17 @@ def _guesses(winners: Sequence[Winner]) -> list[list[Winner]]:
     return [[winner.guess or winner for winner in winners]] if lost else []
 
 
-def _faster(model: JobModel, first: TunedModel, verified: Sequence[Winner]) -> tuple[TunedModel, BeforeAfter]:
-    """The first build or one with the exchanged schedules, by the whole model's latency."""
-    joined = model.build("joined", verified)
-    latency_us = BeforeAfter(**model.latencies({"before": first, "after": joined}))
-    return (joined if latency_us.after < latency_us.before else first), latency_us
+def _fastest_build(
+    whole: Mapping[str, TunedModel], latency_us: Mapping[str, float], verifier: Checker
+) -> tuple[str, TunedModel]:
+    """By the whole model's latency; first guesses only if they are faster by more than noise, and correct."""
+    found = min((name for name in whole if name != GUESSES), key=lambda name: latency_us.get(name, 0.0))
+    guessed = whole.get(GUESSES)
+    if guessed is not None and latency_us[GUESSES] < latency_us[found] * (1 - WORTH):
+        checked = _verified(whole[BEFORE].winners, guessed.winners, verifier)
+        if [each.slot for each in checked] == [each.slot for each in guessed.winners]:
+            return GUESSES, replace(guessed, winners=tuple(checked))
+    return found, whole[found]
 
 
 def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times]) -> list[Winner]:
@@ -107,15 +124,19 @@ def _fields(winners: Sequence[Winner]) -> list[list[Winner]]:
     return [[w.rivals[n] if n < len(w.rivals) else w for w in winners] for n in range(most)]
 
 
-def _verified(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
-    """The rival if it computes the right thing, else the winner, which does."""
+def _verified(winners: Sequence[Winner], others: Sequence[Winner], verifier: Checker) -> list[Winner]:
+    """The others where they compute the right thing, else the winners, which do."""
+    return [_sound(winner, other, verifier) for winner, other in zip(winners, others, strict=True)]
+
+
+def _sound(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
     if rival is winner:
         return winner
     verdict = verifier.verify(winner.contest.program, winner.contest.slots[rival.slot])
     if not verdict.ok:
         log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
         return winner
-    return replace(rival, trace=verdict.trace, max_error=verdict.max_error, guess=winner.guess)
+    return replace(rival, trace=verdict.trace, max_error=verdict.max_error)
 
 
 def _swaps(

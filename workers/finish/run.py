@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,7 +21,6 @@ from workers.children.errors import ChildError
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
 from workers.finish.contenders import Contest, contests, second_chance
-from workers.finish.earned import earned
 from workers.finish.export import complete_export, upload
 from workers.finish.handout import Handout, choose, records_alone
 from workers.finish.job_model import JobModel
@@ -68,8 +68,7 @@ def _finish(claimed: Stage) -> None:
         complete_export(claimed, handout.winners, handout.directory)
         keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
         by = FinishReport(measured_by=claimed.options.measurer)
-        counted = _tasks(handout.winners, losers)
-        parts = [by, _expected(claimed), counted, earned(handout.winners), handout.report]
+        parts = [by, _expected(claimed), _tasks(handout.winners, losers), handout.report]
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             tasks = [*(winner.contest for winner in winners), *losers]
@@ -142,6 +141,7 @@ def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport
         of=len(winners) + len(missing),
         missing=missing,
         tasks_us={winner.contest.task.name: winner.latency_us for winner in winners},
+        found_by=dict(Counter(winner.means for winner in winners)),
         without_schedule=missing,
     )
 

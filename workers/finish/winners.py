@@ -17,6 +17,7 @@ from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Slot, SlotTrial
 from workers.racing.bursts import interval
 from workers.round.rows import Site, store_sketches
+from workers.search.origins import DEFAULT
 from workers.slot.stage import Stage
 
 PASSES: Final = 3
@@ -38,12 +39,9 @@ class Winner:
     guess: "Winner | None" = None  # the first guess, if it ran and lost
 
     @property
-    def guess_us(self) -> float | None:
-        """What the first guess takes, which may be the winner; None where it was not timed."""
-        if self.guess is not None:
-            return self.guess.latency_us
-        won = self.contest.slots[self.slot].candidate == self.contest.guess
-        return self.latency_us if won else None
+    def means(self) -> str:
+        """How it was found."""
+        return self.contest.means.get(self.contest.slots[self.slot].candidate, DEFAULT)
 
     @property
     def is_checked(self) -> bool:

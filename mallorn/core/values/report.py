@@ -59,10 +59,13 @@ class Swap(Value):
 
 
 class BeforeAfter(Value):
-    """The whole model's median latency with the first schedules and with the exchanged ones."""
+    """The whole model's median latency with several sets of schedules, timed in turn."""
 
-    before: float
-    after: float
+    before: Annotated[float, Field(description="With what is fastest alone.")]
+    after: Annotated[float | None, Field(description="With the exchanged ones; null: none were.")] = None
+    guesses: Annotated[
+        float | None, Field(description="With the first guesses, made without a trial; null: they all won.")
+    ] = None
 
 
 class InsideTheModel(Value):
@@ -71,22 +74,17 @@ class InsideTheModel(Value):
     tasks: Annotated[list[Swap], Field(description="What was exchanged.")] = []
     latency_us: BeforeAfter | None = None
     taken: Annotated[bool, Field(description="Whether the exchanged schedules are handed out.")] = False
+    guessed: Annotated[bool, Field(description="Whether the first guesses are, being the fastest.")] = False
     seconds: float = 0.0
 
-
-class Earned(Value):
-    """What trials earned over the first guesses, which need none; measured again, side by side."""
-
-    guessed_us: Annotated[float, Field(description="The first guesses' sum over the tasks, with weights.")]
-    found_us: Annotated[float, Field(description="The sum of what is handed out for the same tasks.")]
-    saved_us: Annotated[
-        dict[str, float], Field(description="What the winners save, by how each was found: `mutation`.")
-    ] = {}
-
     @property
-    def share(self) -> float:
-        """How much of the first guesses' time was saved; not below nothing, since they compete, too."""
-        return max(0.0, 1 - self.found_us / self.guessed_us)
+    def earned(self) -> float | None:
+        """The share of the latency with first guesses that trials saved; None where that was not timed."""
+        timed = self.latency_us
+        if timed is None or timed.guesses is None:
+            return None
+        found = timed.after if self.taken else timed.before
+        return 0.0 if self.guessed or found is None else 1 - found / timed.guesses
 
 
 class FinishReport(Value):
@@ -108,9 +106,9 @@ class FinishReport(Value):
     inside_the_model: Annotated[
         InsideTheModel | None, Field(description="Null: there was nothing to decide, or no time for it.")
     ] = None
-    earned: Annotated[
-        Earned | None, Field(description="Null: no first guess was timed, or a version that told nothing.")
-    ] = None
+    found_by: Annotated[
+        dict[str, int], Field(description="Tasks by how their schedules were found: `default`, `mutation`.")
+    ] = {}
     error_vs_untuned: Annotated[
         float | None, Field(description="Largest relative error against TVM's default build.")
     ] = None

@@ -97,32 +97,26 @@ def test_what_the_pass_inside_the_whole_model_changed_is_told() -> None:
     assert told not in facts(job(report=REPORT | {"inside_the_model": joint | {"taken": False}}))
 
 
-def earning(found_us: float, **saved_us: float) -> JobStatus:
-    earned = {"guessed_us": 2000.0, "found_us": found_us, "saved_us": saved_us}
-    return job(report=REPORT | {"trials": 200, "earned": earned})
+def earning(latency_us: dict[str, float], **joint: bool) -> JobStatus:
+    inside = {"latency_us": latency_us, **joint}
+    found_by = {"default": 1, "mutation": 4}
+    return job(report=REPORT | {"found_by": found_by, "inside_the_model": inside})
 
 
 def test_what_trials_won_is_told_beside_the_first_guesses_and_by_what_means() -> None:
-    told = facts(earning(1818.0, roller=20.0, mutation=160.0, random=2.0))[1]
-    assert told == (
-        "trials won 9.1 % over first guesses, 2.000 ms to 1.818 ms over the tasks"
-        " (mutation 8.0 %, roller 1.0 %)"
-    )
+    told = "over first guesses, 2.000 ms; tasks by how their schedules were found: mutation 4, default 1"
+    assert facts(earning({"before": 1818.0, "guesses": 2000.0}))[1] == f"trials won 9.1 % {told}"
+    taken = earning({"before": 1900.0, "after": 1700.0, "guesses": 2000.0}, taken=True)
+    assert facts(taken)[1] == f"trials won 15.0 % {told}"
+    for nothing in (
+        earning({"before": 1999.0, "guesses": 2000.0}),
+        earning({"before": 2100.0, "guesses": 2000.0}, guessed=True),
+    ):
+        assert facts(nothing)[1] == f"trials won nothing {told}"
 
 
-@pytest.mark.parametrize("found_us", [1999.0, 2010.0])
-def test_trials_that_won_nothing_are_told_as_such(found_us: float) -> None:
-    assert (
-        facts(earning(found_us))[1]
-        == "first guesses, made without a trial, are as fast: 2.000 ms over the tasks"
-    )
-
-
-def test_a_job_without_trials_won_nothing_by_them() -> None:
-    earned = {"guessed_us": 2000.0, "found_us": 1900.0}
-    assert not any(
-        "first guesses" in line for line in facts(job(report=REPORT | {"trials": 0, "earned": earned}))
-    )
+def test_where_first_guesses_were_not_timed_nobody_knows_what_trials_won() -> None:
+    assert not any("first guesses" in line for line in facts(earning({"before": 8.0, "after": 7.0})))
 
 
 def judged(level: str, **changes: Any) -> JobStatus:

@@ -2,21 +2,25 @@ import { describe, expect, it } from "vitest";
 import { earned } from "../src/job/earned";
 import { job } from "./samples";
 
-const report = (found_us: number, saved_us = {}, trials = 64) => ({ report: { trials, earned: { guessed_us: 2000, found_us, saved_us } } });
+const found_by = { default: 1, mutation: 4 };
+const report = (latency_us: object, more = {}) => ({ report: { found_by, inside_the_model: { latency_us, ...more } } });
 
 describe("what trials won", () => {
-  it("is told beside the first guesses, and by what means", () => {
-    const saved = { roller: 20, mutation: 160, random: 2 };
-    const note = "over the first guesses, 2.000 ms over the tasks; mutation 8.0 %, roller 1.0 %";
-    expect(earned(job(report(1818, saved)))).toEqual([{ name: "Won by trials", value: "9.1 %", note }]);
+  it("is told beside the whole model with first guesses, and by what means", () => {
+    const note = "over first guesses, 2.000 ms; tasks by mutation 4, default 1";
+    expect(earned(job(report({ before: 1818, guesses: 2000 })))).toEqual([{ name: "Won by trials", value: "9.1 %", note }]);
+    const [taken] = earned(job(report({ before: 1900, after: 1700, guesses: 2000 }, { taken: true })));
+    expect(taken?.value).toBe("15 %");
   });
 
-  it("is nothing where first guesses are as fast", () => {
-    expect(earned(job(report(1999)))).toEqual([{ name: "Won by trials", value: "nothing", note: "beyond the first guesses, 2.000 ms over the tasks" }]);
+  it("is nothing where first guesses are as fast, or are handed out", () => {
+    const [even] = earned(job(report({ before: 1999, guesses: 2000 })));
+    const [lost] = earned(job(report({ before: 2100, guesses: 2000 }, { guessed: true })));
+    expect([even?.value, lost?.value]).toEqual(["nothing", "nothing"]);
   });
 
-  it("is not told of a job without trials or of an earlier version's report", () => {
-    expect(earned(job(report(1818, {}, 0)))).toEqual([]);
+  it("is not told where first guesses were not timed", () => {
+    expect(earned(job(report({ before: 1999, after: 1900 })))).toEqual([]);
     expect(earned(job())).toEqual([]);
   });
 });

@@ -7,16 +7,20 @@ import type { Figure } from "./headroom";
 const LEAST_SHARE = 0.005;
 
 export function earned(job: Job): Figure[] {
-  const won = job.report?.earned;
-  if (!won || !job.report?.trials) return [];
-  const share = Math.max(0, 1 - won.found_us / won.guessed_us);
-  const guesses = `first guesses, ${latency(won.guessed_us)} over the tasks`;
-  if (share < LEAST_SHARE) return [{ name: "Won by trials", value: "nothing", note: `beyond the ${guesses}` }];
-  return [{ name: "Won by trials", value: percent(share), note: [`over the ${guesses}`, ...means(won)].join("; ") }];
+  const share = won(job);
+  if (share === null) return [];
+  const guesses = job.report?.inside_the_model?.latency_us?.guesses ?? null;
+  return [{ name: "Won by trials", value: share < LEAST_SHARE ? "nothing" : percent(share), note: [`over first guesses, ${latency(guesses)}`, ...means(job)].join("; ") }];
 }
 
-function means({ saved_us, guessed_us }: NonNullable<NonNullable<Job["report"]>["earned"]>): string[] {
-  const ranked = Object.entries(saved_us ?? {}).sort(([, one], [, other]) => other - one);
-  const told = ranked.filter(([, us]) => us / guessed_us >= LEAST_SHARE);
-  return told.length > 0 ? [told.map(([name, us]) => `${name} ${percent(us / guessed_us)}`).join(", ")] : [];
+function won(job: Job): number | null {
+  const joint = job.report?.inside_the_model;
+  const { before, after, guesses } = joint?.latency_us ?? {};
+  if (!guesses || before === undefined) return null;
+  return joint?.guessed ? 0 : 1 - ((joint?.taken ? after : before) ?? before) / guesses;
+}
+
+function means(job: Job): string[] {
+  const ranked = Object.entries(job.report?.found_by ?? {}).sort(([, one], [, other]) => other - one);
+  return ranked.length > 0 ? [`tasks by ${ranked.map(([name, count]) => `${name} ${count}`).join(", ")}`] : [];
 }
