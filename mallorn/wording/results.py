@@ -99,9 +99,14 @@ def _earned(report: FinishReport) -> list[str]:
         return []
     counts = sorted(report.found_by.items(), key=lambda each: -each[1])
     found = ", ".join(f"{means} {count}" for means, count in counts)
-    guesses = f"first guesses, {latency(joint.latency_us.guesses)}"
-    told = f"trials won {percent(won, 1)} over" if won >= LEAST_SHARE else "trials won nothing over"
-    return [f"{told} {guesses}; tasks by how their schedules were found: {found}"]
+    guesses_us = joint.latency_us.guesses
+    change = f"{latency(guesses_us)} became {latency(guesses_us * (1 - won))}, timed in turn"
+    told = (
+        f"{percent(won, 1)} over first guesses: {change}"
+        if won >= LEAST_SHARE
+        else "nothing over first guesses"
+    )
+    return [f"trials won {told}; tasks by how their schedules were found: {found}"]
 
 
 def _inside(report: FinishReport) -> list[str]:
