@@ -93,20 +93,19 @@ def _with_hint(words: str, hint: str) -> str:
 
 def _earned(report: FinishReport) -> list[str]:
     """What trials won over the first guesses, and how what is handed out was found."""
-    joint = report.inside_the_model
-    won = None if joint is None else joint.earned
-    if joint is None or won is None or joint.latency_us is None or joint.latency_us.guesses is None:
+    timed = report.inside_the_model and report.inside_the_model.beside_guesses
+    if not timed:
         return []
+    guesses_us, found_us = timed
+    won = 1 - found_us / guesses_us
     counts = sorted(report.found_by.items(), key=lambda each: -each[1])
-    found = ", ".join(f"{means} {count}" for means, count in counts)
-    guesses_us = joint.latency_us.guesses
-    change = f"{latency(guesses_us)} became {latency(guesses_us * (1 - won))}, timed in turn"
-    told = (
-        f"{percent(won, 1)} over first guesses: {change}"
-        if won >= LEAST_SHARE
-        else "nothing over first guesses"
+    by = (
+        f"tasks by how their schedules were found: {', '.join(f'{means} {count}' for means, count in counts)}"
     )
-    return [f"trials won {told}; tasks by how their schedules were found: {found}"]
+    if won < LEAST_SHARE:
+        return [f"trials won nothing over first guesses; {by}"]
+    change = f"{latency(guesses_us)} became {latency(found_us)}, timed in turn"
+    return [f"trials won {percent(won, 1)} over first guesses: {change}; {by}"]
 
 
 def _inside(report: FinishReport) -> list[str]:

@@ -72,11 +72,14 @@ def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
     """The next fastest and the defaults, without those that lost already; None when there are no others."""
     known = {slot.candidate for slot in lost.slots}
     with claimed.runtime.database.session() as session:
-        fastest = _measured(session, claimed, lost.task, TOP + len(known)).entries
+        measured = _measured(session, claimed, lost.task, TOP + len(known))
     defaults = _defaults(claimed, lost.program, descriptors_of(lost.workload))
-    others = [[entry for entry in entries if entry[0] not in known] for entries in (fastest, defaults)]
+    others = [
+        [entry for entry in entries if entry[0] not in known] for entries in (measured.entries, defaults)
+    ]
     both = dict(others[0][:TOP] + others[1][:TOP])
-    return replace(lost, slots=_number(list(both.items()))) if both else None
+    slots = _number(list(both.items()))
+    return replace(lost, slots=slots, means=measured.means) if both else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.values.report import FinishReport
 from workers.children.again import twice
 from workers.finish.checking import Checker
-from workers.finish.inside_model import Decided, affordable, decide_inside
+from workers.finish.inside_model import Decided, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, device_is_here
 from workers.finish.undone import Undone
 from workers.finish.winners import Winner
@@ -55,8 +55,8 @@ def _covered(built: TunedModel) -> FinishReport:
 
 
 def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
-    """The first build where there is nothing to decide, no time for it, or the job does without it."""
+    """The first build where the job does without the pass, or its device is elsewhere."""
     claimed = model.claimed
-    if claimed.options.contests == "inside" and device_is_here(claimed) and affordable(model, first):
+    if claimed.options.contests == "inside" and device_is_here(claimed):
         return decide_inside(model, first, check)
     return Decided(first, None)

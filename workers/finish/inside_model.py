@@ -37,11 +37,15 @@ class Decided(NamedTuple):
 
 
 def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Decided:
-    """The fastest of the winners' build, one with those that are faster inside, and that of first guesses."""
+    """The fastest of the winners' build, one with those that are faster inside, and that of first guesses.
+
+    The first build without a report where there is no rival, or no time for any.
+    """
     started = time.monotonic()
+    if not (fields := _affordable_fields(model, first)):
+        return Decided(first, None)
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
-    fields = _affordable_fields(model, first)
     builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(fields, 1))]
     times = model.kernel_times(builds)
     chosen = _verified(first.winners, choose([build.winners for build in builds], times), verifier)
@@ -61,11 +65,6 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Deci
         seconds=round(time.monotonic() - started, 1),
     )
     return Decided(build, report)
-
-
-def affordable(model: JobModel, first: TunedModel) -> bool:
-    """Whether there is a rival at all, and the pass is short beside the tuning."""
-    return bool(_affordable_fields(model, first))
 
 
 def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]:

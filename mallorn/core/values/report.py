@@ -78,13 +78,13 @@ class InsideTheModel(Value):
     seconds: float = 0.0
 
     @property
-    def earned(self) -> float | None:
-        """The share of the latency with first guesses that trials saved; None where that was not timed."""
+    def beside_guesses(self) -> tuple[float, float] | None:
+        """The whole model with first guesses and as it is handed out; None where that was not timed."""
         timed = self.latency_us
         if timed is None or timed.guesses is None:
             return None
-        found = timed.after if self.taken else timed.before
-        return 0.0 if self.guessed or found is None else 1 - found / timed.guesses
+        found = timed.guesses if self.guessed else timed.after if self.taken else timed.before
+        return timed.guesses, found or timed.before
 
 
 class FinishReport(Value):

@@ -345,6 +345,7 @@ def test_where_the_fastest_are_all_wrong_the_next_ones_and_the_defaults_get_thei
     finish(workshop, job)
     right = next(trial for trial in fastest if trial not in wrong)
     assert json.loads(exported[0].trace)[1] == list(right.candidate.decisions)
+    assert report(workshop, job)["found_by"] == {means_of(right.origin): 1}
     assert len(workshop.rows(kind="finish", outcome="wrong_result")) == len(wrong) == 4
 
 
@@ -548,8 +549,13 @@ def test_a_rival_that_computes_wrong_is_not_handed_out(workshop, exported, check
     first, second = best(workshop, job, 2)
     check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) == key(second)}
     finish(workshop, job)
-    joint = report(workshop, job)["inside_the_model"]
-    assert (joint["tasks"], joint["taken"], joint["guessed"]) == ([], False, False)
+    assert report(workshop, job)["inside_the_model"] == {
+        "tasks": [],
+        "latency_us": {"before": 1000.0, "guesses": 990.0},
+        "taken": False,
+        "guessed": False,
+        "seconds": pytest.approx(0, abs=600),
+    }
     assert handed_out(workshop, job) == {"w0": first.latency_us}
 
 
