@@ -42,7 +42,9 @@ _LANES: Final[JsonValue] = {"call": "mallorn.lanes", "args": []}
 _DISPATCH: Final = (_step("relax.backend.DispatchSampling"), _step("relax.backend.DispatchSortScan"))
 # What compile_relax and the pipeline "zero" run before they look a task up.
 _LEGALIZE: Final = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
-_SIMPLIFY: Final = _relax("FoldConstant", "DecomposeOpsForInference", "CanonicalizeBindings", "FoldConstant")
+# FoldConstant compiles a library for every operator that is left to it.
+_FOLD: Final = (_step("mallorn.constants"), *_relax("FoldConstant"))
+_SIMPLIFY: Final = (*_FOLD, *_relax("DecomposeOpsForInference", "CanonicalizeBindings"), *_FOLD)
 
 # Convolutions vectorise over channels. Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools
 # follow the layout of what they read, and so does a Clip that is an operator again. Optional: the pass gives
@@ -59,7 +61,8 @@ _NHWC: Final = (
     _step("mallorn.find_norms", _LANES),
     *_relax("DeadCodeElimination"),
     _step("relax.transform.ConvertLayout", CHANNELS_LAST, optional=True),
-    *_relax("FoldConstant", "CanonicalizeBindings"),
+    *_FOLD,
+    *_relax("CanonicalizeBindings"),
     _step("mallorn.transposed", _LANES),
     _step("mallorn.views"),
     *_relax("DeadCodeElimination"),
@@ -124,10 +127,10 @@ _WHOLE: Final = (
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 8, _step("mallorn.winograd"), *_DEPTHWISE, *_WHOLE)
-DIRECT: Final = _tuned("direct", 7, *_DEPTHWISE, *_WHOLE)
-BF16: Final = _tuned("bf16", 4, _step("mallorn.winograd", "bfloat16"), *_ROUND)
-DIRECT_BF16: Final = _tuned("direct-bf16", 3, *_ROUND)
+TUNED: Final = _tuned("tuned", 9, _step("mallorn.winograd"), *_DEPTHWISE, *_WHOLE)
+DIRECT: Final = _tuned("direct", 8, *_DEPTHWISE, *_WHOLE)
+BF16: Final = _tuned("bf16", 5, _step("mallorn.winograd", "bfloat16"), *_ROUND)
+DIRECT_BF16: Final = _tuned("direct-bf16", 4, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 

@@ -170,6 +170,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "checks.py",
         "clip.py",
         "compiling.py",
+        "constants.py",
         "cumulative.py",
         "depthwise.py",
         "folds.py",

@@ -41,6 +41,7 @@ PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 OWN_PASSES = {
     "mallorn.bf16": "bf16",
     "mallorn.calls": "calls",
+    "mallorn.constants": "constants",
     "mallorn.cumulative": "cumulative",
     "mallorn.depthwise": "depthwise",
     "mallorn.find_norms": "norms",

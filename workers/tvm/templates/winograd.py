@@ -8,6 +8,7 @@ bfloat16 in the smaller tiles only; the larger ones would amplify the rounding e
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -213,6 +214,7 @@ def _transformed(form: Form, weights: Any) -> Any:
     return values.reshape(form.products, *weights.shape[2:]).astype("float32")
 
 
+@lru_cache
 def _pack(plan: WinogradPlan) -> Any:
     tile, span = plan.form.tile, plan.form.span
 
@@ -227,6 +229,7 @@ def _pack(plan: WinogradPlan) -> Any:
     return _function(plan.form.pack, plan.padded, plan.packed, plan.packed[1:], read, store, plan.dtype)
 
 
+@lru_cache
 def _unpack(plan: WinogradPlan) -> Any:
     """Stores beyond the end go to the last row and column, where later ones overwrite them."""
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
