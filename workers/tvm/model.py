@@ -15,7 +15,13 @@ from onnx import GraphProto, ModelProto
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import TensorSpec
 from workers.faces.graphs import Shapes
-from workers.tvm.onnx_reader import first_line, graph_inputs, read_model
+from workers.tvm.onnx_reader import (
+    first_line,
+    graph_inputs,
+    read_model,
+    refuse_text,
+    refuse_unknown_operators,
+)
 from workers.tvm.templates import compiling as stock
 
 # What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
@@ -93,7 +99,10 @@ def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
     try:
         with contextlib.redirect_stdout(told), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return stock.read_graph(model, shapes, target)
+            simple = stock.simplify(model, shapes)
+            refuse_unknown_operators(simple, stock.operators())
+            refuse_text(simple.graph)
+            return stock.convert(simple, shapes, target)
     except _REFUSALS as error:
         where = told.getvalue().partition(",")[0].removeprefix("Error converting operator ").strip()
         hint = "pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)"

@@ -1,23 +1,24 @@
 """ONNX bytes, parsed and checked before TVM sees them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import foreign_format
-from workers.tvm.templates.recurrent import KINDS
+from workers.tvm.templates import unrolling
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
+LIST: Final = "(what is imported: docs/models.md)"
+DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
 OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
 
 
 def read_model(data: bytes) -> ModelProto:
-    """Parse and check ONNX bytes: complete, valid, self-contained, and of operators TVM imports."""
+    """Parse and check ONNX bytes: complete, valid, self-contained."""
     if not data:
         raise InvalidModel("the model file is empty", hint="export it again; zero bytes were received")
     model = ModelProto()
@@ -42,14 +43,12 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
 
 def _check(model: ModelProto) -> None:
     _refuse_external_data(model)
-    _refuse_unknown_operators(model)
+    _refuse_foreign(model)
     _refuse_newer(model)
-    _refuse_text(model.graph)
     if not model.graph.output:
         raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
-    _infer_outputs(model)
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(_complete(model))
     except onnx.checker.ValidationError as error:
         raise InvalidModel(f"not a valid ONNX model: {first_line(error)}", hint=CHECK) from None
 
@@ -67,7 +66,8 @@ def _refuse_newer(model: ModelProto) -> None:
             )
 
 
-def _refuse_text(graph: GraphProto) -> None:
+def refuse_text(graph: GraphProto) -> None:
+    """Raise InvalidModel for inputs that are no numbers."""
     for value in graph_inputs(graph):
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise InvalidModel(
@@ -76,16 +76,15 @@ def _refuse_text(graph: GraphProto) -> None:
             )
 
 
-def _infer_outputs(model: ModelProto) -> None:
-    """Give outputs the types and shapes that the exporter left out, as far as they follow from the rest."""
-    if all(value.type.tensor_type.HasField("shape") for value in model.graph.output):
-        return
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model)
-    except onnx.shape_inference.InferenceError:
-        return  # what is wrong with it the checker says in better words
-    for value, known in zip(model.graph.output, inferred.graph.output, strict=True):
-        value.type.CopyFrom(known.type)
+def _complete(model: ModelProto) -> ModelProto:
+    """The model with types for outputs whose types the exporter left out: the import finds them."""
+    result = ModelProto()
+    result.CopyFrom(model)
+    for value in result.graph.output:
+        kind = value.type.tensor_type
+        kind.elem_type = kind.elem_type or TensorProto.FLOAT
+        kind.shape.SetInParent()
+    return result
 
 
 def _unreadable(data: bytes) -> InvalidModel:
@@ -131,19 +130,29 @@ def _refuse_external_data(model: ModelProto) -> None:
             )
 
 
-def _refuse_unknown_operators(model: ModelProto) -> None:
-    # `If` and `Constant` are handled by the frontend itself, outside its table.
-    known = {*onnx_frontend._get_convert_map(), *KINDS, "If", "Constant", *(f.name for f in model.functions)}
-    foreign = {
-        f"{n.domain}.{n.op_type}" for n in _nodes(model) if n.domain not in ("", "ai.onnx", "com.microsoft")
-    }
-    unknown = sorted({node.op_type for node in _nodes(model)} - known) or sorted(foreign)
-    if unknown or model.functions:
-        names = ", ".join(unknown or [function.name for function in model.functions])
-        raise InvalidModel(
-            f"TVM cannot import these operators: {names}",
-            hint="export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)",
-        )
+def _refuse_foreign(model: ModelProto) -> None:
+    own = {(function.domain, function.name) for function in model.functions}
+    strange = [n for n in _nodes(model) if n.domain not in DOMAINS and (n.domain, n.op_type) not in own]
+    if strange:
+        raise _unknown(sorted({f"{node.domain}.{node.op_type}" for node in strange}))
+
+
+def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:
+    """Raise InvalidModel for a simplified model with operators that are not converted, and name them."""
+    unknown = sorted({node.op_type for node in _nodes(model)}.difference(known))
+    if unknown:
+        raise _unknown(unknown)
+
+
+def _unknown(names: Sequence[str]) -> InvalidModel:
+    running = [name for name in names if name in unrolling.KINDS]
+    hint = (
+        f"export the model with steps that are counted beforehand, at most {unrolling.UNROLLED:,} nodes in "
+        f"all: how long {running[0]} runs here is known only when the model runs"
+        if running
+        else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
+    )
+    return InvalidModel(f"TVM cannot import these operators: {', '.join(names)}", hint=f"{hint}   {LIST}")
 
 
 def first_line(error: BaseException) -> str:

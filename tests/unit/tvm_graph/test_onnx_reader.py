@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from mallorn.core.errors import InvalidModel
-from workers.tvm.onnx_reader import read_model
+from workers.tvm.onnx_reader import read_model, refuse_unknown_operators
+from workers.tvm.templates.compiling import operators, simplify
 
 Build = Callable[..., ModelProto]
 
@@ -82,15 +83,27 @@ def test_external_data_is_found_in_an_attribute_of_a_nested_graph(build_model: B
     assert "'hidden'" in refusal(build_model([choice]).SerializeToString()).message
 
 
+def unknown(model: ModelProto) -> InvalidModel:
+    with pytest.raises(InvalidModel) as caught:
+        refuse_unknown_operators(simplify(model, {}), operators())
+    assert "docs/models.md" in caught.value.hint
+    return caught.value
+
+
 def test_unknown_operators_are_named(build_model: Build) -> None:
     nodes = [helper.make_node("Frobnicate", ["x"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
-    assert refusal(build_model(nodes).SerializeToString()).message.endswith("operators: Frobnicate")
+    assert unknown(build_model(nodes)).message.endswith("operators: Frobnicate")
 
 
 def test_unknown_operators_are_named_inside_branches(build_model: Build) -> None:
     choice = helper.make_node("If", ["c"], ["y"])
     choice.attribute.append(branch(helper.make_node("Quux", ["x"], ["r"])))
-    assert "Quux" in refusal(build_model([choice]).SerializeToString()).message
+    assert "Quux" in unknown(build_model([choice])).message
+
+
+def test_unknown_operators_that_nothing_needs_are_no_hindrance(build_model: Build) -> None:
+    nodes = [helper.make_node("Frobnicate", ["x"], ["z"]), helper.make_node("Relu", ["x"], ["y"])]
+    refuse_unknown_operators(simplify(build_model(nodes), {}), operators())
 
 
 def test_operators_of_an_unknown_domain_are_named(build_model: Build) -> None:

@@ -12,7 +12,7 @@ import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm import relax
-from tvm.relax.frontend.onnx import from_onnx
+from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
@@ -32,9 +32,9 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, recurrent, rewriting = (
+checks, folding, inlining, recurrent, rewriting = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "recurrent", "rewriting")
+    for name in ("checks", "folding", "inlining", "recurrent", "rewriting")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -97,7 +97,26 @@ def import_model(model: Any, manifest: Mapping[str, Any], target: Any) -> Any:
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
-    """The model as a Relax module, recurrent layers in vectors of the target."""
+    """The model as a Relax module."""
+    return convert(simplify(model, shapes), shapes, target)
+
+
+def simplify(model: Any, shapes: Shapes) -> Any:
+    """The ONNX model without functions, computed shapes, known branches and loops, in operators TVM has."""
+    known = folding.fold(inlining.inline(model), shapes)
+    expanded = inlining.expand(known, operators())
+    return known if expanded is known else folding.fold(expanded, shapes)
+
+
+def operators() -> frozenset[str]:
+    """The operators that are converted."""
+    recurrent.teach()
+    # `If` and `Constant` are handled by the frontend itself, outside its table.
+    return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
+
+
+def convert(model: Any, shapes: Shapes, target: Any) -> Any:
+    """A simple model as a Relax module, recurrent layers in vectors of the target."""
     recurrent.teach()
     with target or contextlib.nullcontext():
         return from_onnx(model, shape_dict=shapes)
