@@ -32,9 +32,9 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, folding, inlining, recurrent, rewriting = (
+checks, converters, folding, inlining, rewriting = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "folding", "inlining", "recurrent", "rewriting")
+    for name in ("checks", "converters", "folding", "inlining", "rewriting")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -110,14 +110,14 @@ def simplify(model: Any, shapes: Shapes) -> Any:
 
 def operators() -> frozenset[str]:
     """The operators that are converted."""
-    recurrent.teach()
+    converters.teach()
     # `If` and `Constant` are handled by the frontend itself, outside its table.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
 
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
-    """A simple model as a Relax module, recurrent layers in vectors of the target."""
-    recurrent.teach()
+    """A simple model as a Relax module; converters of ours may look at the target."""
+    converters.teach()
     with target or contextlib.nullcontext():
         return from_onnx(model, shape_dict=shapes)
 

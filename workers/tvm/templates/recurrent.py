@@ -1,64 +1,39 @@
 """What TVM's importer lacks: LSTM, GRU and RNN of ONNX, each a product of its inputs and a scan."""
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.frontend.onnx import onnx_frontend
 
-lanes, scans = (
-    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("lanes", "scans")
+given, lanes, scans = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("given", "lanes", "scans")
 )
 _PLAIN = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
-KINDS = tuple(_PLAIN)
 _STATES = {"LSTM": 2, "GRU": 1, "RNN": 1}
 _SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
 
 
-def teach() -> None:
-    """Make the importer convert them, from now on; it has no registry but a function of its table."""
-    if not hasattr(onnx_frontend, "_untaught_convert_map"):
-        onnx_frontend._untaught_convert_map = onnx_frontend._get_convert_map
-        onnx_frontend._get_convert_map = _taught
-
-
-def _taught() -> dict[str, Any]:
-    return {**{kind: _converter(kind) for kind in _PLAIN}, **onnx_frontend._untaught_convert_map()}
-
-
-def _converter(kind: str) -> type:
-    def convert(_: Any, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-        return _convert(kind, builder, inputs, attrs, params)
-
-    return type(kind, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
-
-
 def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    data, *rest = (inputs[at] if at < len(inputs) else None for at in range(_PEEPHOLES + 1))
-    weights, recurrent, bias = (_numbers(value, params) for value in rest[:3])
+    data, *rest = given.padded(inputs, _PEEPHOLES + 1)
+    weights, recurrent, bias = (given.array_of(value, params) for value in rest[:3])
     if weights is None or recurrent is None or (rest[2] is not None and bias is None):
         raise ValueError(f"its {kind} computes its weights")
     scan = _scan(kind, data, recurrent, attrs)
-    _refuse(scan, attrs, _numbers(rest[_SEQUENCE_LENGTHS - 1], params), rest)
+    _refuse(scan, attrs, given.array_of(rest[_SEQUENCE_LENGTHS - 1], params), rest)
     if bias is None:
         bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
     own, states = np.split(bias[:, :, None], 2, axis=1)
-    given = [_gates(builder, scan, data, weights, own, states), relax.const(_packed(scan, recurrent))]
-    given += [_state(scan, value) for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
+    factors = [_gates(builder, scan, data, weights, own, states), relax.const(_packed(scan, recurrent))]
+    factors += [_state(scan, value) for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
     if kind == "GRU":
-        given.append(relax.const(scan.pack(states)[0].astype("float32")))
+        factors.append(relax.const(scan.pack(states)[0].astype("float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
     named = builder.add_func(scans.function(scan), f"{kind.lower()}_scan")
-    found = builder.emit(relax.call_tir(named, given, result))
+    found = builder.emit(relax.call_tir(named, factors, result))
     return relax.Tuple([builder.emit(relax.TupleGetItem(found, at)) for at in range(len(result))])
-
-
-def _numbers(value: Any, params: Any) -> Any | None:
-    """A constant as an array; None for what is computed or not given."""
-    constant = onnx_frontend.get_constant(value, params) if value is not None else None
-    return constant.value.numpy() if isinstance(constant, tvm.ir.GenericConst) else None
 
 
 def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
@@ -121,3 +96,6 @@ def _packed(scan: Any, recurrent: Any) -> Any:
 
 def _state(scan: Any, value: Any | None) -> Any:
     return relax.const(np.zeros(scan.shapes["H"], "float32")) if value is None else value
+
+
+CONVERTERS = {kind: partial(_convert, kind) for kind in _PLAIN}

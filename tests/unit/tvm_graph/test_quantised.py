@@ -1,0 +1,227 @@
+"""Quantised files, as onnxruntime's tools write them: imported with onnxruntime's numbers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
+
+from workers.tvm.model import load_network
+
+onnxruntime = pytest.importorskip("onnxruntime")
+quantization = pytest.importorskip("onnxruntime.quantization")
+MICROSOFT = "com.microsoft"
+
+
+def tensor(rng: Any, name: str, *shape: int) -> Any:
+    return numpy_helper.from_array((rng.standard_normal(shape) / 3).astype("float32"), name)
+
+
+def pictures(opset: int) -> onnx.ModelProto:
+    """A small residual network: plain, grouped and depthwise convolutions, pools, a dense layer."""
+    rng = np.random.default_rng(5)
+    weights = [
+        tensor(rng, "w0", 16, 3, 3, 3),
+        tensor(rng, "b0", 16),
+        tensor(rng, "w1", 16, 16, 3, 3),
+        tensor(rng, "b1", 16),
+        tensor(rng, "w2", 16, 1, 3, 3),
+        tensor(rng, "w3", 10, 16),
+        tensor(rng, "b3", 10),
+    ]
+    node, pads = helper.make_node, [1, 1, 1, 1]
+    nodes = [
+        node("Conv", ["x", "w0", "b0"], ["c0"], pads=pads, strides=[2, 2]),
+        node("Relu", ["c0"], ["r0"]),
+        node("MaxPool", ["r0"], ["p0"], kernel_shape=[3, 3], pads=pads, strides=[1, 1]),
+        node("Conv", ["p0", "w1", "b1"], ["c1"], pads=pads),
+        node("Add", ["c1", "p0"], ["s1"]),
+        node("Conv", ["s1", "w2"], ["c2"], pads=pads, group=16),
+        node("LeakyRelu", ["c2"], ["r2"], alpha=0.1),
+        node("Concat", ["r2", "s1"], ["k"], axis=1),
+        node("Sigmoid", ["k"], ["g"]),
+        node("Mul", ["k", "g"], ["m"]),
+        node("AveragePool", ["m"], ["a"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Slice", ["a", "from", "to", "axis"], ["t"]),
+        node("GlobalAveragePool", ["t"], ["q"]),
+        node("Flatten", ["q"], ["f"]),
+        node("Gemm", ["f", "w3", "b3"], ["y"], transB=1),
+    ]
+    bounds = {"from": [0], "to": [16], "axis": [1]}
+    weights += [numpy_helper.from_array(np.array(at, "int64"), name) for name, at in bounds.items()]
+    return made(nodes, [1, 3, 16, 16], [1, 10], weights, opset)
+
+
+def words(opset: int) -> onnx.ModelProto:
+    """Products of a sequence: with weights, and of two computed factors."""
+    rng = np.random.default_rng(6)
+    weights = [tensor(rng, f"w{at}", 32, 32) for at in range(3)] + [tensor(rng, "b", 32)]
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "w0"], ["q"]),
+        node("MatMul", ["x", "w1"], ["k"]),
+        node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
+        node("MatMul", ["q", "kt"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "x"], ["o"]),
+        node("MatMul", ["o", "w2"], ["d"]),
+        node("Add", ["d", "b"], ["y"]),
+    ]
+    return made(nodes, [2, 7, 32], [2, 7, 32], weights, opset)
+
+
+def made(nodes: Any, x: Any, y: Any, weights: Any, opset: int, microsoft: bool = False) -> onnx.ModelProto:
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
+        for name, shape in (("x", x), ("y", y))
+    )
+    graph = helper.make_graph(nodes, "network", inputs, outputs, weights)
+    opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(MICROSOFT, 1)] if microsoft else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._left: Iterator[Any] = iter([{"x": sample(shape, seed)} for seed in range(4)])
+
+    def get_next(self) -> Any:
+        return next(self._left, None)
+
+
+def sample(shape: tuple[int, ...], seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def ours(path: Path, *inputs: Any) -> list[Any]:
+    """What the imported model computes, compiled for this machine."""
+    mod = load_network(path).mod
+    found = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())["main"](
+        *map(tvm.runtime.tensor, inputs)
+    )
+    return [found.numpy()] if hasattr(found, "numpy") else [result.numpy() for result in found]
+
+
+def theirs(path: Path, *inputs: Any) -> list[Any]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    found: list[Any] = session.run(None, dict(zip(names, inputs, strict=True)))
+    return found
+
+
+def near(path: Path, x: Any, *, steps: int = 2) -> None:
+    """The same numbers, but for what rounds the other way at a few places, and what follows from those."""
+    for found, wanted in zip(ours(path, x), theirs(path, x), strict=True):
+        assert found.dtype == wanted.dtype
+        error = np.abs(found.astype("float64") - wanted.astype("float64"))
+        assert error.mean() <= steps * np.abs(wanted).max() / 255
+
+
+NETWORKS = {"pictures": (pictures, (1, 3, 16, 16)), "words": (words, (2, 7, 32))}
+QDQ, QLINEAR = quantization.QuantFormat.QDQ, quantization.QuantFormat.QOperator
+U8, S8 = quantization.QuantType.QUInt8, quantization.QuantType.QInt8
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("form", [QDQ, QLINEAR], ids=["QDQ", "QLinear"])
+@pytest.mark.parametrize(
+    ("data", "weights", "channels", "opset"),
+    [(U8, S8, True, 13), (U8, U8, False, 17), (S8, S8, True, 17), (S8, S8, False, 21)],
+    ids=["u8s8", "u8u8", "s8s8", "s8s8-21"],
+)
+def test_static_quantisation(tmp_path, network, form, data, weights, channels, opset):
+    make, shape = NETWORKS[network]
+    onnx.save(make(opset), tmp_path / "real.onnx")
+    quantization.quantize_static(
+        tmp_path / "real.onnx",
+        tmp_path / "quantised.onnx",
+        Samples(shape),
+        quant_format=form,
+        per_channel=channels,
+        activation_type=data,
+        weight_type=weights,
+    )
+    near(tmp_path / "quantised.onnx", sample(shape, 1))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("weights", [U8, S8], ids=["u8", "s8"])
+@pytest.mark.parametrize("channels", [True, False], ids=["per channel", "per tensor"])
+def test_dynamic_quantisation(tmp_path, network, weights, channels):
+    make, shape = NETWORKS[network]
+    onnx.save(make(17), tmp_path / "real.onnx")
+    quantization.quantize_dynamic(
+        tmp_path / "real.onnx", tmp_path / "quantised.onnx", weight_type=weights, per_channel=channels
+    )
+    near(tmp_path / "quantised.onnx", sample(shape, 1))
+
+
+def byte_weights(*shape: int) -> Any:
+    return np.random.default_rng(4).integers(-100, 100, shape).astype("int8")
+
+
+NUMBERS: dict[str, Any] = {
+    "s": np.float32(0.02),
+    "z": np.uint8(117),
+    "columns": np.array([0.01] * 9, "float32"),
+    "zeros": np.zeros(9, "int8"),
+    "none": np.int8(0),
+    "three": np.int8(3),
+    "bias": np.ones(9, "float32"),
+    "sums": np.arange(9, dtype="int32") * 100,
+    "qkv": np.linspace(-1, 1, 36, dtype="float32"),
+    "w": byte_weights(12, 9),
+    "wt": byte_weights(9, 12),
+    "wqkv": byte_weights(12, 36),
+}
+FUSED: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "DynamicQuantizeMatMul": (["x", "w", "columns", "zeros", "bias"], {}),
+    "MatMulIntegerToFloat": (["q", "w", "s", "s", "z", "three"], {}),
+    "QGemm": (["q", "s", "z", "wt", "s", "none", "sums"], {"transB": 1, "alpha": 0.5}),
+    "QAttention": (["q", "wqkv", "qkv", "s", "s", "", "z", "none"], {"num_heads": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", FUSED)
+def test_what_onnxruntime_fuses(tmp_path, kind):
+    given, attrs = FUSED[kind]
+    x, width = ((2, 5, 12), 12) if kind == "QAttention" else ((2, 12), 9)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node(kind, given, ["y"], domain=MICROSOFT, **attrs),
+    ]
+    weights = [
+        numpy_helper.from_array(np.asarray(NUMBERS[name]), name)
+        for name in {*given, "s", "z"} & NUMBERS.keys()
+    ]
+    onnx.save(made(nodes, x, (*x[:-1], width), weights, 17, microsoft=True), tmp_path / "fused.onnx")
+    near(tmp_path / "fused.onnx", sample(x, 3))
+
+
+def test_a_scale_in_a_vector_of_one_number_is_that_number(tmp_path):
+    numbers = {"s": np.array([0.02], "float32"), "z": np.array([117], "uint8")}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(value, key) for key, value in numbers.items()]
+    onnx.save(made(nodes, (2, 3), (2, 3), weights, 17), tmp_path / "vector.onnx")
+    near(tmp_path / "vector.onnx", sample((2, 3), 1))
+
+
+def test_convolutions_of_integers_with_zero_points(tmp_path):
+    numbers = {"w": byte_weights(4, 3, 3, 3), "s": np.float32(0.02), "z": np.uint8(90), "wz": np.int8(5)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("ConvInteger", ["q", "w", "z", "wz"], ["i"], pads=[1, 1, 1, 1]),
+        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+    ]
+    weights = [numpy_helper.from_array(np.asarray(value), key) for key, value in numbers.items()]
+    onnx.save(made(nodes, (1, 3, 6, 6), (1, 4, 6, 6), weights, 17), tmp_path / "integers.onnx")
+    near(tmp_path / "integers.onnx", sample((1, 3, 6, 6), 1), steps=0)

@@ -1,0 +1,47 @@
+"""What TVM's ONNX importer lacks, or has too narrow: converters of ours, from files beside this one.
+
+Such a file has a table `CONVERTERS`: by the operator's name a function of the importer's builder, the node's
+inputs, its attributes and the importer's parameters, which returns the result, or a tuple of them. It raises
+ValueError for forms that it does not know.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from tvm.relax.frontend.onnx import onnx_frontend
+
+Convert = Callable[[Any, Any, Any, Any], Any]
+_FILES = ("recurrent", "quantised")
+
+
+def teach() -> None:
+    """Make the importer use them, from now on; it has no registry but a function of its table."""
+    if not hasattr(onnx_frontend, "_untaught_convert_map"):
+        onnx_frontend._untaught_convert_map = onnx_frontend._get_convert_map
+        onnx_frontend._get_convert_map = _taught
+
+
+def taught() -> Mapping[str, Convert]:
+    """All of ours; they go before TVM's."""
+    return _OURS
+
+
+def _taught() -> dict[str, Any]:
+    return {**onnx_frontend._untaught_convert_map(), **_TYPES}
+
+
+def _beside(name: str) -> Mapping[str, Convert]:
+    found: Mapping[str, Convert] = import_module(f"{__package__}.{name}" if __package__ else name).CONVERTERS
+    return found
+
+
+def _type(kind: str, convert: Convert) -> type:
+    def answer(_: Any, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+        return convert(builder, inputs, attrs, params)
+
+    return type(kind, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(answer)})
+
+
+_OURS = {kind: convert for name in _FILES for kind, convert in _beside(name).items()}
+_TYPES = {kind: _type(kind, convert) for kind, convert in _OURS.items()}
