@@ -23,9 +23,9 @@ from workers.faces.graphs import Graphs, Tuned
 from workers.finish.winners import Winner
 from workers.slot.stage import Stage
 
-# apply.py, the graph passes that it has beyond TVM's, and what they share.
+# apply.py, the graph passes that it has beyond TVM's, what they share, and a library's threads.
 TEMPLATES: Final = Path(str(files("workers.tvm.templates")))
-SCRIPTS: Final = tuple(sorted(path.stem for path in TEMPLATES.glob("[a-z]*.py")))
+SCRIPTS: Final = tuple(sorted(path.name for path in TEMPLATES.glob("[a-z]*.*") if path.is_file()))
 # All that the scripts import; onnxruntime is for --check, where it is installed.
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
 CHECKER: Final = "onnxruntime"
@@ -54,7 +54,7 @@ def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) 
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
     for name in SCRIPTS:
-        shutil.copyfile(TEMPLATES / f"{name}.py", directory / f"{name}.py")
+        shutil.copyfile(TEMPLATES / name, directory / name)
 
 
 def upload(claimed: Stage, directory: Path) -> str:

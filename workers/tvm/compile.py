@@ -12,6 +12,7 @@ from workers.tvm.linker import link_shared
 from workers.tvm.logs import read_database
 from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target, run_steps
+from workers.tvm.pool import export_with_pool
 from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.templates import compiling as stock
 
@@ -38,7 +39,7 @@ def compile_model(
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mod, scratch, tvm_target)
         executable = stock.build(mod, [step_json(step) for step in steps.after], tvm_target, scratch)
-        executable.export_library(out_so, fcompile=link_shared)
+        export_with_pool(executable, out_so, tvm_target)
     return Compiled(
         found=len(found),
         of=len(found) + len(missing),

@@ -30,10 +30,15 @@ def link_command() -> tuple[str, ...]:
     for name in _LINKERS:
         if path := shutil.which(name):
             return (path, "-shared")
-    for name in filter(None, (os.environ.get("CC"), *_DRIVERS)):
-        if path := shutil.which(name):
-            return (path, "-shared", "-fPIC")
+    if path := compiler():
+        return (path, "-shared", "-fPIC")
     raise NoLinker(hint=INSTALL)
+
+
+def compiler() -> str | None:
+    """A C compiler, where one is installed."""
+    named = filter(None, (os.environ.get("CC"), *_DRIVERS))
+    return next(filter(None, map(shutil.which, named)), None)
 
 
 def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:

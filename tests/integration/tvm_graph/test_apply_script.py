@@ -28,7 +28,7 @@ BOUNDS = {"low": 0.0, "high": 6.0}
 def copy_scripts(directory: str) -> str:
     """What an export holds beside its logs; where the script is."""
     for name in SCRIPTS:
-        shutil.copy(Path(compiling.__file__).with_name(f"{name}.py"), directory)
+        shutil.copy(Path(compiling.__file__).with_name(name), directory)
     return str(Path(directory, "apply.py"))
 
 

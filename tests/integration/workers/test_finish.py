@@ -186,6 +186,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "manifest.json",
         "norms.py",
         "passable.py",
+        "pool.c",
         "product.py",
         "quantised.py",
         "recurrent.py",

@@ -72,7 +72,8 @@ def apply(manifest: Any, args: argparse.Namespace) -> dict[str, object]:
     report["threads"] = machine.threads()
     with tempfile.TemporaryDirectory() as scratch:
         library = args.output or f"{scratch}/model.so"
-        compiling.build(mod, manifest["recipe"]["after"], target, str(HERE)).export_library(library)
+        built = compiling.build(mod, manifest["recipe"]["after"], target, str(HERE))
+        compiling.export(built, library, target)
         if cannot_run:
             return report | {"latency_ms": None, "not_run": cannot_run}
         inputs = compiling.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])

@@ -65,6 +65,7 @@ OWN_PASSES = {
 }
 
 
+POOL = Path(__file__).with_name("pool.c")
 # An intrinsic of ours is registered by the pass that needs it.
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
 
@@ -179,6 +180,23 @@ def build(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
     mod = run_passes(mod, after, target)
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
+
+
+def export(executable: Any, library: str, target: Any) -> None:
+    """Write the library; on CPUs with threads of its own for its loops (`pool.c` says why)."""
+    pool: dict[str, Any] = {"addons": [str(POOL)], "options": pool_options(target)} if is_cpu(target) else {}
+    executable.export_library(library, **pool)
+
+
+def is_cpu(target: Any) -> bool:
+    """Whether the target's loops run on threads."""
+    return bool(target.kind.name == "llvm")
+
+
+def pool_options(target: Any) -> list[str]:
+    """How a C compiler makes the library's threads, as many as the target's cores."""
+    cores = target.attrs.get("num-cores")
+    return ["-O2", "-pthread", *([f"-DPOOL_THREADS={cores}"] if cores else [])]
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:

@@ -22,11 +22,6 @@ def teach() -> None:
         onnx_frontend._get_convert_map = _taught
 
 
-def taught() -> Mapping[str, Convert]:
-    """All of ours; they go before TVM's."""
-    return _OURS
-
-
 def _taught() -> dict[str, Any]:
     return {**onnx_frontend._untaught_convert_map(), **_TYPES}
 
@@ -43,5 +38,5 @@ def _type(kind: str, convert: Convert) -> type:
     return type(kind, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(answer)})
 
 
-_OURS = {kind: convert for name in _FILES for kind, convert in _beside(name).items()}
-_TYPES = {kind: _type(kind, convert) for kind, convert in _OURS.items()}
+# They go before TVM's.
+_TYPES = {kind: _type(kind, convert) for name in _FILES for kind, convert in _beside(name).items()}

@@ -1,0 +1,133 @@
+"""What a model takes beside other programs: with TVM's threads, with its library's own, in onnxruntime.
+
+python -m benchmarks.contention MODEL.onnx --schedules DIR [--loads 0,1,2] [--passes 5] [--json FILE]
+
+The same code is linked twice. Engines are timed in turn, each stopped while another runs, beside 0 or more
+programs that compute and stream memory (`workers.host.stress`). Of TVM's threads also with those that have
+nothing to do asleep (`tvm-sleeps`), and not bound to cores besides (`tvm-free`).
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.hosts import describe_host
+from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.targets import parse_target
+from workers.children.errors import ChildError
+from workers.faces.engine import Engine
+from workers.host.stress import stress
+from workers.racing.bursts import PASSES, race
+
+STOCK, STOCK_SLEEPS, STOCK_FREE, OURS, ONNXRUNTIME = "tvm", "tvm-sleeps", "tvm-free", "ours", "onnxruntime"
+SWITCHES: Final[Mapping[str, Mapping[str, str]]] = {
+    STOCK: {},
+    STOCK_SLEEPS: {"TVM_THREAD_POOL_SPIN_COUNT": "0"},
+    STOCK_FREE: {"TVM_THREAD_POOL_SPIN_COUNT": "0", "TVM_BIND_THREADS": "0"},
+    OURS: {},
+    ONNXRUNTIME: {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Median latencies beside so many other programs, in milliseconds by engine."""
+
+    programs: int
+    latency_ms: dict[str, float]
+
+
+def main() -> None:
+    """Compile, load, and time at every load."""
+    options = _arguments()
+    try:
+        found = measured(options.model, options.schedules, options.loads, options.passes)
+    except (MallornError, ChildError) as error:
+        sys.exit(str(error))
+    for each in found:
+        told = "  ".join(f"{name} {latency_ms:.2f} ms" for name, latency_ms in each.latency_ms.items())
+        print(f"beside {each.programs}: {told}")
+    said = headline(found)
+    if options.json:
+        raw = {"headline": said, "model": options.model.name, "loads": [asdict(each) for each in found]}
+        options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
+    print(said)
+
+
+def headline(found: Sequence[Beside]) -> str:
+    """What the heaviest load makes of each engine."""
+    alone, loaded = found[0].latency_ms, found[-1].latency_ms
+    told = ", ".join(f"{name} {loaded[name] / alone[name]:.1f}" for name in alone)
+    return f"beside {found[-1].programs} programs over beside {found[0].programs}: {told}"
+
+
+def measured(model: Path, schedules: Path, loads: Sequence[int], passes: int) -> list[Beside]:
+    """All engines at every load."""
+    with TemporaryDirectory(prefix="mallorn-contention-") as scratch, ExitStack() as held:
+        folder = Path(scratch)
+        target, cores = _compile(model, schedules, folder)
+        engines: dict[str, Engine] = {}
+        for name, switches in SWITCHES.items():
+            env = {"TVM_NUM_THREADS": str(cores), **switches}
+            engines[name] = engine = held.enter_context(Engine(env=env, name=name))
+            if name == ONNXRUNTIME:
+                engine.load_onnxruntime(str(model.absolute()), str(folder / "inputs.npz"), cores)
+            else:
+                library = folder / (f"{OURS}.so" if name == OURS else f"{STOCK}.so")
+                engine.load_library(str(library), target, str(folder / "inputs.npz"))
+            engine.suspend()
+        return [_beside(programs, engines, passes) for programs in loads]
+
+
+def _beside(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside:
+    with stress(programs):
+        found = race(engines, passes)
+    return Beside(programs, {name: latency.median / 1e3 for name, latency in found.items()})
+
+
+def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
+    """Two libraries of the same code, and inputs; the target and its cores."""
+    from workers.tvm.templates import compiling, machine
+
+    manifest: dict[str, Any] = json.loads((schedules / "manifest.json").read_text())
+    target, network = machine.read_target(manifest["target"]), compiling.read_model(str(model))
+    mod = compiling.import_model(network, manifest, target)
+    missing = compiling.count_hits(mod, str(schedules), target)[1]
+    if missing:
+        raise InvalidRequest(f"{model} has tasks without a schedule in {schedules}: {', '.join(missing)}")
+    built = compiling.build(mod, manifest["recipe"]["after"], target, str(schedules))
+    built.export_library(str(folder / f"{STOCK}.so"))
+    compiling.export(built, str(folder / f"{OURS}.so"), target)
+    inputs = compiling.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
+    np.savez(folder / "inputs.npz", **inputs)
+    parsed = parse_target(manifest["target"])
+    return parsed.text, parsed.num_cores
+
+
+def _arguments() -> argparse.Namespace:
+    cores = os.cpu_count() or 1
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--schedules", type=Path, required=True, help="what `mallorn tune --out` left")
+    parser.add_argument(
+        "--loads",
+        type=lambda text: [int(one) for one in text.split(",")],
+        default=sorted({0, 1, cores}),
+        help="numbers of other programs",
+    )
+    parser.add_argument("--passes", type=int, default=PASSES, help="bursts of each engine at each load")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

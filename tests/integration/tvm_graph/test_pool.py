@@ -1,0 +1,175 @@
+"""A library's own threads: right numbers however they are called, and nothing left behind."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm.script import tirx as T
+
+from workers.tvm.linker import compiler
+from workers.tvm.passes import as_tvm_target
+from workers.tvm.pool import export_with_pool, pool_object
+
+ROWS = 37
+pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler")
+Run = Callable[..., Any]
+
+# What each script begins with; `check` computes and compares.
+HEAD = f"""
+ROWS = {ROWS}
+import gc, json, os, sys, threading
+import numpy as np, tvm, tvm_ffi
+
+def load():
+    return tvm.runtime.load_module(sys.argv[1])
+
+def check(main, seed=0):
+    x = np.random.default_rng(seed).random((ROWS, 64), "float32")
+    y = tvm.runtime.tensor(np.zeros_like(x))
+    main(tvm.runtime.tensor(x), y)
+    return bool(np.array_equal(y.numpy(), x + x))
+
+def states():
+    return dict(map(state, os.listdir("/proc/self/task")))
+
+def state(task):
+    return int(task), open("/proc/self/task/%s/stat" % task).read().rpartition(")")[2].split()[0]
+"""
+
+
+@T.prim_func(private=False, s_tir=True)
+def doubled(x: T.Buffer((ROWS, 64), "float32"), y: T.Buffer((ROWS, 64), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in T.parallel(ROWS):
+        for j in T.serial(64):
+            with T.sblock("y"):
+                row, column = T.axis.remap("SS", [i, j])
+                y[row, column] = x[row, column] + x[row, column]
+
+
+@T.prim_func(private=False, s_tir=True)
+def failing(x: T.Buffer((ROWS, 64), "float32"), y: T.Buffer((ROWS, 64), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i in T.parallel(ROWS):
+        T.evaluate(T.call_packed("mallorn.test.fails", i))
+
+
+def exported(function: Any, folder: Path) -> str:
+    target = as_tvm_target(json.dumps({"kind": "llvm", "num-cores": 3}))
+    library = str(folder / f"{function.attrs['global_symbol']}-{id(function)}.so")
+    export_with_pool(tvm.compile(tvm.IRModule({"main": function}), target), library, target)
+    return library
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return exported(doubled, tmp_path_factory.mktemp("pool"))
+
+
+def run(library: str, script: str, **environment: str) -> Any:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + script, library],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5", "64"])
+def test_every_row_is_computed_once_by_any_number_of_threads(threads: str, library: str) -> None:
+    script = "main = load()['main']\nprint(json.dumps([check(main, seed) for seed in range(50)]))"
+    assert all(run(library, script, TVM_NUM_THREADS=threads))
+
+
+def test_several_callers_may_run_it_at_once(library: str) -> None:
+    script = """
+main, good = load()["main"], []
+def call(number):
+    good.extend(check(main, number * 100 + turn) for turn in range(100))
+callers = [threading.Thread(target=call, args=(number,)) for number in range(12)]
+[caller.start() for caller in callers]
+[caller.join() for caller in callers]
+print(json.dumps([len(good), all(good)]))
+"""
+    assert run(library, script, TVM_NUM_THREADS="3") == [1200, True]
+
+
+def test_a_forked_process_has_threads_of_its_own_and_ends(library: str) -> None:
+    script = """
+main = load()["main"]
+check(main)
+child = os.fork()
+if child == 0:
+    sys.exit(0 if check(main) and check(main, 1) and len(states()) == 3 else 1)
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), check(main)]))
+"""
+    assert run(library, script, TVM_NUM_THREADS="3") == [0, True]
+
+
+def test_unloading_takes_the_threads_away(library: str) -> None:
+    script = """
+found = [len(states())]
+for _ in range(20):
+    module = tvm_ffi.load_module(sys.argv[1], keep_module_alive=False)
+    assert check(module["main"])
+    found.append(len(states()))
+    del module
+    gc.collect()
+print(json.dumps([found[0], found[-1], len(states())]))
+"""
+    before, during, after = run(library, script, TVM_NUM_THREADS="4")
+    assert (during, after) == (before + 3, before)
+
+
+def test_threads_are_not_bound_to_cores_and_sleep_when_there_is_nothing_to_do(library: str) -> None:
+    script = """
+main, before = load()["main"], states()
+check(main)
+ours = [task for task in states() if task not in before]
+while any(states()[task] != "S" for task in ours):
+    pass
+print(json.dumps([len(ours), all(os.sched_getaffinity(t) == os.sched_getaffinity(0) for t in ours)]))
+"""
+    assert run(library, script, TVM_NUM_THREADS="3") == [2, True]
+
+
+def test_without_a_word_it_takes_the_target_s_cores_where_there_are_as_many(library: str) -> None:
+    script = "main, before = load()['main'], len(states())\ncheck(main)\nprint(len(states()) - before)"
+    assert run(library, script) == min(3, len(os.sched_getaffinity(0))) - 1
+
+
+def test_an_error_in_a_part_reaches_the_caller(tmp_path: Path) -> None:
+    script = """
+def fails(part):
+    if part == 30:
+        raise ValueError("row 30 is bad")
+tvm.register_global_func("mallorn.test.fails", fails)
+main = load()["main"]
+try:
+    check(main)
+except ValueError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "row 30 is bad" in run(exported(failing, tmp_path), script, TVM_NUM_THREADS="3")
+
+
+def test_without_a_compiler_tvm_s_threads_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool_object.cache_clear()
+    monkeypatch.setattr("workers.tvm.pool.compiler", lambda: None)
+    made = exported(doubled, tmp_path)
+    pool_object.cache_clear()
+    assert "apt-get install gcc" in caplog.text
+    script = "main = load()['main']\nprint(json.dumps(check(main)))"
+    assert run(made, script, TVM_NUM_THREADS="3")

@@ -1,0 +1,57 @@
+"""Programs beside a timing: there while it lasts, gone afterwards."""
+
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tests.fixtures.waiting import wait_for
+from workers.host.stress import stress
+
+
+def stressors() -> list[psutil.Process]:
+    mine = psutil.Process().children()
+    return [each for each in mine if "workers.host.stressor" in " ".join(each.cmdline())]
+
+
+def worked_sec(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def test_they_work_meanwhile_and_are_gone_afterwards() -> None:
+    with stress(2):
+        found = stressors()
+        assert len(found) == 2
+        before = [worked_sec(each) for each in found]
+        wait_for(lambda: all(worked_sec(e) > b for e, b in zip(found, before, strict=True)), "their work")
+    assert stressors() == []
+    assert not any(map(psutil.pid_exists, (each.pid for each in found)))
+
+
+def test_they_are_gone_when_the_timing_fails() -> None:
+    with pytest.raises(ZeroDivisionError), stress(1):
+        len(stressors()) / 0
+    assert stressors() == []
+
+
+def test_none_are_started_for_an_idle_host() -> None:
+    with stress(0):
+        assert stressors() == []
+
+
+def test_the_kernel_ends_them_with_us() -> None:
+    script = """
+import os, psutil
+from workers.host.stress import stress
+with stress(1):
+    print(psutil.Process().children()[0].pid, flush=True)
+    os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    wait_for(lambda: ended(int(done.stdout)), "the kernel to end a program")
+
+
+def ended(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
