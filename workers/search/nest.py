@@ -1,7 +1,7 @@
 """What one block of a program computes: its loops, and which elements of which buffers they touch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 FLOAT_BYTES = 4
@@ -66,6 +66,35 @@ def product(spatial: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
     across = tuple(range(last))
     reads = (_of(axes, (*across, *sums)), _of(axes, (*sums, last)))
     return Nest(axes, reads, _of(axes, (*across, last)))
+
+
+def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
+    """The nest with several of its steps at once, so that these extents are left, if that can be."""
+    if len(extents) != len(nest.axes) or any(
+        whole % left for whole, left in zip(nest.extents, extents, strict=True)
+    ):
+        return None
+    at_once = {
+        at: axis.extent // left for at, (axis, left) in enumerate(zip(nest.axes, extents, strict=True))
+    }
+    at_once = {axis: steps for axis, steps in at_once.items() if steps > 1}
+    if not at_once:
+        return nest
+    axes = tuple(replace(axis, extent=left) for axis, left in zip(nest.axes, extents, strict=True))
+    return Nest(axes, tuple(_folded(read, at_once) for read in nest.reads), _folded(nest.write, at_once))
+
+
+def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
+    """A buffer of larger elements: as many of its own as are touched at once."""
+    steps = [prod(at_once.get(axis, 1) for axis, _ in index) for index in access.indices]
+    indices = [
+        tuple((axis, max(1, factor // step)) for axis, factor in index)
+        for index, step in zip(access.indices, steps, strict=True)
+    ]
+    shape = [max(1, length // step) for length, step in zip(access.shape, steps, strict=True)]
+    return replace(
+        access, shape=tuple(shape), indices=tuple(indices), element_bytes=access.element_bytes * prod(steps)
+    )
 
 
 def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:

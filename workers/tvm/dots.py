@@ -6,9 +6,7 @@ from typing import Any, Final, NamedTuple
 from tvm.target.codegen import target_has_features
 
 from workers.tvm.templates.bf16 import DOT, LLVM, PAIR
-
-INT8_DOT: Final = "mallorn_dot_int8"
-QUAD: Final = 4  # bytes in a number of 32 bits
+from workers.tvm.templates.int8 import FEATURES, FUNCTION, QUAD
 
 
 class Dot(NamedTuple):
@@ -30,19 +28,7 @@ def dots(target: Any) -> Iterator[Dot]:
     has = (feature for feature in _INT8 if target_has_features(feature, target))
     if (feature := next(has, None)) is not None:
         lanes, text = _INT8[feature]
-        yield Dot("int8", "int32", lanes, QUAD, INT8_DOT, text, 0x01010101)
-
-
-def _at_once(lanes: int, features: str, intrinsic: str) -> str:
-    vector = f"<{lanes} x i32>"
-    return f"""
-declare {vector} @llvm.x86.{intrinsic}({vector}, {vector}, {vector})
-define linkonce_odr {vector} @{INT8_DOT}({vector} %sums, {vector} %x, {vector} %w)
-    alwaysinline nounwind "target-features"="{features}" {{
-  %out = call {vector} @llvm.x86.{intrinsic}({vector} %sums, {vector} %x, {vector} %w)
-  ret {vector} %out
-}}
-"""
+        yield Dot("int8", "int32", lanes, QUAD, FUNCTION, text, 0x01010101)
 
 
 def _in_steps(lanes: int, features: str, multiply: str, add: str) -> str:
@@ -52,7 +38,7 @@ def _in_steps(lanes: int, features: str, multiply: str, add: str) -> str:
     return f"""
 declare {pairs} @llvm.x86.{multiply}({bits}, {bits})
 declare {sums} @llvm.x86.{add}({pairs}, {pairs})
-define linkonce_odr {sums} @{INT8_DOT}({sums} %sums, {sums} %x, {sums} %w)
+define linkonce_odr {sums} @{FUNCTION}({sums} %sums, {sums} %x, {sums} %w)
     alwaysinline nounwind "target-features"="{features}" {{
   %data = bitcast {sums} %x to {bits}
   %weights = bitcast {sums} %w to {bits}
@@ -66,8 +52,7 @@ define linkonce_odr {sums} @{INT8_DOT}({sums} %sums, {sums} %x, {sums} %w)
 
 #: By what a target must have, the best first: numbers of 32 bits in a vector, and the function.
 _INT8: Final = {
-    "avx512vnni": (16, _at_once(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
-    "avxvnni": (8, _at_once(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
+    **FEATURES,
     "avx512bw": (16, _in_steps(16, "+avx512f,+avx512bw", "avx512.pmaddubs.w.512", "avx512.pmaddw.d.512")),
     "avx2": (8, _in_steps(8, "+avx2", "avx2.pmadd.ub.sw", "avx2.pmadd.wd")),
 }

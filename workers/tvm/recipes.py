@@ -88,8 +88,12 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
         name,
         version,
         before=(
+            # Before weights are folded into real numbers.
+            _step("mallorn.integers"),
+            *_relax("DeadCodeElimination"),
             *_SIMPLIFY,
             *_NHWC,
+            _step("mallorn.int8"),
             *choices,
             _step("mallorn.heads", _LANES),
             _step("mallorn.transposes"),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.values.machine import Machine, assumed
-from workers.search.nest import Access, Axis, Nest, product, read_across
+from workers.search.nest import Access, Axis, Nest, folded, product, read_across
 from workers.search.roller.body import LOADED, NUMBERS, UNROLLED, Body
 from workers.search.roller.cost import computing_us, moving_us, result_us
 from workers.search.roller.loops import Loops
@@ -113,3 +113,23 @@ def test_writing_out_never_needs_more_loads(rows: int, again: int, depth: int, u
     assert body.loading[0] <= (rows * NUMBER + VECTOR) / rows + 1e-9
     assert body.sums[0] >= rows
     assert body.operations[0] <= max(unroll, UNROLLED)
+
+
+def test_what_an_instruction_does_at_once_is_one_step_of_larger_elements():
+    """A product of bytes, four of them for each of sixteen numbers at once."""
+    axes = (Axis(7), Axis(8), Axis(16), Axis(32, reduced=True), Axis(4, reduced=True))
+    data = Access((7, 128), (((0, 1),), ((3, 4), (4, 1))), 1.0)
+    weights = Access((8, 32, 16, 4), (((1, 1),), ((3, 1),), ((2, 1),), ((4, 1),)), 1.0)
+    nest = Nest(axes, (data, weights), Access((7, 128), (((0, 1),), ((1, 16), (2, 1)))))
+    found = folded(nest, (7, 8, 1, 32, 1))
+    assert found is not None
+    assert found.extents == (7, 8, 1, 32, 1)
+    assert [access.element_bytes for access in found.accesses] == [4, 64, 64]
+    assert [access.shape for access in found.accesses] == [(7, 32), (8, 32, 1, 1), (7, 8)]
+    assert found.write.indices[1] == ((1, 1), (2, 1))
+
+
+def test_other_loops_are_of_another_nest():
+    assert folded(product((8, 32), (16,)), (8, 32, 16)) == product((8, 32), (16,))
+    assert folded(product((8, 32), (16,)), (8, 32, 5)) is None
+    assert folded(product((8, 32), (16,)), (8, 32)) is None

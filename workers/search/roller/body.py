@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mallorn.core.values.machine import Machine
-from workers.search.nest import Access, Index
+from workers.search.nest import FLOAT_BYTES, Access, Index
 from workers.search.roller.loops import Column, Loops
 
 UNROLLED: Final = 64  # operations of vectors that a compiler unrolls of its own accord
@@ -103,7 +103,8 @@ class Body:
         """Of a load. Numbers that are spread: two a step, and a sum is ready after four steps."""
         if self.loops.spatial - 1 not in read.axes:
             return self._machine.in_flight / NUMBERS
-        return LOADED * 2 * self._machine.core_gflops / self._machine.caches[0].gbytes_per_sec
+        machine, bytes_each = self._machine, max(read.element_bytes, FLOAT_BYTES)
+        return LOADED * bytes_each / 2 * machine.core_gflops / machine.caches[0].gbytes_per_sec
 
     def _touched(self, read: Access, cut: int) -> Column:
         """Vectors of a buffer, or numbers that are spread over one."""

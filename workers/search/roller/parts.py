@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, takewhile
 
-from workers.search.nest import Nest, product
+from workers.search.nest import Nest, folded, product
 from workers.search.space import Choice, ChoiceKind, Sketch
 
 SPATIAL_LEVELS, REDUCTION_LEVELS = 4, 2
@@ -42,11 +42,14 @@ class Block:
         return (*self.spatial, *self.reduced)
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
-        """The block's loops; those of a product where no block of the program has such tiles."""
+        """The block's loops; those of a product where no block of the program has such tiles.
+
+        What an instruction computes at once has no tiles: its loops are of whole instructions.
+        """
         spatial = tuple(place.choice.extent for place in self.spatial)
         reduced = tuple(place.choice.extent for place in self.reduced)
-        known = (nest for nest in reversed(nests) if nest.extents == (*spatial, *reduced))
-        return next(known, None) or product(spatial, reduced)
+        known = (folded(nest, (*spatial, *reduced)) for nest in reversed(nests))
+        return next((nest for nest in known if nest), None) or product(spatial, reduced)
 
 
 @lru_cache(maxsize=1024)

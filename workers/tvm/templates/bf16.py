@@ -5,7 +5,6 @@ so weights are laid out as it reads them: sixteen columns of two rows side by si
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +16,9 @@ from tvm.s_tir import TensorIntrin
 from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 from tvm.target.codegen import target_has_features
 
-rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+rewriting, sums = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("rewriting", "sums")
+)
 LANES, PAIR = 16, 2  # of the instruction
 DOT = "mallorn_dot_bf16"
 RULE = f"s_tir.meta_schedule.cpu.{DOT}"
@@ -76,27 +77,7 @@ _TILE = MultiLevelTilingWithIntrin(
 )
 
 NARROW = "bfloat16"
-INPUT = f"vko * {PAIR} + vki"
-
-
-@dataclass(frozen=True)
-class Sums:
-    """A product: the data and weights that each element of the result sums over.
-
-    Its axes are `vi0`, `vi1` and so on, outputs last. `kernel` is the number of weight matrices: one for each
-    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
-    """
-
-    data: tuple[int, ...]
-    result: tuple[int, ...]
-    inputs: int
-    read: tuple[str, ...]
-    kernel: tuple[int, ...] = ()
-    stacked: bool = False
-
-    @property
-    def window(self) -> list[str]:
-        return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
+BY = sums.Instruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
 
 
 def bf16() -> Any:
@@ -120,10 +101,10 @@ def _product(builder: Any, call: Any) -> Any:
     stacked = data.ty.dtype == NARROW and weights.ty.ndim == len(sizes) == 3
     if not _fits(call) or sizes[-1] % PAIR or not (stacked or weights.ty.ndim == 2 <= len(sizes)):
         return call
-    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), INPUT
+    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), BY.step
     kernel = result[:1] if stacked else ()
-    sums = Sums(sizes, result, sizes[-1], read, kernel, stacked)
-    return _call(builder, "bf16_matmul", _rounded(data), weights.value.numpy(), sums)
+    of = sums.Sums(sizes, result, sizes[-1], read, kernel, stacked)
+    return _call(builder, "bf16_matmul", _rounded(data), weights.value.numpy(), of)
 
 
 def _convolution(builder: Any, values: Mapping[Any, Any], call: Any) -> Any:
@@ -153,9 +134,9 @@ def _window(builder: Any, call: Any, weights: Any) -> Any:
     data = call.args[0]
     padded, sizes = rewriting.padded(_rounded(data), rewriting.sizes_of(data), call.attrs.padding)
     down, across = map(int, call.attrs.strides)
-    read = "vi0", f"vi1 * {down} + vr0", f"vi2 * {across} + vr1", INPUT
-    sums = Sums(sizes, rewriting.sizes_of(call), sizes[-1], read, weights.shape[:2])
-    return _call(builder, "bf16_conv2d", padded, weights, sums)
+    read = "vi0", f"vi1 * {down} + vr0", f"vi2 * {across} + vr1", BY.step
+    of = sums.Sums(sizes, rewriting.sizes_of(call), sizes[-1], read, weights.shape[:2])
+    return _call(builder, "bf16_conv2d", padded, weights, of)
 
 
 def _planes(values: Mapping[Any, Any], data: Any) -> Any | None:
@@ -175,9 +156,9 @@ def _window_of_planes(builder: Any, call: Any, planes: Any, weights: Any) -> Any
     sizes = batch, channels, height + top + bottom, width + left + right + odd
     padded = relax.op.nn.pad(_rounded(planes), (0, 0, 0, 0, top, bottom, left, right + odd))
     down, across = map(int, call.attrs.strides)
-    read = "vi0", "vr0", f"vi1 * {down} + vr1", f"vi2 * {across} + {INPUT}"
-    sums = Sums(sizes, rewriting.sizes_of(call), wide + odd, read, (channels, high))
-    return _call(builder, "bf16_conv2d", padded, rows, sums)
+    read = "vi0", "vr0", f"vi1 * {down} + vr1", f"vi2 * {across} + {BY.step}"
+    of = sums.Sums(sizes, rewriting.sizes_of(call), wide + odd, read, (channels, high))
+    return _call(builder, "bf16_conv2d", padded, rows, of)
 
 
 def _fits(call: Any) -> bool:
@@ -193,68 +174,8 @@ def _rounded(data: Any) -> Any:
     return data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
 
 
-def _call(builder: Any, name: str, data: Any, weights: Any, sums: Sums) -> Any:
-    function = builder.add_func(_dot(sums), name)
-    packed = relax.const(_packed(weights))
-    return relax.call_tir(function, [data, packed], relax.TensorType(sums.result, "float32"))
-
-
-def _packed(weights: Any) -> Any:
-    """[..., inputs, outputs] as [outputs / 16, ..., inputs / 2, 16, 2], with zeros for missing outputs."""
-    *kernel, inputs, outputs = weights.shape
-    whole = np.pad(
-        weights, [(0, 0)] * (len(kernel) + 1) + [(0, rewriting.whole_vectors(outputs, LANES) - outputs)]
-    )
-    split = whole.reshape(*kernel, inputs // PAIR, PAIR, -1, LANES)
-    return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1)).astype(ml_dtypes.bfloat16)
-
-
-def _dot(sums: Sums) -> Any:
-    """The product as a tensor function whose innermost loops match the instruction.
-
-    If the last vector is not whole, whole vectors are summed in a buffer and the result is copied from it.
-    """
-    *sizes, outputs = sums.result
-    rows = [f"i{axis}" for axis in range(len(sizes))]
-    axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
-    pairs, vectors = sums.inputs // PAIR, rewriting.whole_vectors(outputs, LANES) // LANES
-    extents = [*sizes, vectors, LANES, *sums.kernel[: len(sums.window)], pairs, PAIR]
-    kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
-    values = [f"v{axis}" for axis in axes]
-    place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
-    x = f"x[{', '.join(sums.read)}]"
-    w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
-    whole = outputs % LANES == 0
-    every = rewriting.numbers((*sizes, rewriting.whole_vectors(outputs, LANES)))
-    z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {LANES} + vji]"
-    return tvm.script.from_source(f"""
-@T.prim_func(private=True, s_tir=True)
-def main(
-    x: T.Buffer(({rewriting.numbers(sums.data)}), "bfloat16"),
-    w: T.Buffer(({rewriting.numbers((vectors, *sums.kernel, pairs, LANES, PAIR))}), "bfloat16"),
-    y: T.Buffer(({rewriting.numbers(sums.result)}), "float32"),
-) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "float32")'}
-    for {", ".join(axes)} in T.grid({rewriting.numbers(extents)}):
-        with T.sblock("dot"):
-            {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
-            T.sblock_attr({{"schedule_rule": "{DOT}"}})
-            with T.init():
-                {z} = T.float32(0)
-            {z} = {z} + T.Cast("float32", {x}) * T.Cast("float32", {w})
-{"" if whole else _taken(sums.result)}""")
-
-
-def _taken(result: tuple[int, ...]) -> str:
-    axes = [f"i{axis}" for axis in range(len(result))]
-    place = ", ".join(f"v{axis}" for axis in axes)
-    return f"""
-    for {", ".join(axes)} in T.grid({rewriting.numbers(result)}):
-        with T.sblock("taken"):
-            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            y[{place}] = z[{place}]
-"""
+def _call(builder: Any, name: str, data: Any, weights: Any, of: Any) -> Any:
+    return sums.call(builder, BY, name, data, weights.astype(ml_dtypes.bfloat16), of)
 
 
 def _tile(schedule: Any, block: Any) -> Any:

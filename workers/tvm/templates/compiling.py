@@ -48,6 +48,8 @@ OWN_PASSES = {
     "mallorn.folds": "folds",
     "mallorn.groups": "groups",
     "mallorn.heads": "heads",
+    "mallorn.int8": "int8",
+    "mallorn.integers": "integers",
     "mallorn.joined": "groups",
     "mallorn.lanes": "lanes",
     "mallorn.lines": "lines",

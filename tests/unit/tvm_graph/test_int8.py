@@ -1,0 +1,140 @@
+"""Products of bytes: the same sums of integers, by the processor's own instruction."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tests.unit.tvm_graph import networks
+from tests.unit.tvm_graph.networks import HASWELL, NHWC, program, run
+from workers.tvm.intrinsics import load_intrinsics
+from workers.tvm.passes import as_tvm_target
+from workers.tvm.rebuild import rebuild
+from workers.tvm.sketches import design_space
+from workers.tvm.templates import int8
+
+TARGETS = {
+    "512 bits": '{"kind":"llvm","mcpu":"znver4","num-cores":1}',
+    "256 bits": '{"kind":"llvm","mcpu":"alderlake","num-cores":1}',
+}
+WIDE = TARGETS["512 bits"]
+
+
+def numbers(dtype: str, *shape: int) -> Any:
+    limits = np.iinfo(dtype)
+    values = np.random.default_rng(sum(shape)).integers(limits.min, limits.max + 1, shape)
+    return values.astype(dtype)
+
+
+def network(
+    data: tuple[int, ...], weights: Any, dtype: str = "uint8", zero: int = 0, **convolution: Any
+) -> Any:
+    """A module of one product, a convolution in NHWC if it has arguments."""
+
+    def body(emit: Any, x: Any) -> Any:
+        less = (
+            emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), relax.const(zero, "int16")))
+            if zero
+            else x
+        )
+        w = relax.const(weights)
+        if convolution:
+            return relax.op.nn.conv2d(less, w, **NHWC, **convolution, out_dtype="int32")
+        return relax.op.matmul(less, w, out_dtype="int32")
+
+    return networks.network(body, data, dtype=dtype)
+
+
+def rewritten(mod: Any, target: str = WIDE) -> Any | None:
+    """The module after the pass; None where the pass left it alone."""
+    with as_tvm_target(target):
+        return networks.rewritten(int8.int8(), mod)
+
+
+def assert_same(mod: Any, *data: Any) -> None:
+    """The pass takes it, and its sums are those of the module as it was."""
+    after = rewritten(mod)
+    assert after is not None
+    np.testing.assert_array_equal(run(after, *data), run(mod, *data))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 7, -3])
+@pytest.mark.parametrize("data", [(8, 8), (1, 36), (2, 3, 16), (5, 10)], ids=str)
+def test_a_product_is_that_of_integers(data: tuple[int, ...], dtype: str, zero: int) -> None:
+    assert_same(network(data, numbers("int8", data[-1], 32), dtype, zero), numbers(dtype, *data))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4, 6])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 9])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"padding": 0},
+        {"padding": (1, 0, 2, 1), "strides": (2, 1)},
+        {"padding": 1, "strides": (1, 2), "dilation": (2, 1)},
+    ],
+    ids=["plain", "padded", "dilated"],
+)
+def test_a_convolution_is_that_of_integers(channels: int, dtype: str, zero: int, options: Any) -> None:
+    data = 2, 9, 8, channels
+    assert_same(
+        network(data, numbers("int8", 3, 3, channels, 16), dtype, zero, **options), numbers(dtype, *data)
+    )
+
+
+@pytest.mark.parametrize("outputs", [12, 24, 40])
+def test_the_last_vector_of_outputs_need_not_be_whole(outputs: int) -> None:
+    assert_same(network((5, 8), numbers("int8", 8, outputs)), numbers("uint8", 5, 8))
+
+
+def test_a_zero_point_may_be_computed() -> None:
+    def body(emit: Any, x: Any) -> Any:
+        zero = emit(relax.op.astype(emit(relax.op.min(x)), "int16"))
+        less = emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), zero))
+        return relax.op.matmul(less, relax.const(numbers("int8", 8, 32)), out_dtype="int32")
+
+    assert_same(networks.network(body, (5, 8), dtype="uint8"), numbers("uint8", 5, 8))
+
+
+@pytest.mark.parametrize(
+    ("data", "kernel", "options"),
+    [
+        ((4, 8), (8, 10), {}),
+        ((4, 8), (2, 8, 16), {}),
+        ((1, 9, 9, 3), (3, 3, 3, 16), {"dilation": 2}),
+        ((1, 9, 9, 16), (3, 3, 1, 16), {"groups": 16}),
+    ],
+    ids=["ten columns", "a stack", "odd channels, dilated", "depthwise"],
+)
+def test_what_does_not_fit_the_instruction_stays_as_it_is(data: Any, kernel: Any, options: Any) -> None:
+    assert rewritten(network(data, numbers("int8", *kernel), **options)) is None
+
+
+def test_weights_that_are_no_bytes_stay_as_they_are() -> None:
+    assert rewritten(network((4, 8), np.full((8, 16), 200, "int16"))) is None
+
+
+def test_a_processor_without_the_instruction_keeps_its_products() -> None:
+    assert rewritten(network((8, 8), numbers("int8", 8, 32)), HASWELL) is None
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_schedules_come_down_to_the_instruction(target: str) -> None:
+    load_intrinsics("llvm", "x86_64")
+    fused = networks.fused(
+        rewritten(network((8, 64), numbers("int8", 64, 32)), target), as_tvm_target(target)
+    )
+    tir = tvm.ir.save_json(program(fused, "int8_matmul"))
+    sketch = next(sketch for sketch in design_space(tir, target) if "auto_tensorize" in sketch.trace)
+    decisions = [
+        number
+        for choice in sketch.choices
+        for number in ([choice.extent] + [1] * (choice.width - 1) if choice.extent else choice.values[:1])
+    ]
+    schedule = rebuild(tir, target, sketch.trace, decisions)
+    assert schedule is not None
+    assert "vpdpbusd" in tvm.tirx.build(schedule.mod, target=as_tvm_target(target)).inspect_source("asm")

@@ -1,0 +1,272 @@
+"""Products of bytes with constant weights by `vpdpbusd`: four per lane and instruction, summed in 32 bits.
+
+The instruction reads data without a sign and weights with one, so data with a sign is moved up by 128. A zero
+point of the data is taken from the sums: it meets each weight once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
+from tvm.target.codegen import target_has_features
+
+rewriting, sums = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("rewriting", "sums")
+)
+QUAD = 4
+FUNCTION = "mallorn_dot_int8"
+OFFSET = 128  # of numbers with a sign
+_WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
+
+
+def _at_once(lanes: int, features: str, intrinsic: str) -> str:
+    vector = f"<{lanes} x i32>"
+    return f"""
+declare {vector} @llvm.x86.{intrinsic}({vector}, {vector}, {vector})
+define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %w)
+    alwaysinline nounwind "target-features"="{features}" {{
+  %out = call {vector} @llvm.x86.{intrinsic}({vector} %sums, {vector} %x, {vector} %w)
+  ret {vector} %out
+}}
+"""
+
+
+#: By what a target must have, the best first: numbers of 32 bits in a vector, and the function for LLVM.
+FEATURES = {
+    "avx512vnni": (16, _at_once(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
+    "avxvnni": (8, _at_once(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
+}
+
+
+def _rule(lanes: int) -> str:
+    return f"{FUNCTION}_{lanes}"
+
+
+def _register(lanes: int, text: str) -> None:
+    """The instruction and a schedule rule around it."""
+    name, vector, quads = _rule(lanes), f"int32x{lanes}", f"int8x{lanes * QUAD}"
+    head = f"""
+@T.prim_func(s_tir=True)
+def main(
+    x: T.Buffer(({QUAD},), "uint8", offset_factor=1),
+    w: T.Buffer(({lanes}, {QUAD}), "int8", offset_factor=1),
+    y: T.Buffer(({lanes},), "int32", offset_factor=1),
+) -> None:
+    with T.sblock("root"):
+        T.reads(y[0:{lanes}], x[0:{QUAD}], w[0:{lanes}, 0:{QUAD}])
+        T.writes(y[0:{lanes}])
+"""
+    meaning = f"""
+        for i, k in T.grid({lanes}, {QUAD}):
+            with T.sblock("update"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                y[vi] = y[vi] + T.Cast("int32", x[vk]) * T.Cast("int32", w[vi, vk])
+"""
+    instruction = f"""
+        T.attr(0, "pragma_import_llvm", {text!r})
+        y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
+            "{vector}",
+            "{FUNCTION}",
+            y.vload([0], "{vector}"),
+            T.broadcast(T.reinterpret("int32", x.vload([0], "uint8x{QUAD}")), {lanes}),
+            T.reinterpret("{vector}", w.vload([0, 0], "{quads}")),
+        )
+"""
+    described = (tvm.script.from_source(head + body) for body in (meaning, instruction))
+    TensorIntrin.register(name, *described, override=True)
+    tile = MultiLevelTilingWithIntrin(  # MetaSchedule's structure for CPUs
+        name,
+        structure="SSRSRS",
+        max_innermost_factor=64,
+        reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
+    )
+
+    def apply(schedule: Any, block: Any) -> Any:
+        return tile.apply(rewriting.inline_all_but(schedule, [block]), block)
+
+    tvm.register_global_func(f"s_tir.meta_schedule.cpu.{name}", apply, override=True)
+
+
+for _lanes, _text in FEATURES.values():
+    _register(_lanes, _text)
+
+
+def instruction() -> Any | None:
+    """That of the target, if it has one."""
+    target = tvm.target.Target.current()
+    has = target is not None and target.kind.name == "llvm"
+    found = (
+        lanes for feature, (lanes, _) in FEATURES.items() if has and target_has_features(feature, target)
+    )
+    lanes = next(found, None)
+    return None if lanes is None else sums.Instruction(_rule(lanes), lanes, QUAD, "uint8", "int8", "int32")
+
+
+def int8() -> Any:
+    """The pass that rewrites products of integers whose sizes fit the instruction, where there is one."""
+    return rewriting.graph_pass("Int8", _rewrite)
+
+
+def _rewrite(builder: Any, graph: Any) -> Any:
+    by = instruction()
+    if by is None:
+        return graph
+    values = relax.analysis.get_var2val(graph)
+    for operator, rewrite in (("relax.matmul", _product), ("relax.nn.conv2d", _convolution)):
+
+        def found(call: Any, rewrite: Any = rewrite) -> Any:
+            product = _read(values, call) if fits(call, by) else None
+            return call if product is None else rewrite(builder, by, call, product)
+
+        graph = rewriting.rewrite_known(graph, operator, found)
+    return graph
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Bytes, what is to be taken from each, and weights."""
+
+    data: Any
+    zero: Any | None  # an array of no dimension, or an expression
+    weights: Any
+
+    @property
+    def known(self) -> bool:
+        return self.zero is None or isinstance(self.zero, np.ndarray)
+
+    @property
+    def padding(self) -> int:
+        """The byte that stands for nothing."""
+        return 0 if self.zero is None else int(self.zero)
+
+    def without_sign(self, signed: bool) -> "_Product":
+        """The same product of bytes without a sign."""
+        if not signed:
+            return self
+        moved = relax.op.add(relax.op.astype(self.data, "int16"), relax.const(OFFSET, "int16"))
+        zero = relax.const(OFFSET, "int16") if self.zero is None else self.zero
+        if self.known:
+            zero = np.array(self.padding + OFFSET)
+        else:
+            zero = relax.op.add(relax.op.astype(zero, "int16"), relax.const(OFFSET, "int16"))
+        return _Product(relax.op.astype(moved, "uint8"), zero, self.weights)
+
+
+def _read(values: Mapping[Any, Any], call: Any) -> _Product | None:
+    """What is multiplied, behind what only makes it wider."""
+    data, zero = _wide(values, call.args[0]), None
+    transposed = rewriting.call_of(values, data, "relax.permute_dims")
+    if transposed is not None:
+        data = _wide(values, transposed.args[0])
+    less = rewriting.call_of(values, data, "relax.subtract")
+    if less is not None and less.args[1].ty.ndim == 0:
+        data, zero = _wide(values, less.args[0]), less.args[1]
+        zero = zero.value.numpy() if isinstance(zero, tvm.ir.GenericConst) else zero
+    dtype = data.ty.dtype
+    if transposed is not None:
+        data = relax.op.permute_dims(data, transposed.attrs.axes)
+    weights = call.args[1].value.numpy()
+    if dtype not in ("int8", "uint8") or weights.min() < -OFFSET or weights.max() >= OFFSET:
+        return None
+    return _Product(data, zero, weights.astype("int8")).without_sign(dtype == "int8")
+
+
+def _wide(values: Mapping[Any, Any], value: Any) -> Any:
+    cast = rewriting.call_of(values, value, "relax.astype")
+    wider = cast is not None and cast.ty.dtype in _WIDER.get(str(cast.args[0].ty.dtype), ())
+    return _wide(values, cast.args[0]) if wider else value
+
+
+def fits(call: Any, by: Any) -> bool:
+    """True for integers with constant weights that mostly fill the vectors."""
+    weights = call.args[1]
+    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
+    return bool(
+        constant and call.ty.dtype == "int32" and rewriting.mostly_whole(int(call.ty.shape[-1]), by.lanes)
+    )
+
+
+def _product(builder: Any, by: Any, call: Any, product: _Product) -> Any:
+    """Rows with a matrix; inputs that are no quads are filled up."""
+    sizes, weights, data = rewriting.sizes_of(call.args[0]), product.weights, product.data
+    if weights.ndim != 2 or len(sizes) < 2:
+        return call
+    missing = -sizes[-1] % QUAD
+    if missing:
+        weights = np.pad(weights, ((0, missing), (0, 0)))
+        data = relax.op.nn.pad(data, (*[0] * (2 * len(sizes) - 1), missing))
+        sizes = *sizes[:-1], sizes[-1] + missing
+    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), by.step
+    of = sums.Sums(sizes, rewriting.sizes_of(call), sizes[-1], read)
+    return _less_zero(sums.call(builder, by, "int8_matmul", data, weights, of), product)
+
+
+def _convolution(builder: Any, by: Any, call: Any, product: _Product) -> Any:
+    attrs = call.attrs
+    quads = rewriting.sizes_of(call.args[0])[-1] % QUAD == 0
+    if not rewriting.channels_last(call) or int(attrs.groups) != 1 or not product.known:
+        return call
+    if not quads and int(attrs.dilation[1]) != 1:
+        return call
+    return _less_zero((_window if quads else _window_of_rows)(builder, by, call, product), product)
+
+
+def _window(builder: Any, by: Any, call: Any, product: _Product) -> Any:
+    """A convolution whose inputs are quads at every place of the window."""
+    sizes, weights = rewriting.sizes_of(call.args[0]), product.weights
+    data, sizes = _padded(product, sizes, call.attrs.padding, 0)
+    down, across = map(int, call.attrs.strides)
+    below, beside = map(int, call.attrs.dilation)
+    read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across} + vr1 * {beside}", by.step
+    of = sums.Sums(sizes, rewriting.sizes_of(call), sizes[-1], read, weights.shape[:2])
+    return sums.call(builder, by, "int8_conv2d", data, weights, of)
+
+
+def _window_of_rows(builder: Any, by: Any, call: Any, product: _Product) -> Any:
+    """A convolution of other inputs, as of a picture: quads lie along the window's rows.
+
+    They may end behind a row of the window, where weights are zero.
+    """
+    high, wide, channels, outputs = product.weights.shape
+    inputs = wide * channels
+    missing = -inputs % QUAD
+    weights = np.pad(product.weights.reshape(high, inputs, outputs), ((0, 0), (0, missing), (0, 0)))
+    data, sizes = _padded(
+        product, rewriting.sizes_of(call.args[0]), call.attrs.padding, -(-missing // channels)
+    )
+    batch, height, width, _ = sizes
+    flat = batch, height, width * channels
+    down, across = map(int, call.attrs.strides)
+    below = int(call.attrs.dilation[0])
+    read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across * channels} + {by.step}"
+    of = sums.Sums(flat, rewriting.sizes_of(call), inputs + missing, read, (high,))
+    return sums.call(builder, by, "int8_conv2d", relax.op.reshape(data, flat), weights, of)
+
+
+def _padded(
+    product: _Product, sizes: tuple[int, ...], padding: Any, more: int
+) -> tuple[Any, tuple[int, ...]]:
+    """Data with a margin of nothing, and some columns more behind it; and its sizes."""
+    top, left, bottom, right = map(int, padding)
+    margins = 0, 0, top, bottom, left, right + more, 0, 0
+    data = relax.op.nn.pad(product.data, margins, pad_value=product.padding) if any(margins) else product.data
+    batch, height, width, channels = sizes
+    return data, (batch, height + top + bottom, width + left + right + more, channels)
+
+
+def _less_zero(found: Any, product: _Product) -> Any:
+    """The sums without what the zero point brought to them."""
+    if product.zero is None or (product.known and not product.padding):
+        return found
+    columns = product.weights.astype("int32").sum(axis=tuple(range(product.weights.ndim - 1)), dtype="int32")
+    if product.known:
+        return relax.op.subtract(found, relax.const(columns * np.int32(product.padding)))
+    return relax.op.subtract(
+        found, relax.op.multiply(relax.op.astype(product.zero, "int32"), relax.const(columns))
+    )

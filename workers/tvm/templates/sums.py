@@ -1,0 +1,117 @@
+"""Products with constant weights by an instruction that adds several products to each lane.
+
+One instruction reads as many numbers side by side as it multiplies for a lane, the same for all lanes, so
+weights are laid out as it reads them: for each lane, side by side, what it multiplies.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Its schedule rule, lanes, products that it adds to each, and types."""
+
+    rule: str
+    lanes: int
+    each: int
+    data: str
+    weights: str
+    sums: str
+
+    @property
+    def step(self) -> str:
+        """The place of an input, in the loops of the product."""
+        return f"vko * {self.each} + vki"
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A product: the data and weights that each element of the result sums over.
+
+    Its axes are `vi0`, `vi1` and so on, outputs last. `kernel` is the number of weight matrices: one for each
+    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
+    """
+
+    data: tuple[int, ...]
+    result: tuple[int, ...]
+    inputs: int
+    read: tuple[str, ...]
+    kernel: tuple[int, ...] = ()
+    stacked: bool = False
+
+    @property
+    def window(self) -> list[str]:
+        return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
+
+
+def call(builder: Any, by: Instruction, name: str, data: Any, weights: Any, sums: Sums) -> Any:
+    """A call of the product, with the weights laid out."""
+    function = builder.add_func(dot(by, sums), name)
+    laid = relax.const(packed(by, weights))
+    return relax.call_tir(function, [data, laid], relax.TensorType(sums.result, by.sums))
+
+
+def packed(by: Instruction, weights: Any) -> Any:
+    """[..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each], filled up with zeros."""
+    *kernel, inputs, outputs = weights.shape
+    missing = rewriting.whole_vectors(outputs, by.lanes) - outputs
+    whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
+    split = whole.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
+    return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
+
+
+def dot(by: Instruction, sums: Sums) -> Any:
+    """The product as a tensor function whose innermost loops match the instruction.
+
+    If the last vector is not whole, whole vectors are summed in a buffer and the result is copied from it.
+    """
+    *sizes, outputs = sums.result
+    rows = [f"i{axis}" for axis in range(len(sizes))]
+    axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
+    steps, vectors = sums.inputs // by.each, rewriting.whole_vectors(outputs, by.lanes) // by.lanes
+    extents = [*sizes, vectors, by.lanes, *sums.kernel[: len(sums.window)], steps, by.each]
+    kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
+    values = [f"v{axis}" for axis in axes]
+    place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
+    x = f"x[{', '.join(sums.read)}]"
+    w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
+    whole = outputs % by.lanes == 0
+    every = rewriting.numbers((*sizes, rewriting.whole_vectors(outputs, by.lanes)))
+    z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
+    packed_sizes = rewriting.numbers((vectors, *sums.kernel, steps, by.lanes, by.each))
+    return tvm.script.from_source(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer(({rewriting.numbers(sums.data)}), "{by.data}"),
+    w: T.Buffer(({packed_sizes}), "{by.weights}"),
+    y: T.Buffer(({rewriting.numbers(sums.result)}), "{by.sums}"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    for {", ".join(axes)} in T.grid({rewriting.numbers(extents)}):
+        with T.sblock("dot"):
+            {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
+            T.sblock_attr({{"schedule_rule": "{by.rule}"}})
+            with T.init():
+                {z} = T.{by.sums}(0)
+            {z} = {z} + T.Cast("{by.sums}", {x}) * T.Cast("{by.sums}", {w})
+{"" if whole else _taken(sums.result)}""")
+
+
+def _taken(result: tuple[int, ...]) -> str:
+    axes = [f"i{axis}" for axis in range(len(result))]
+    place = ", ".join(f"v{axis}" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({rewriting.numbers(result)}):
+        with T.sblock("taken"):
+            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{place}] = z[{place}]
+"""
