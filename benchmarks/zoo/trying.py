@@ -1,0 +1,25 @@
+# mypy: disable-error-code="empty-body"
+"""A child that imports, compiles and runs one case, and may die of it."""
+
+from dataclasses import dataclass
+
+from workers.children.child import Child
+from workers.children.method import method
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a case: right, or why not."""
+
+    outcome: str  # right, wrong, refused
+    message: str = ""
+
+
+class Trying(Child):
+    """Tries cases by their names."""
+
+    MODULE = "benchmarks.zoo.trying_child"
+
+    @method(limit_sec=60.0)
+    def try_case(self, name: str) -> Answer:
+        """Import it, compile it as TVM does by default, run it, and compare."""
