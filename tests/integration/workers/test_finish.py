@@ -176,6 +176,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "depthwise.py",
         "folding.py",
         "folds.py",
+        "forms.py",
         "given.py",
         "groups.py",
         "heads.py",

@@ -32,9 +32,9 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, converters, folding, inlining, rewriting = (
+checks, converters, folding, forms, inlining, rewriting = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "converters", "folding", "inlining", "rewriting")
+    for name in ("checks", "converters", "folding", "forms", "inlining", "rewriting")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -106,9 +106,11 @@ def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
 
 def simplify(model: Any, shapes: Shapes) -> Any:
     """The ONNX model without functions, computed shapes, known branches and loops, in operators TVM has."""
-    known = folding.fold(inlining.inline(model), shapes)
-    expanded = inlining.expand(known, operators())
-    return known if expanded is known else folding.fold(expanded, shapes)
+    known, before = folding.fold(inlining.inline(model), shapes), None
+    while known is not before:  # what is written out may be written out again
+        before, written = known, inlining.expand(forms.rewrite(known), operators())
+        known = known if written is known else folding.fold(written, shapes)
+    return known
 
 
 def operators() -> frozenset[str]:
