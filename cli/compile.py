@@ -169,7 +169,7 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
     from workers.racing.agreement import largest_error
     from workers.racing.engines import TUNED, UNTUNED, Engines
 
-    reference, allowed = model.folder / "untuned.so", largest_error(model.recipe)
+    reference, allowed = model.folder / "untuned.so", largest_error(model.recipe, model.path)
     print_note("compiling the untuned model to compare with")
     model.compile_untuned(reference)
     with Engines(model, (TUNED, UNTUNED)) as engines:

@@ -128,6 +128,7 @@ class Reference:
 
     outputs: list[int]  # indices of its arguments
     reduction_len: int  # how many terms its longest sum has
+    rounds: bool = False  # to whole numbers: one at the border of two steps may fall to either
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,23 +3,20 @@
 from collections.abc import Mapping
 from typing import Final
 
-from mallorn.core.values.graph import StoredRecipe
 from workers.finish.undone import Undone
-from workers.racing.agreement import largest_error
 from workers.racing.engines import ONNXRUNTIME, UNTUNED, title
 
 CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
-def check_numbers(errors: Mapping[str, float], recipe: StoredRecipe, undone: Undone) -> bool:
+def check_numbers(errors: Mapping[str, float], limit: float, undone: Undone) -> bool:
     """Whether the tuned model may be shown as a success, by its relative errors against others.
 
     The untuned model is asked first: it has the same operators in the same order. A model whose answers jump
     with the last digit (a rank, a threshold) may fail this with schedules that are all right, so its job ends
     with them, but without a time that would claim a gain.
     """
-    limit = largest_error(recipe)
     reference = next((name for name in (UNTUNED, ONNXRUNTIME) if name in errors), None)
     if reference is None:
         undone.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")

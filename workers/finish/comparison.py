@@ -9,6 +9,7 @@ from workers.children.again import twice
 from workers.finish.agreement import check_numbers
 from workers.finish.job_model import JobModel, TunedModel, device_is_here
 from workers.finish.undone import Undone
+from workers.racing.agreement import largest_error
 from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
 from workers.slot.stage import Stage
 
@@ -28,7 +29,8 @@ def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
             engines.leave_out(UNTUNED)
         engines.load(libraries)
         errors = engines.errors(TUNED)
-        if TUNED in engines and not check_numbers(errors, model.whole.recipe, undone):
+        limit = largest_error(model.whole.recipe, model.whole.path)
+        if TUNED in engines and not check_numbers(errors, limit, undone):
             engines.leave_out(TUNED)
         return _timed(model, engines).model_copy(
             update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}

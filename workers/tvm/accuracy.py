@@ -12,6 +12,7 @@ from workers.tvm.archives import load_arrays
 Array = NDArray[Any]
 # Sums of floats in another order differ by rounding; a real fault is orders of magnitude beyond this.
 _SLACK = 16.0
+_OTHER_STEP = 0.01  # of all numbers: a schedule that computes something else spoils more
 _BFLOAT16_EPS = 2.0**-7
 
 
@@ -25,6 +26,18 @@ def relative_error(ours: Array, theirs: Array) -> float:
         return float("inf")
     difference = np.abs(left[finite] - right[finite]).max(initial=0.0)
     return float(difference / max(np.abs(right[finite]).max(initial=0.0), 1e-30))
+
+
+def rounded_error(ours: Array, theirs: Array) -> float:
+    """The relative error but for a few places that may have been rounded the other way, by a step at most."""
+    whole = relative_error(ours, theirs)
+    if not np.isfinite(whole) or not ours.size:
+        return whole
+    apart = np.sort(np.abs(np.asarray(ours, "float64") - np.asarray(theirs, "float64")).reshape(-1))
+    largest = float(np.abs(np.asarray(theirs, "float64")).max())
+    step = 1.0 if np.issubdtype(theirs.dtype, np.integer) else largest
+    few = max(1, int(len(apart) * _OTHER_STEP))
+    return whole if apart[-1] > step or len(apart) <= few else float(apart[-1 - few] / max(largest, 1e-30))
 
 
 def tolerance(dtype: str, reduction_len: int) -> float:
@@ -41,8 +54,9 @@ def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
     errors, limits = [], []
     ours, theirs = load_arrays(outputs_npz), load_arrays(expected_npz)
     for name in (f"arg_{index}" for index in by.outputs):
-        errors.append(relative_error(ours[name], theirs[name]))
-        limits.append(tolerance(str(ours[name].dtype), by.reduction_len))
+        error, dtype = (rounded_error if by.rounds else relative_error), str(ours[name].dtype)
+        errors.append(error(ours[name], theirs[name]))
+        limits.append(tolerance("float32" if by.rounds else dtype, by.reduction_len))
     ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
     return Agreement(max(errors), max(limits), ok)
 

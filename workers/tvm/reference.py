@@ -28,6 +28,7 @@ from workers.tvm.programs import parse_module
 from workers.tvm.templates.rewriting import collect
 
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
+_ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
 _HOST = '{"kind":"llvm","num-cores":1}'
 
 
@@ -45,7 +46,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     with tempfile.TemporaryDirectory() as scratch:
         results = call(_build(mod, _HOST, str(Path(scratch, "reference.so"))), arrays)
     save_arrays(expected_npz, _named(results))
-    return Reference(list(args.outputs), reduction_length(mod))
+    return Reference(list(args.outputs), reduction_length(mod), rounds(mod))
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:
@@ -75,6 +76,11 @@ def needs_positive(mod: Any) -> bool:
 def reduction_length(mod: Any) -> int:
     """The most terms any block of the program sums up."""
     return max((prod(map(extent, block.reduced)) for block in blocks_of(mod)), default=1)
+
+
+def rounds(mod: Any) -> bool:
+    """Whether the program rounds real numbers to whole ones."""
+    return any(block.calls & _ROUNDING for block in blocks_of(mod))
 
 
 def _random(rng: Any, tensor: Tensor, limits: tuple[int, int], floats: tuple[float, float]) -> Array:

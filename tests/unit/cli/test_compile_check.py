@@ -1,5 +1,6 @@
 """`mallorn compile --check`: how far a tuned model's answers may be from the untuned one's."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,12 @@ def test_what_its_precision_explains_is_told_and_allowed(
 def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: float, tmp_path: Path) -> None:
     with pytest.raises(WrongNumbers, match="nothing was written"):
         check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so")
+
+
+def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
+    quantised = replace(model(TUNED, 5e-2, tmp_path), path=tmp_path / "q.onnx")
+    quantised.path.write_bytes(b"...QuantizeLinear...")
+    assert check_numbers(quantised, tmp_path / "tuned.so") == 5e-2
+    quantised.path.write_bytes(b"...Relu...")
+    with pytest.raises(WrongNumbers):
+        check_numbers(quantised, tmp_path / "tuned.so")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workers.faces.graphs import Reference
-from workers.tvm.accuracy import compare, compare_models, relative_error, tolerance
+from workers.tvm.accuracy import compare, compare_models, relative_error, rounded_error, tolerance
 
 REF = np.array([1.0, -4.0, 2.0], "float32")
 
@@ -60,3 +60,30 @@ def test_models_with_other_outputs_never_agree(tmp_path: Path) -> None:
     one, two = saved(tmp_path / "1.npz", output_0=REF), saved(tmp_path / "2.npz", output_0=REF, output_1=REF)
     assert compare_models(one, two) == float("inf")
     assert compare_models(two, two) == 0.0
+
+
+STEPS = np.tile(np.arange(200, dtype="uint8"), 10)
+
+
+def stepped(places: int, by: int) -> Any:
+    ours = STEPS.astype("int64")
+    ours[:places] += by
+    return ours.astype("uint8")
+
+
+@pytest.mark.parametrize(
+    ("places", "by", "ok"),
+    [(0, 0, True), (20, 1, True), (40, 1, False), (1, 2, False)],
+    ids=["the same", "a few of a step", "many of a step", "one of two steps"],
+)
+def test_a_few_numbers_may_be_rounded_the_other_way(tmp_path: Path, places: int, by: int, ok: bool) -> None:
+    expected, ours = (
+        saved(tmp_path / "e.npz", arg_0=STEPS),
+        saved(tmp_path / "o.npz", arg_0=stepped(places, by)),
+    )
+    assert compare(ours, expected, Reference([0], reduction_len=16, rounds=True)).ok is ok
+    assert compare(ours, expected, Reference([0], reduction_len=16)).ok is (places == 0)
+
+
+def test_lost_finiteness_is_wrong_where_numbers_are_rounded_too() -> None:
+    assert rounded_error(REF * np.nan, REF) == float("inf")

@@ -81,7 +81,7 @@ def apply(manifest: Any, args: argparse.Namespace) -> dict[str, object]:
         outputs, report["latency_ms"] = compiling.run(library, list(inputs.values()), device)
     if args.check:
         report["relative_error"] = error = compiling.relative_error(args.model, inputs, outputs)
-        checks.small_error(manifest, error)
+        checks.small_error(manifest, error, args.model)
     return report
 
 
