@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 
@@ -18,6 +19,7 @@ class Exported:
     recipe: StoredRecipe
     input_shapes: dict[str, list[int]]
     input_ranges: dict[str, list[int]]  # of integer inputs, which the model's look-ups bound
+    dynamic: Dynamic | None = None  # of a range of shapes; those above are the largest then
 
 
 def read_exported(directory: Path, target: str | None) -> Exported:
@@ -32,7 +34,12 @@ def read_exported(directory: Path, target: str | None) -> Exported:
         return _stock(directory, target)
     found = read_manifest(manifest)
     exported = Exported(
-        directory, parse_target(found.target), found.recipe, found.input_shapes, found.input_ranges
+        directory=directory,
+        target=parse_target(found.target),
+        recipe=found.recipe,
+        input_shapes=found.input_shapes,
+        input_ranges=found.input_ranges,
+        dynamic=found.dynamic,
     )
     _check_target(exported, target)
     return exported

@@ -33,7 +33,14 @@ from mallorn.core.values.report import FinishReport
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.columns import Cell, Column
 from mallorn.wording.outlook import headroom
-from mallorn.wording.results import ENGINE_COLUMNS, latency_rows, left_undone, warnings
+from mallorn.wording.results import (
+    ENGINE_COLUMNS,
+    POINT_COLUMNS,
+    latency_rows,
+    left_undone,
+    point_rows,
+    warnings,
+)
 from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, kinships
 from mallorn.wording.units import AUTO, spent_of
 
@@ -116,6 +123,9 @@ def show(
     if timed:
         stdout().print()
         stdout().print(table(timed, ENGINE_COLUMNS))
+    if report.points:
+        stdout().print()
+        stdout().print(table(point_rows(report.points), POINT_COLUMNS))
     stdout().print()
     for line in left_undone(report) + warnings(status):
         stdout().print(line, markup=False)

@@ -40,6 +40,7 @@ def local_model(model: Path, exported: Exported, threads: int | None = None) -> 
             recipe=exported.recipe,
             input_shapes=exported.input_shapes,
             input_ranges=exported.input_ranges,
+            dynamic=exported.dynamic,
             graphs=graphs,
             folder=Path(folder),
             threads=count,

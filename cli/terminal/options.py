@@ -34,6 +34,10 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--input-shape", metavar="NAME:1,3,224,224", help=f"{words('input_shapes')} Repeatable."),
 ]
+DynamicOption = Annotated[
+    list[str] | None,
+    typer.Option("--dynamic", metavar="NAME=1..64", help=f"{words('dynamic')} Repeatable."),
+]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="PATTERN", help=f"{words('only')} Repeatable.")
 ]
@@ -81,11 +85,14 @@ class Choices(NamedTuple):
         ),
     ] = None
     input_shape: ShapeOption = None
+    dynamic: DynamicOption = None
 
     def asked(self) -> Asked:
         """What was asked for by an option's own name, and then by --option."""
         named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
         given = {name: value for name, value in named.items() if value is not None}
+        if self.dynamic:
+            given["dynamic"] = dict(map(parse_dynamic, self.dynamic))
         return cast(Asked, given | parse_options(self.option or [], self.input_shape or []))
 
 
@@ -108,6 +115,16 @@ def parse_input_shape(text: str) -> tuple[str, list[int]]:
     if not colon or not name or not all(size.strip().isdigit() for size in sizes):
         raise InvalidRequest(f"cannot read the input shape {text!r}", hint="--input-shape x:1,3,224,224")
     return name, [int(size) for size in sizes]
+
+
+def parse_dynamic(text: str) -> tuple[str, list[int]]:
+    """`batch=1..64` as a name, the least size and the largest; `batch=4` is one size."""
+    name, equals, sizes = text.rpartition("=")
+    low, dots, high = sizes.partition("..")
+    bounds = [low, high if dots else low]
+    if not equals or not name or not all(size.strip().isdigit() for size in bounds):
+        raise InvalidRequest(f"cannot read the range {text!r}", hint="--dynamic batch=1..64")
+    return name, [int(size) for size in bounds]
 
 
 def _put(options: dict[str, Any], path: list[str], value: Any) -> None:

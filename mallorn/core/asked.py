@@ -48,6 +48,7 @@ class Asked(TypedDict, total=False):
     run_timeout_sec: float
     evaluator: EvaluatorAsked
     input_shapes: dict[str, list[int]]
+    dynamic: dict[str, list[int]]
 
 
 def check_asked(asked: Asked) -> None:

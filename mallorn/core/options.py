@@ -2,9 +2,22 @@
 
 from typing import Annotated, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mallorn.core.names import REGISTRY
+
+
+def _in_order(bounds: list[int]) -> list[int]:
+    if bounds[0] > bounds[1]:
+        raise ValueError("the least comes first, and the largest after it")
+    return bounds
+
+
+SizeRange = Annotated[
+    list[Annotated[int, Field(ge=1, le=65_536)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(_in_order),
+]
 
 
 class EvaluatorOptions(BaseModel):
@@ -113,6 +126,10 @@ class JobOptions(BaseModel):
     input_shapes: Annotated[
         dict[str, list[Annotated[int, Field(ge=1)]]],
         Field(description="Binds the free dimensions of the model's inputs."),
+    ] = {}
+    dynamic: Annotated[
+        dict[str, SizeRange],
+        Field(description="Tunes for a range of sizes of each free dimension: its least and its largest."),
     ] = {}
 
     def timing(self) -> dict[str, object]:

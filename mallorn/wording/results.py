@@ -1,13 +1,13 @@
 """What a finished job came to: how fast the model was, is, and would be elsewhere, and what went wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.figures import percent
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import JobStatus
-from mallorn.core.values.report import FinishReport, ModelLatency
+from mallorn.core.values.report import FinishReport, ModelLatency, PointTimes
 from mallorn.wording.columns import Column
 from mallorn.wording.units import duration, latency
 
@@ -52,6 +52,39 @@ def latency_rows(latencies: Mapping[str, ModelLatency | Mapping[str, object] | N
         for key, title in ENGINES.items()
         if (timing := timings.get(key))
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPoint:
+    """The whole model at one point of a range, in words."""
+
+    sizes: str
+    tuned: str
+    onnxruntime: str
+
+
+POINT_COLUMNS: Final = (
+    Column[TimedPoint]("AT", lambda row: row.sizes),
+    Column[TimedPoint]("TUNED", lambda row: row.tuned),
+    Column[TimedPoint]("ONNXRUNTIME", lambda row: row.onnxruntime),
+)
+
+
+def point_rows(points: Sequence[PointTimes]) -> list[TimedPoint]:
+    """One row a point."""
+    return [
+        TimedPoint(
+            sizes=" ".join(f"{name}={size}" for name, size in point.sizes.items()),
+            tuned=_timed(point, "tuned"),
+            onnxruntime=_timed(point, "onnxruntime"),
+        )
+        for point in points
+    ]
+
+
+def _timed(point: PointTimes, engine: str) -> str:
+    timing = point.latency_us.get(engine)
+    return latency(None if timing is None else timing.median)
 
 
 def facts(job: JobStatus) -> list[str]:

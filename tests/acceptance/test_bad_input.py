@@ -77,7 +77,7 @@ def test_what_is_no_usable_model_fails_its_job_in_words(typed: Type, tmp_path: P
 
 def test_free_dimensions_are_named_with_how_to_bind_them(typed: Type, tmp_path: Path) -> None:
     (tmp_path / "free.onnx").write_bytes(dense(inside_weight(), "batch"))
-    assert_refused(typed("tune", "free.onnx", "--trials", "2"), "batch", "--input-shape x:")
+    assert_refused(typed("tune", "free.onnx", "--trials", "2"), "--input-shape x:", "--dynamic batch=1..64")
     bound = typed("tune", "free.onnx", "--trials", "2", "--input-shape", "x:4,16", "--json")
     assert bound.returncode == 0, bound.stderr
     job = json.loads(bound.stdout)

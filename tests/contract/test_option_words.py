@@ -40,6 +40,7 @@ def test_the_command_line_says_the_same(command: str) -> None:
     assert said.keys() >= WITH_A_FLAG
     assert [name for name in WITH_A_FLAG if not said[name].startswith(WORDS[name])] == []
     assert said["input_shape"].startswith(WORDS["input_shapes"])
+    assert said["dynamic"].startswith(WORDS["dynamic"])
 
 
 def test_the_page_is_told_the_same() -> None:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mallorn.core.values.candidate import Sketch
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
 from workers.children.child import Child
 from workers.children.method import method
 from workers.faces.values import Arguments
 
 Shapes = dict[str, list[int]]  # of inputs whose shapes the model leaves free
+Bounds = dict[str, list[int]]  # of free dimensions: the least and the largest size
 Ranges = dict[str, list[int]]  # of integer inputs: the least, and the first that is too large
 
 
@@ -171,6 +173,24 @@ class Graphs(Child):
         input_shapes: Shapes,
     ) -> Compiled:
         """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`."""
+
+    @method(limit_sec=3600.0)
+    def extract_range(
+        self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
+    ) -> Extraction:
+        """Import a model at a few sizes of a range; each of their tasks, and what computes sizes between."""
+
+    @method(limit_sec=3600.0)
+    def compile_range(
+        self,
+        model_path: str,
+        schedules_dir: str | None,
+        target: str,
+        recipe: StoredRecipe,
+        out_so: str,
+        dynamic: Dynamic,
+    ) -> Compiled:
+        """As `compile_model`, for every size of a range."""
 
     @method(limit_sec=3600.0)
     def compile_default(self, model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:

@@ -7,6 +7,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.values.report import FinishReport
 from workers.children.again import twice
 from workers.finish.agreement import check_numbers
+from workers.finish.each_point import compare_points
 from workers.finish.job_model import JobModel, TunedModel, device_is_here
 from workers.finish.undone import Undone
 from workers.racing.agreement import largest_error
@@ -21,6 +22,13 @@ def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
     """
     if not undone.attempt("time the whole model", partial(_be_here, model.claimed)):
         return FinishReport()
+    dynamic = model.claimed.graph.dynamic
+    if dynamic is not None:
+        return compare_points(model, tuned, undone, dynamic)
+    return _compare(model, tuned, undone)
+
+
+def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
     libraries = {UNTUNED: model.whole.folder / "untuned.so", TUNED: tuned.library}
     with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
         # They start while the model is compiled.

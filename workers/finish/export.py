@@ -17,9 +17,11 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
 from mallorn.core.version import VERSION
 from workers.faces.graphs import Graphs, Tuned
+from workers.finish.rules import with_rules
 from workers.finish.winners import Winner
 from workers.slot.stage import Stage
 
@@ -57,6 +59,20 @@ def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) 
         shutil.copyfile(TEMPLATES / name, directory / name)
 
 
+def largest_shapes(claimed: Stage) -> dict[str, list[int]]:
+    """The shapes that bind what the model leaves free; of a range the largest."""
+    dynamic = claimed.graph.dynamic
+    return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
+
+
+def range_of(claimed: Stage, winners: Sequence[Winner]) -> Dynamic | None:
+    """The job's range of shapes, with rules by what the winners take."""
+    dynamic = claimed.graph.dynamic
+    if dynamic is None:
+        return None
+    return with_rules(dynamic, {winner.contest.task.name: winner.latency_us for winner in winners})
+
+
 def upload(claimed: Stage, directory: Path) -> str:
     """Put the directory into the artifact store; its URL."""
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
@@ -82,7 +98,8 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
         recipe=graph.recipe,
         inputs=graph.inputs,
         outputs=graph.outputs,
-        input_shapes=claimed.options.input_shapes,
+        input_shapes=largest_shapes(claimed),
+        dynamic=range_of(claimed, winners),
         input_ranges=graph.input_ranges,
         workloads=[_workload(winner) for winner in winners],
         without_schedule=[name for name in tasks if name not in tuned],

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
 from mallorn.core.hosts import host_id
 from workers.faces.graphs import Compiled, Graphs
-from workers.finish.export import write_records
+from workers.finish.export import largest_shapes, range_of, write_records
 from workers.finish.winners import Winner
 from workers.host.alone import Host
 from workers.racing.engines import Engines
@@ -42,7 +42,7 @@ class JobModel:
             path=claimed.model_file(folder),
             target=claimed.target,
             recipe=claimed.graph.recipe,
-            input_shapes=claimed.options.input_shapes,
+            input_shapes=largest_shapes(claimed),
             input_ranges=claimed.graph.input_ranges,
             graphs=graphs,
             folder=folder,
@@ -64,7 +64,8 @@ class JobModel:
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
         """The model with the schedules of a directory that `write` filled."""
         library = directory.with_suffix(".so")
-        return TunedModel(tuple(winners), directory, library, self.whole.compile(directory, library))
+        whole = replace(self.whole, dynamic=range_of(self.claimed, winners))
+        return TunedModel(tuple(winners), directory, library, whole.compile(directory, library))
 
     @contextmanager
     def alone(self) -> Iterator[bool]:

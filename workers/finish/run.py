@@ -71,8 +71,9 @@ def _finish(claimed: Stage) -> None:
         parts = [by, _expected(claimed), _tasks(handout.winners, losers), handout.report]
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
-            tasks = [*(winner.contest for winner in winners), *losers]
-            parts += [timed, limits(claimed, tasks, timed)]
+            parts.append(timed)
+            if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
+                parts.append(limits(claimed, [*(winner.contest for winner in winners), *losers], timed))
         claimed.lease.check()
         finish_sec = round(time.monotonic() - started, 1)
         report = _together(

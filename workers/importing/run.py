@@ -59,13 +59,11 @@ def _extract(claimed: Stage) -> Extraction:
         recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
         with claimed.runtime.graphs(claimed.target.num_cores) as child, giving_way(child):
             try:
-                found = child.extract.within(
-                    config.import_timeout_sec,
-                    str(model),
-                    claimed.target.text,
-                    recipe,
-                    claimed.options.input_shapes,
-                )
+                given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
+                if bounds := claimed.options.dynamic:
+                    found = child.extract_range.within(config.import_timeout_sec, *given, bounds)
+                else:
+                    found = child.extract.within(config.import_timeout_sec, *given)
             except ChildFailed as error:
                 raise InvalidModel(f"TVM cannot turn this model into tasks: {error.message}") from None
     return replace(found, graph=found.graph.model_copy(update={"recipe": recipe}))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.targets import Target
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.machine import Machine
 from workers.children.pending import Pending
@@ -24,24 +25,21 @@ class WholeModel:
     path: Path
     target: Target
     recipe: StoredRecipe
-    input_shapes: Shapes
+    input_shapes: Shapes  # of a range the largest
     input_ranges: Ranges
     graphs: Graphs
     folder: Path
     threads: int  # of each engine
+    dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
         """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
+        given = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
         with Host().shared():
-            return self.graphs.compile_model(
-                model_path=str(self.path),
-                schedules_dir=str(schedules),
-                target=self.target.text,
-                recipe=self.recipe,
-                out_so=str(library),
-                input_shapes=self.input_shapes,
-            )
+            if self.dynamic is not None:
+                return self.graphs.compile_range(*given, self.dynamic)
+            return self.graphs.compile_model(*given, self.input_shapes)
 
     def compile_untuned(self, library: Path) -> Untuned:
         """Compile as TVM does by itself."""

@@ -11,6 +11,7 @@ from workers.tvm.database import write_database
 from workers.tvm.inputs import make_inputs
 from workers.tvm.model import load_network
 from workers.tvm.programs import parse_tvm_target
+from workers.tvm.ranged import compile_range, extract_range
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.restoring import read_export
 from workers.tvm.scripts import scripts
@@ -33,6 +34,8 @@ ANSWERS: Final = (
     Graphs.look.by(look),
     Graphs.extract.by(extract),
     Graphs.compile_model.by(compile_model),
+    Graphs.extract_range.by(extract_range),
+    Graphs.compile_range.by(compile_range),
     Graphs.compile_default.by(compile_default),
     Graphs.make_inputs.by(make_inputs),
     Graphs.compare_models.by(compare_models),

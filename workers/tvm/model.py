@@ -86,7 +86,10 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
     free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
     if free:
         bound = {name: [dim.dim_value or 1 for dim in shape.dim] for name, shape in free.items()}
-        hints = (f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items())
+        hints = [f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items()]
+        names = dict.fromkeys(d.dim_param for shape in free.values() for d in shape.dim if not d.dim_value)
+        if all(names):
+            hints.append(f"  or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}")
         raise InvalidModel(
             f"these inputs have free dimensions: {_declared(graph, free)}",
             hint=" ".join(hints),

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from mallorn.core.values.base import Value
+from mallorn.core.values.dynamic import Dynamic
 
 
 class TensorSpec(Value):
@@ -60,4 +61,7 @@ class GraphReport(Value):
     operators_after: Annotated[dict[str, int], Field(description="Calls by operator after them.")] = {}
     steps: Annotated[list[GraphStep], Field(description="The passes, in their order.")] = []
     recipe: StoredRecipe = StoredRecipe()
+    dynamic: Annotated[
+        Dynamic | None, Field(description="Of a job for a range of shapes; shapes here are the largest.")
+    ] = None
     tvm_version: str = ""

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.base import Value
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
@@ -45,6 +46,7 @@ class Manifest(Value):
     inputs: list[TensorSpec] = []
     outputs: list[TensorSpec] = []
     input_shapes: dict[str, list[int]] = {}  # of inputs whose shapes the model leaves free
+    dynamic: Dynamic | None = None  # of a range of shapes; those above are the largest then
     input_ranges: dict[str, list[int]] = {}  # of integer inputs, which the model's look-ups bound
     workloads: list[TunedWorkload] = []
     without_schedule: list[str] = []

@@ -87,6 +87,16 @@ class InsideTheModel(Value):
         return timed.guesses, found or timed.before
 
 
+class PointTimes(Value):
+    """The whole model at one of the sizes of a range that are tuned."""
+
+    sizes: dict[str, int]
+    latency_us: Annotated[dict[str, ModelLatency | None], Field(description="By engine.")] = {}
+    error: Annotated[
+        float | None, Field(description="Largest relative error against onnxruntime; null: not known.")
+    ] = None
+
+
 class FinishReport(Value):
     """What a finish found out."""
 
@@ -101,6 +111,10 @@ class FinishReport(Value):
         dict[str, ModelLatency | None],
         Field(description="The whole model's by engine: `untuned`, `tuned`, `onnxruntime`."),
     ] = {}
+    points: Annotated[
+        list[PointTimes],
+        Field(description="Of a job for a range of shapes: each of its points; the rest tells of the last."),
+    ] = []
     conditions: Annotated[Conditions | None, Field(description="Null: the model was not timed.")] = None
     not_timed: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = ""
     inside_the_model: Annotated[

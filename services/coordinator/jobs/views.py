@@ -32,7 +32,9 @@ def job_out(session: Session, job: Job) -> JobStatus:
         state=JobState(job.state),
         reason=job.reason,
         cause=Cause(job.cause),
-        progress=progress_out(progress, Tasks(session).weights(job.id)),
+        progress=progress_out(
+            progress, Tasks(session).weights(job.id), one_shape=not (job.graph and job.graph.dynamic)
+        ),
         suggest=job.suggest if job.state == JobState.FAILED else None,
         warnings=job.warnings,
         graph=job.graph,
@@ -47,8 +49,8 @@ def job_out(session: Session, job: Job) -> JobStatus:
     )
 
 
-def progress_out(progress: Progress, weights: Mapping[int, int]) -> JobProgress:
-    """Trials, failures and the estimate of the whole model."""
+def progress_out(progress: Progress, weights: Mapping[int, int], one_shape: bool = True) -> JobProgress:
+    """Trials, failures and the estimate of the whole model; the tasks of a range add up to no run of it."""
     best_us = progress.best_us
     # What the first pass left out is too small to matter. A task whose first time is still awaited is not: a
     # sum without it would get worse when it comes.
@@ -61,7 +63,7 @@ def progress_out(progress: Progress, weights: Mapping[int, int]) -> JobProgress:
         tasks=len(weights),
         tasks_measured=len(best_us),
         estimated_us=sum(best_us.get(task, 0.0) * weight for task, weight in weights.items())
-        if complete
+        if complete and one_shape
         else None,
     )
 

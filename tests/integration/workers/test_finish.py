@@ -22,7 +22,9 @@ from db.tables import Event, Job, Measurement, Schedule
 from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, WorkKind
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.event import DoneEvent, FinishingEvent
+from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.children.errors import ChildCrashed, ChildFailed
@@ -192,6 +194,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "pool.c",
         "product.py",
         "quantised.py",
+        "ranges.py",
         "recurrent.py",
         "report.json",
         "requirements.txt",
@@ -619,3 +622,31 @@ def test_what_its_measurer_cannot_do_is_left_out_of_a_finish_and_told(workshop, 
     assert len(exported) == told["found"] == told["of"] == 2
     assert promoted(workshop, job) == [], "a schedule is one that was checked"
     assert not (Path(workshop.settings.artifacts) / "scripts").exists()
+
+
+def ranged(workshop, job):
+    """Make a job's import one of a range: each of its tasks is a point's."""
+    points = [{"n": 1}, {"n": 8}]
+    dynamic = Dynamic(
+        ranges={"n": [1, 8]}, inputs={"x": ["n", 4]}, points=points, calls=[{"w0": 1}, {"w1": 1}]
+    )
+    workshop.write(lambda session: Jobs(session).record(job, graph=GraphReport(dynamic=dynamic)))
+
+
+def test_a_range_is_compiled_and_exported_with_rules_for_every_size(workshop, exported):
+    job = tuned(workshop)
+    ranged(workshop, job)
+    asked = []
+
+    def compile_range(**given):
+        asked.append(given["dynamic"])
+        return COMPILED
+
+    workshop.graph_answers["compile_range"] = compile_range
+    finish(workshop, job)
+    (dynamic,) = asked
+    assert [rule.upto for rule in dynamic.rules] == [{"n": 1}, {"n": 8}]
+    stored = workshop.read(lambda session: Jobs(session).get(job, None))
+    manifest = json.loads(Path(stored.export_uri, "manifest.json").read_text())
+    assert manifest["dynamic"]["rules"] == [rule.model_dump() for rule in dynamic.rules]
+    assert manifest["input_shapes"] == {"x": [8, 4]}, "the largest, for whoever knows nothing of ranges"

@@ -230,3 +230,19 @@ def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_jo
     import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
     assert "mallorn record" in workshop.reason(job)
+
+
+def test_a_range_of_shapes_is_imported_at_its_points(workshop):
+    job = workshop.job((), dynamic={"n": [1, 8]})
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    workshop.store_model()
+    asked = []
+
+    def extract_range(**given):
+        asked.append(given["bounds"])
+        return found("w0")
+
+    workshop.graph_answers["extract_range"] = extract_range
+    assert import_job(workshop, job)
+    assert asked == [{"n": [1, 8]}]
+    assert len(tasks_of(workshop, job)) == 1

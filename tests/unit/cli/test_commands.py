@@ -110,12 +110,21 @@ def test_submit_takes_options_and_shapes(mallorn: Type, model: str) -> None:
     assert options["input_shapes"] == {"x": [1, 3, 8, 8]}
 
 
+def test_submit_takes_ranges_of_free_dimensions(mallorn: Type, model: str) -> None:
+    words = ("--dynamic", "batch=1..64", "--dynamic", "length=128")
+    options = data(mallorn("submit", model, "--target", TARGET, *words, "--json"))["options"]
+    assert options["dynamic"] == {"batch": [1, 64], "length": [128, 128]}
+
+
 REFUSED = [
     (("submit", "missing.onnx"), "missing.onnx"),
     (("submit", "MODEL", "--target", "local"), "next:  mallorn device"),
     (("submit", "MODEL", "--target", "llvm"), "num-cores"),
     (("submit", "MODEL", "--target", TARGET, "-o", "search=astrology"), "next:  known: "),
     (("submit", "MODEL", "--input-shape", "x:1,many"), "--input-shape x:1,3,224,224"),
+    (("submit", "MODEL", "--dynamic", "batch"), "--dynamic batch=1..64"),
+    (("submit", "MODEL", "--dynamic", "batch=1..many"), "--dynamic batch=1..64"),
+    (("submit", "MODEL", "--dynamic", "batch=64..1"), "the least comes first"),
     (("submit", "MODEL", "-o", "search"), "--option search=random"),
     (("show", "nope"), "next:  mallorn jobs"),
     (("watch", "nope"), "there is no job nope"),

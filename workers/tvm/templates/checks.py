@@ -49,7 +49,13 @@ def read_manifest(directory: Path) -> Any:
     """The manifest of the schedules. Raises Refused if it is missing or damaged."""
     try:
         manifest = json.loads((directory / "manifest.json").read_text())
-        return {"input_shapes": {}, "input_ranges": {}, **manifest, **{n: manifest[n] for n in NEEDED}}
+        return {
+            "input_shapes": {},
+            "input_ranges": {},
+            "dynamic": None,
+            **manifest,
+            **{n: manifest[n] for n in NEEDED},
+        }
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise Refused(
             f"{directory / 'manifest.json'} cannot be used: {error!r}", "copy the whole directory again"

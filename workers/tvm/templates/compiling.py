@@ -32,9 +32,9 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, converters, folding, forms, inlining, rewriting = (
+checks, converters, folding, forms, inlining, ranges, rewriting = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "converters", "folding", "forms", "inlining", "rewriting")
+    for name in ("checks", "converters", "folding", "forms", "inlining", "ranges", "rewriting")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -93,10 +93,16 @@ def _spec(value: Any, shapes: Shapes) -> InputSpec:
     return {"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, own)}
 
 
-def import_model(model: Any, manifest: Mapping[str, Any], target: Any) -> Any:
-    """The model as a Relax module, after the recipe's first half."""
-    mod = read_graph(model, manifest["input_shapes"], target)
-    return run_passes(mod, manifest["recipe"]["before"], target)
+def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
+    """The model as a Relax module, after the recipe's first half; of a range one a point, by its label."""
+    dynamic = manifest["dynamic"]
+    shapes = (
+        {ranges.label(point): ranges.shapes_at(dynamic["inputs"], point) for point in dynamic["points"]}
+        if dynamic
+        else {"": manifest["input_shapes"]}
+    )
+    steps = manifest["recipe"]["before"]
+    return {name: run_passes(read_graph(model, at, target), steps, target) for name, at in shapes.items()}
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
@@ -168,6 +174,13 @@ def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[st
     return found
 
 
+def count_all(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
+    """As `count_hits`, of all modules, with their labels."""
+    counts = {name: count_hits(mod, work_dir, target) for name, mod in mods.items()}
+    found = [task + name for name, (hits, _) in counts.items() for task in hits]
+    return found, [task + name for name, (_, lacking) in counts.items() for task in lacking]
+
+
 def tasks_of(mod: Any, target: Any) -> list[Any]:
     """The workloads that have loops to schedule: a sort is a call of TVM's library."""
     return [task for task in extract_tasks(mod, target) if _has_loops(task.dispatched[0]["main"])]
@@ -179,9 +192,19 @@ def _has_loops(function: Any) -> bool:
 
 def build(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
     """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
+    return linked([applied(mod, after, target, work_dir)], None, target)
+
+
+def applied(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+    """The module with the schedules in work_dir, after the recipe's second half."""
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
-    mod = run_passes(mod, after, target)
+    return run_passes(mod, after, target)
+
+
+def linked(mods: Sequence[Any], dynamic: Any, target: Any) -> Any:
+    """One module compiled, or those of a range's points, with a `main` for all sizes."""
+    (mod,) = [ranges.joined(mods, dynamic)] if dynamic else mods
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
@@ -222,6 +245,26 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
     outputs = [result] if hasattr(result, "numpy") else list(result)
     timing = vm.time_evaluator("main", device, number=3, repeat=7, min_repeat_ms=100)(*args)
     return [output.numpy() for output in outputs], timing.median * 1e3
+
+
+def errors_between(
+    model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
+) -> list[float]:
+    """Relative errors at the least sizes of a range, and at some between; none where there is no range."""
+    dynamic = manifest["dynamic"]
+    errors = []
+    for sizes in ranges.some_sizes(dynamic) if dynamic else []:
+        shapes = ranges.shapes_at(dynamic["inputs"], sizes)
+        inputs = random_inputs(model, shapes, manifest["input_ranges"])
+        errors.append(relative_error(path, inputs, outputs_of(library, list(inputs.values()), device)))
+    return errors
+
+
+def outputs_of(library: str, inputs: list[Any], device: Any) -> list[Any]:
+    """Outputs as arrays."""
+    vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
+    result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
+    return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
 
 
 def relative_error(path: str, inputs: Arrays, outputs: list[Any]) -> float:

@@ -1,0 +1,51 @@
+"""A job for a range of shapes: which sizes are tuned, and which of them computes those between."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+
+
+class Rule(Value):
+    """What computes inputs whose dimensions are at most so large."""
+
+    upto: dict[str, int]
+    point: Annotated[int, Field(description="Its place among the points.")]
+    first: Annotated[
+        str,
+        Field(description="The dimension of which the point takes the first part; empty: it takes all."),
+    ] = ""
+
+
+class Dynamic(Value):
+    """The free dimensions of a model, and the points: their sizes that are tuned, the largest last."""
+
+    ranges: Annotated[dict[str, list[int]], Field(description="The least and the largest of each dimension.")]
+    inputs: Annotated[
+        dict[str, list[int | str]],
+        Field(description="What each input takes: numbers, and names of dimensions."),
+    ]
+    points: list[dict[str, int]]
+    padded: Annotated[
+        list[str], Field(description="Dimensions that may be filled up with zeros: results stay the same.")
+    ] = []
+    divided: Annotated[
+        list[str], Field(description="Dimensions whose parts may be computed one after the other.")
+    ] = []
+    calls: Annotated[
+        list[dict[str, int]], Field(description="Of each point, how often it calls which task.")
+    ] = []
+    rules: Annotated[list[Rule], Field(description="The first that covers the sizes is followed.")] = []
+
+    @property
+    def largest(self) -> dict[str, int]:
+        """The point that has every dimension at its largest."""
+        return self.points[-1]
+
+    def shapes(self, sizes: dict[str, int]) -> dict[str, list[int]]:
+        """The shapes of inputs with free dimensions, at these sizes."""
+        return {
+            name: [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
+            for name, dims in self.inputs.items()
+        }

@@ -1,0 +1,61 @@
+"""Whether a model's dimensions may be filled up, or divided."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from workers.tvm.between import behaviour
+
+pytest.importorskip("onnxruntime")
+
+
+def model(
+    folder: Path, nodes: Sequence[NodeProto], out: Sequence[str | int], **inputs: Sequence[str | int]
+) -> str:
+    weight = np.random.default_rng(0).standard_normal((8, 8)).astype("float32")
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs.items()]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, out)
+    graph = helper.make_graph(nodes, "g", ends, [result], [numpy_helper.from_array(weight, "w")])
+    path = folder / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return str(path)
+
+
+def look(path: str, **inputs: list[str | int]) -> tuple[list[str], list[str]]:
+    return tuple(behaviour(path, inputs, dict.fromkeys(inputs, "float32"), {"n": [2, 30]}))  # type: ignore[return-value]
+
+
+def test_rows_that_nothing_joins_are_filled_up_and_divided(tmp_path: Path) -> None:
+    path = model(tmp_path, [helper.make_node("MatMul", ["x", "w"], ["y"])], ["n", 8], x=["n", 8])
+    assert look(path, x=["n", 8]) == (["n"], ["n"])
+
+
+def test_rows_that_are_normed_together_are_neither(tmp_path: Path) -> None:
+    path = model(tmp_path, [helper.make_node("Softmax", ["x"], ["y"], axis=0)], ["n", 8], x=["n", 8])
+    assert look(path, x=["n", 8]) == ([], [])
+
+
+def test_what_a_mask_hides_is_filled_up_and_not_divided(tmp_path: Path) -> None:
+    """A sum over the dimension, of what the mask lets through."""
+    nodes = [
+        helper.make_node("Mul", ["x", "mask"], ["h"]),
+        helper.make_node("ReduceMean", ["h"], ["m"], axes=[0], keepdims=1),
+        helper.make_node("ReduceMean", ["mask"], ["c"], axes=[0], keepdims=1),
+        helper.make_node("Div", ["m", "c"], ["d"]),
+        helper.make_node("Mul", ["h", "d"], ["y"]),
+    ]
+    path = model(tmp_path, nodes, ["n", 8], x=["n", 8], mask=["n", 1])
+    assert look(path, x=["n", 8], mask=["n", 1]) == (["n"], [])
+
+
+def test_a_model_that_runs_at_one_size_alone_is_not_filled_up(tmp_path: Path) -> None:
+    path = model(tmp_path, [helper.make_node("Add", ["x", "w"], ["y"])], ["n", 8], x=["n", 8])
+    assert look(path, x=["n", 8]) == ([], [])
+
+
+def test_a_dimension_of_one_size_is_not_asked_about(tmp_path: Path) -> None:
+    assert behaviour(str(tmp_path / "missing.onnx"), {}, {}, {"n": [4, 4]}) == ([], [])

@@ -1,0 +1,74 @@
+"""Which point computes which sizes."""
+
+from collections.abc import Sequence
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mallorn.core.values.dynamic import Dynamic, Rule
+from workers.finish.rules import rules_of, with_rules
+from workers.tvm.points import points_of
+
+SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
+
+
+def dynamic(ranges: dict[str, list[int]], divided: Sequence[str] = ()) -> Dynamic:
+    points = points_of(ranges, divided=divided)
+    return Dynamic(ranges=ranges, inputs={}, points=points, padded=list(ranges), divided=list(divided))
+
+
+def followed(rules: Sequence[Rule], sizes: dict[str, int]) -> Rule:
+    return next(rule for rule in rules if all(sizes[name] <= most for name, most in rule.upto.items()))
+
+
+def runs(found: Dynamic, sizes: dict[str, int]) -> list[int]:
+    """The points that compute these sizes, one after the other."""
+    rule = followed(found.rules, sizes)
+    if not rule.first:
+        return [rule.point]
+    rest = sizes[rule.first] - found.points[rule.point][rule.first]
+    assert rest > 0, "a part is smaller than the whole"
+    return [rule.point, *runs(found, sizes | {rule.first: rest})]
+
+
+@given(st.dictionaries(st.sampled_from("ab"), SMALL, min_size=1), st.booleans(), st.data())
+def test_every_size_is_computed_and_nothing_is_cut_off(
+    ranges: dict[str, list[int]], parted: bool, data: st.DataObject
+) -> None:
+    found = dynamic(ranges, ["a"] if parted and "a" in ranges else [])
+    costs = [data.draw(st.floats(0.1, 100.0)) for _ in found.points]
+    found = found.model_copy(update={"rules": rules_of(found, costs)})
+    for sizes in product(*(range(low, high + 1) for low, high in ranges.values())):
+        wanted = dict(zip(ranges, sizes, strict=True))
+        done = [found.points[place] for place in runs(found, wanted)]
+        for name, size in wanted.items():
+            room = sum(point[name] for point in done) if name == "a" and parted else done[-1][name]
+            assert room >= size
+            assert all(point[name] >= size for point in done) or (parted and name == "a")
+
+
+def test_sizes_go_to_the_next_point_where_nothing_may_be_divided() -> None:
+    found = dynamic({"n": [1, 64]})
+    rules = rules_of(found, [float(point["n"]) for point in found.points])
+    assert [rule.upto["n"] for rule in rules] == [point["n"] for point in found.points]
+    assert not any(rule.first for rule in rules)
+
+
+def test_parts_are_taken_where_they_are_faster_than_what_is_filled_up() -> None:
+    found = dynamic({"n": [1, 64]}, ["n"])
+    rules = rules_of(found, [10.0 + point["n"] for point in found.points])
+    just_above = followed(rules, {"n": 33})
+    assert (found.points[just_above.point]["n"], just_above.first) == (32, "n")
+    assert followed(rules, {"n": 63}).first == ""
+
+
+def test_a_slow_point_is_passed_over_for_a_larger_one() -> None:
+    found = dynamic({"n": [1, 2]})
+    assert followed(rules_of(found, [9.0, 5.0]), {"n": 1}).point == 1
+
+
+def test_a_points_cost_is_that_of_the_tasks_it_calls() -> None:
+    found = dynamic({"n": [1, 2]}).model_copy(update={"calls": [{"a": 9, "b": 1}, {"c": 1}]})
+    rules = with_rules(found, {"a": 1.0, "b": 1.0, "c": 2.0}).rules
+    assert followed(rules, {"n": 1}).point == 1

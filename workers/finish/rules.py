@@ -1,0 +1,71 @@
+"""Which point computes which sizes, by what its schedules were measured to take."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Final
+
+from mallorn.core.values.dynamic import Dynamic, Rule
+
+# What parts cost beyond their sum: they are cut out, and put together again.
+IN_PARTS: Final = 1.03
+Costs = Sequence[float]  # of the points
+
+
+def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float]) -> Dynamic:
+    """The range with rules, by its tasks' latencies; a task without one counts as nothing."""
+    costs = [sum(tasks_us.get(task, 0.0) * count for task, count in calls.items()) for calls in dynamic.calls]
+    return dynamic.model_copy(update={"rules": rules_of(dynamic, costs)})
+
+
+def rules_of(dynamic: Dynamic, costs: Costs) -> list[Rule]:
+    """Rules that cover every size of the range, the smallest sizes first.
+
+    Parts are cut from one dimension alone: of those that may be divided, the one with the widest range.
+    """
+    wide = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
+    parted = max(wide, key=lambda name: wide[name], default="")
+    others = {name: _sizes(dynamic, name) for name in dynamic.ranges if name != parted}
+    rules: list[Rule] = []
+    for sizes in product(*others.values()):
+        upto = dict(zip(others, sizes, strict=True))
+        rules += _along(dynamic, costs, upto, parted) if parted else [_cheapest(dynamic, costs, upto)]
+    return rules
+
+
+def _sizes(dynamic: Dynamic, name: str) -> list[int]:
+    return sorted({point[name] for point in dynamic.points})
+
+
+def _cheapest(dynamic: Dynamic, costs: Costs, upto: dict[str, int]) -> Rule:
+    """All at once, by what has room for it."""
+    point = min(_with_room(dynamic, upto), key=lambda place: costs[place])
+    return Rule(upto=upto, point=point)
+
+
+def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
+    return [
+        place
+        for place, point in enumerate(dynamic.points)
+        if all(point[name] >= size for name, size in sizes.items())
+    ]
+
+
+def _along(dynamic: Dynamic, costs: Costs, others: dict[str, int], name: str) -> list[Rule]:
+    """Rules for a dimension that may be computed in parts, the other sizes being at most these."""
+    room = {place: dynamic.points[place][name] for place in reversed(_with_room(dynamic, others))}
+    best: list[float] = [0.0]  # what so many take
+    found: list[tuple[int, str]] = []  # the point of each size, and whether it takes but a part
+    for size in range(1, dynamic.ranges[name][1] + 1):
+        whole = [(costs[place], place, "") for place, has in room.items() if has >= size]
+        parts = [
+            ((costs[place] + best[size - has]) * IN_PARTS, place, name)
+            for place, has in room.items()
+            if has < size
+        ]
+        cost, place, first = min(whole + parts, key=lambda entry: entry[0])
+        best.append(cost)
+        found.append((place, first))
+    ends = [size for size, after in enumerate(found[1:], 1) if after != found[size - 1]] + [len(found)]
+    return [
+        Rule(upto=others | {name: size}, point=found[size - 1][0], first=found[size - 1][1]) for size in ends
+    ]

@@ -1,0 +1,159 @@
+"""A model for a range of shapes: imported at a few sizes of its free dimensions, compiled with them all."""
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Final
+
+import onnx
+
+from mallorn.core.errors import InvalidModel
+from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.graph import StoredRecipe
+from workers.faces.graphs import Compiled, Extraction, ModelTask, Shapes
+from workers.tvm.between import behaviour
+from workers.tvm.logs import read_database
+from workers.tvm.model import load_network
+from workers.tvm.onnx_reader import read_model
+from workers.tvm.passes import as_tvm_target, run_steps
+from workers.tvm.points import MOST_POINTS, points_of
+from workers.tvm.pool import export_with_pool
+from workers.tvm.recipes import recipe_of, step_json
+from workers.tvm.tasks import extract, merge
+from workers.tvm.templates import compiling as stock
+from workers.tvm.templates import ranges
+
+Bounds = Mapping[str, Sequence[int]]  # the least and the largest of each dimension
+ONE_SIZE: Final = "tune for one size: --dynamic {name}={size}"
+
+
+def extract_range(
+    model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
+) -> Extraction:
+    """Import a model at points of a range, and describe every task that one of them is made of.
+
+    Smaller points count as much as larger ones: their tasks weigh as many times more. Raises InvalidModel
+    where sizes between could not be computed.
+    """
+    model = read_model(Path(model_path).read_bytes())
+    inputs = _inputs(model, input_shapes, bounds)
+    padded, divided = behaviour(model_path, inputs, _dtypes(model), bounds)
+    exact = [name for name in bounds if name not in padded]
+    points = _points(bounds, exact, divided)
+    dynamic = Dynamic(
+        ranges={name: list(each) for name, each in bounds.items()},
+        inputs=inputs,
+        points=points,
+        padded=padded,
+        divided=divided,
+    )
+    found = [extract(model_path, target, recipe, dynamic.shapes(point)) for point in points]
+    _refuse_unknown_lengths(found, points)
+    named = [_at(point, each.tasks) for point, each in zip(points, found, strict=True)]
+    tasks = merge(
+        [
+            _weighing(task, points[-1], point)
+            for point, each in zip(points, named, strict=True)
+            for task in each
+        ]
+    )
+    name_of = {task.key: task.name for task in tasks}
+    calls = [{name_of[task.key]: task.weight for task in each} for each in named]
+    graph = found[-1].graph.model_copy(update={"dynamic": dynamic.model_copy(update={"calls": calls})})
+    return Extraction(graph, tuple(tasks))
+
+
+def compile_range(
+    model_path: str,
+    schedules_dir: str | None,
+    target: str,
+    recipe: StoredRecipe,
+    out_so: str,
+    dynamic: Dynamic,
+) -> Compiled:
+    """As `compile_model` for every point, in one library whose `main` takes any size of the range."""
+    started_sec = time.monotonic()
+    steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
+    after = [step_json(step) for step in steps.after]
+    mods, found, missing = [], 0, list[str]()
+    with tempfile.TemporaryDirectory() as scratch:
+        problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
+        for point in dynamic.points:
+            network = load_network(model_path, dynamic.shapes(point), tvm_target)
+            mod, _ = run_steps(network.mod, steps.before, tvm_target)
+            hits, lacking = stock.count_hits(mod, scratch, tvm_target)
+            found += len(hits)
+            missing += [name + ranges.label(point) for name in lacking]
+            mods.append(stock.applied(mod, after, tvm_target, scratch))
+        executable = stock.linked(mods, dynamic.model_dump(mode="json"), tvm_target)
+        export_with_pool(executable, out_so, tvm_target)
+    return Compiled(
+        found=found,
+        of=found + len(missing),
+        missing=missing,
+        problems=problems,
+        inputs=network.inputs,
+        outputs=network.outputs,
+        bytes=Path(out_so).stat().st_size,
+        seconds=time.monotonic() - started_sec,
+    )
+
+
+def _inputs(model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds) -> dict[str, list[int | str]]:
+    """What the inputs take. Raises InvalidModel where not just the free dimensions have bounds."""
+    inputs = ranges.named_dims(model, input_shapes)
+    free = list(dict.fromkeys(dim for dims in inputs.values() for dim in dims if isinstance(dim, str)))
+    told = f"its free dimensions: {', '.join(free) or 'none'}"
+    if unknown := [name for name in bounds if name not in free]:
+        raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=told)
+    if "?" in free:
+        nameless = next(name for name, dims in inputs.items() if "?" in dims)
+        bound = ",".join("1" if isinstance(dim, str) else str(dim) for dim in inputs[nameless])
+        raise InvalidModel(
+            f"a free dimension of input {nameless!r} has no name", hint=f"--input-shape {nameless}:{bound}"
+        )
+    if lacking := [name for name in free if name not in bounds]:
+        raise InvalidModel(
+            f"these free dimensions have no range: {', '.join(lacking)}",
+            hint=" ".join(f"--dynamic {name}=1..64" for name in lacking)
+            + "   (or one size: --dynamic NAME=1)",
+        )
+    return inputs
+
+
+def _dtypes(model: onnx.ModelProto) -> dict[str, str]:
+    return {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
+
+
+def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> list[dict[str, int]]:
+    try:
+        return points_of(bounds, exact, divided)
+    except ValueError:
+        name = next(name for name in exact if bounds[name][0] < bounds[name][1])
+        raise InvalidModel(
+            f"results change where {name!r} is filled up with zeros, so no size can stand in for those "
+            f"below it, and at most {MOST_POINTS} are tuned",
+            hint=f"export the model with a mask among its inputs, narrow the range, or "
+            f"{ONE_SIZE.format(name=name, size=bounds[name][1])}",
+        ) from None
+
+
+def _refuse_unknown_lengths(found: Sequence[Extraction], points: Sequence[Mapping[str, int]]) -> None:
+    for specs in zip(*(each.graph.outputs for each in found), strict=True):
+        if None in ranges.follows([spec.shape for spec in specs], points):
+            raise InvalidModel(
+                f"how long output {specs[0].name!r} is does not follow from the sizes of the inputs",
+                hint="export the model with outputs whose axes are those of the inputs",
+            )
+
+
+def _at(point: Mapping[str, int], tasks: Sequence[ModelTask]) -> list[ModelTask]:
+    return [replace(task, name=task.name + ranges.label(point)) for task in tasks]
+
+
+def _weighing(task: ModelTask, largest: Mapping[str, int], point: Mapping[str, int]) -> ModelTask:
+    times = prod(largest.values()) / prod(point.values())
+    return replace(task, weight=task.weight * round(times))

@@ -1,0 +1,287 @@
+"""One library for a range of shapes: a function for each of some sizes, the points, and a `main` for any.
+
+`main` follows the first rule that covers the sizes of its inputs. The rule's point computes them: inputs are
+filled up with zeros to the point's sizes, and of the results what was filled up is cut away. Or the point
+takes the first part of a dimension, as much as it has, and `main` is called again for the rest. Larger sizes
+end with an error.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import tvm
+from tvm import relax, te, tirx
+
+Sizes = Mapping[str, int]  # by the name of a dimension
+Shapes = Mapping[str, Sequence[int]]  # by the name of an input
+Dims = list[Any]  # of a tensor: numbers, and names of dimensions
+
+
+class Rule(TypedDict):
+    """What computes inputs whose dimensions are at most so large."""
+
+    upto: Sizes
+    point: int
+    first: str  # the dimension of which the point takes the first part; empty: it takes all
+
+
+class Range(TypedDict):
+    """What a manifest says of a range of shapes."""
+
+    ranges: Mapping[str, Sequence[int]]
+    inputs: Mapping[str, Dims]
+    points: Sequence[Sizes]
+    rules: Sequence[Rule]
+
+
+def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
+    """What inputs declare, in calling order: of each axis its size, or the name of what no shape binds."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
+    return {
+        name: list(shapes.get(name, [dim.dim_value or dim.dim_param or "?" for dim in dims]))
+        for name, dims in declared.items()
+    }
+
+
+def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
+    """The shapes of inputs at these sizes."""
+    return {name: _at(dims, sizes) for name, dims in inputs.items()}
+
+
+def some_sizes(dynamic: Range) -> list[dict[str, int]]:
+    """The least sizes, and those one above the half of what each point has."""
+    bounds = dynamic["ranges"]
+    least = {name: low for name, (low, _) in bounds.items()}
+    between = [
+        {name: max(bounds[name][0], size // 2 + 1) for name, size in p.items()} for p in dynamic["points"]
+    ]
+    return [
+        least,
+        *(sizes for number, sizes in enumerate(between) if sizes not in [least, *between[:number]]),
+    ]
+
+
+def follows(shapes: Sequence[Sequence[int]], points: Sequence[Sizes]) -> Dims:
+    """What the axes of a tensor are as long as, by its shapes at all points; None where that is not known."""
+    return [_follows(lengths, points) for lengths in zip(*shapes, strict=True)]
+
+
+def label(sizes: Sizes) -> str:
+    """What the functions of a point have at the end of their names."""
+    return "__" + "_".join(f"{_plain(name)}{size}" for name, size in sizes.items())
+
+
+def joined(mods: Sequence[Any], dynamic: Range) -> Any:
+    """The modules of a range's points as one, with a `main` for them all."""
+    points, inputs = dynamic["points"], list(dynamic["inputs"].values())
+    parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
+    functions = {name: function for part in parts for name, function in part.items()}
+    builder = relax.BlockBuilder(tvm.IRModule(functions))
+    results = [follows(shapes, points) for shapes in zip(*map(_result_shapes, mods), strict=True)]
+    _Dispatcher(builder, points, inputs, results).emit(dynamic["rules"])
+    return relax.transform.Normalize()(builder.finalize())
+
+
+class _Dispatcher:
+    """Writes `main`, and a function for each thing that its rules can do."""
+
+    def __init__(
+        self, builder: Any, points: Sequence[Sizes], inputs: Sequence[Dims], results: Sequence[Dims]
+    ) -> None:
+        self._builder, self._points, self._inputs, self._results = builder, points, inputs, results
+        self._of_point = [builder.get().get_global_var(f"main{label(point)}") for point in points]
+        some = builder.get()[self._of_point[0]]
+        self._many = isinstance(some.ret_ty, relax.TupleType)
+        self._dtypes = [str(param.ty.dtype) for param in some.params]
+        self._result_dtypes = [str(ty.dtype) for ty in (some.ret_ty.fields if self._many else [some.ret_ty])]
+        sizes, params = self._params()
+        self._main = _declared("main", params, self._type(sizes))
+
+    def emit(self, rules: Sequence[Rule]) -> None:
+        """Add the functions to the builder's module."""
+        sizes, params = self._params()
+        done = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
+        runs = [*(done[rule["point"], rule["first"]] for rule in rules), self._beyond()]
+        body = self._choose(_place(rules, sizes), runs, 0, params)
+        function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
+        self._builder.update_func(self._main, function)
+
+    def _choose(self, place: Any, runs: Sequence[Any], first: int, params: Sequence[Any]) -> Any:
+        """Branches down to the run at that place."""
+        if len(runs) == 1:
+            return relax.Call(runs[0], params)
+        middle = first + len(runs) // 2
+        low = self._choose(place, runs[: middle - first], first, params)
+        high = self._choose(place, runs[middle - first :], middle, params)
+        return relax.If(self._builder.call_te(_is_before, place, middle), low, high)
+
+    def _run(self, point: int, first: str) -> Any:
+        """A function that computes as a rule says."""
+        sizes, params = self._params()
+        builder, at = self._builder, self._points[point]
+        shapes = [_at(dims, at) for dims in self._inputs]
+        with builder.function(f"run{label(at)}{_plain(first)}", params, private=True):
+            given = [builder.emit_te(_filled, *pair) for pair in zip(params, shapes, strict=True)]
+            parts = [self._fields(relax.Call(self._of_point[point], given))]
+            if first:
+                cut = [_cut_off(dims, first, at[first]) for dims in self._inputs]
+                rest = [
+                    builder.emit_te(_after, p, by) if any(by) else p
+                    for p, by in zip(params, cut, strict=True)
+                ]
+                parts.append(self._fields(relax.Call(self._main, rest)))
+            found = [
+                builder.emit_te(_merged, [part[n] for part in parts], _at(dims, sizes), _axis(dims, first))
+                for n, dims in enumerate(self._results)
+            ]
+            return builder.emit_func_output(relax.Tuple(found) if self._many else found[0])
+
+    def _beyond(self) -> Any:
+        """A function that ends with an error unless sizes are the largest."""
+        sizes, params = self._params()
+        builder, at = self._builder, self._points[-1]
+        with builder.function("beyond", params, private=True):
+            pairs = zip(params, self._inputs, self._dtypes, strict=True)
+            cast = [builder.match_cast(p, relax.TensorType(_at(dims, at), dtype)) for p, dims, dtype in pairs]
+            found = self._fields(relax.Call(self._of_point[-1], cast))
+            cut = [
+                builder.emit_te(_merged, [f], _at(d, sizes), -1)
+                for f, d in zip(found, self._results, strict=True)
+            ]
+            return builder.emit_func_output(relax.Tuple(cut) if self._many else cut[0])
+
+    def _fields(self, call: Any) -> list[Any]:
+        result = self._builder.emit(call)
+        if not self._many:
+            return [result]
+        return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
+
+    def _params(self) -> tuple[dict[str, Any], list[Any]]:
+        """Fresh sizes, and inputs that have them."""
+        names = sorted({dim for dims in self._inputs for dim in dims if isinstance(dim, str)})
+        sizes = {name: tirx.Var(_plain(name), "int64") for name in names}
+        pairs = zip(self._inputs, self._dtypes, strict=True)
+        types = [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+        return sizes, [relax.Var(f"input_{number}", ty) for number, ty in enumerate(types)]
+
+    def _type(self, sizes: Mapping[str, Any]) -> Any:
+        pairs = zip(self._results, self._result_dtypes, strict=True)
+        types = [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+        return relax.TupleType(types) if self._many else types[0]
+
+
+@relax.expr_functor.mutator
+class _Renaming(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._names = names
+
+    def visit_global_var_(self, op: Any) -> Any:
+        return self._names.get(op.name_hint, op)
+
+
+def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
+    """The functions of a module under names with this ending."""
+    names: dict[str, Any] = {}
+    for old in mod.get_global_vars():
+        names[old.name_hint] = tvm.ir.GlobalVar(old.name_hint + ending)
+        relax.expr._update_type(names[old.name_hint], old.ty)
+    renaming, functions = _Renaming(names), {}
+    for old in mod.get_global_vars():
+        function, new = mod[old], names[old.name_hint]
+        if isinstance(function, relax.Function):
+            function = renaming.visit_expr(function)
+        if function.attrs and "global_symbol" in function.attrs:
+            function = function.with_attr("global_symbol", new.name_hint)
+        functions[new] = function
+    return functions
+
+
+def _declared(name: str, params: Sequence[Any], result: Any) -> Any:
+    var = tvm.ir.GlobalVar(name)
+    relax.expr._update_type(var, relax.FuncType([param.ty for param in params], result))
+    return var
+
+
+def _result_shapes(mod: Any) -> list[list[int]]:
+    result = mod["main"].ret_ty
+    fields = result.fields if isinstance(result, relax.TupleType) else [result]
+    return [list(map(int, field.shape)) for field in fields]
+
+
+def _follows(lengths: Sequence[int], points: Sequence[Sizes]) -> Any:
+    if len(set(lengths)) == 1:
+        return lengths[0]
+    return next((name for name in points[0] if [point[name] for point in points] == list(lengths)), None)
+
+
+def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
+    """The number of the first rule that covers the sizes; where none does, how many there are."""
+    place: Any = tirx.const(len(rules), "int64")
+    for number, rule in reversed(list(enumerate(rules))):
+        bounds = [sizes[name] <= most for name, most in rule["upto"].items()]
+        place = tirx.Select(tirx.all(*bounds), tirx.const(number, "int64"), place)
+    return place
+
+
+def _is_before(place: Any, middle: int) -> Any:
+    return te.compute((), lambda: place < middle, name="is_before")
+
+
+def _filled(tensor: Any, shape: Sequence[int]) -> Any:
+    """The first part of a tensor, or all of it with zeros behind."""
+
+    def value(*at: Any) -> Any:
+        inside = [
+            i < have for i, have, want in zip(at, tensor.shape, shape, strict=True) if not _is(have, want)
+        ]
+        return (
+            tirx.if_then_else(tirx.all(*inside), tensor(*at), tirx.const(0, tensor.dtype))
+            if inside
+            else tensor(*at)
+        )
+
+    return te.compute(shape, value, name="filled")
+
+
+def _after(tensor: Any, skipped: Sequence[int]) -> Any:
+    shape = [have - by for have, by in zip(tensor.shape, skipped, strict=True)]
+    return te.compute(
+        shape, lambda *at: tensor(*(i + by for i, by in zip(at, skipped, strict=True))), name="after"
+    )
+
+
+def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
+    """What of the first part is wanted, and behind it along an axis the second."""
+    if len(parts) == 1 or axis < 0:
+        return te.compute(shape, lambda *at: parts[0](*at), name="merged")
+    first, second = parts
+    length = first.shape[axis]
+
+    def value(*at: Any) -> Any:
+        behind = [i - length if number == axis else i for number, i in enumerate(at)]
+        return tirx.if_then_else(at[axis] < length, first(*at), second(*behind))
+
+    return te.compute(shape, value, name="merged")
+
+
+def _at(dims: Dims, sizes: Mapping[str, Any]) -> list[Any]:
+    return [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
+
+
+def _cut_off(dims: Dims, name: str, size: int) -> list[int]:
+    return [size if dim == name else 0 for dim in dims]
+
+
+def _axis(dims: Dims, name: str) -> int:
+    return dims.index(name) if name in dims else -1
+
+
+def _is(have: Any, want: int) -> bool:
+    return isinstance(have, int | tirx.IntImm) and int(have) == want
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name)
