@@ -13,8 +13,9 @@ from cli.exported import Exported, read_exported
 from cli.local_model import local_model, onnxruntime_runs
 from cli.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError
+from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
+from mallorn.exporting import existing
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
@@ -159,8 +160,7 @@ def _tell_problems(exported: Exported, problems: Sequence["BadLine"]) -> None:
 
 def read_model(model: Path, schedules: Path, target: str | None) -> Exported:
     """What a model's schedules were tuned for. Raises InvalidModel where there is no model."""
-    if not model.is_file():
-        raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
+    existing(model)
     return read_exported(schedules, target)
 
 

@@ -12,6 +12,7 @@ import typer
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
+from mallorn.parcel import Parcel
 from mallorn.wording.units import short_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
@@ -59,9 +60,11 @@ def check_target(directory: Path, target: str, force: bool) -> None:
 
 
 def model_id_of(file: Path) -> str:
-    """The id that a file has once it is uploaded."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    """The id that a model has once it is uploaded."""
+    digest = hashlib.sha256()
+    for chunk in Parcel.of(file).chunks():
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
-from mallorn.exporting import as_onnx
+from mallorn.exporting import as_onnx, existing
 from mallorn.job import Job
 from mallorn.wording.units import budget_words
 
@@ -48,7 +48,10 @@ VerboseOption = Annotated[
 @shared
 def tune(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An ONNX file; TFLite and Keras files are converted.")
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="An ONNX file, or a folder with one; TFLite and Keras files are converted."
+        ),
     ],
     effort: EffortOptions,
     out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
@@ -61,6 +64,7 @@ def tune(
 ) -> None:
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
     options = choices.asked()
+    model = existing(model) if model.is_dir() else model
     if effort.target != LOCAL:
         parse_target(effort.target)  # a misspelt one is refused before anything is started
     directory = out or default_directory(model.stem)

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from uuid import uuid4
@@ -22,12 +21,12 @@ from mallorn.exporting import as_onnx
 from mallorn.frames import frame
 from mallorn.http import Connection, Json
 from mallorn.job import Job
+from mallorn.parcel import Parcel
 from mallorn.wording.units import short_name
 
 if TYPE_CHECKING:
     import pandas
 
-CHUNK_BYTES: Final = 1 << 20
 SUBMIT_RETRIES: Final = 2
 RETRY_SEC: Final = 0.5
 Model = Any  # a path, or a torch.nn.Module
@@ -65,11 +64,13 @@ class Client:
     ) -> UploadedModel:
         """Stream a model up; the answer's `id` is the SHA-256 of its bytes.
 
-        An ONNX file goes as it is; what else `tune` takes is made ONNX here first.
+        An ONNX file goes as it is, one with weights in files beside it as a tar, streamed from the disk; what
+        else `tune` takes is made ONNX here first.
         """
         with as_onnx(model, example_inputs) as file:
-            size_bytes = file.stat().st_size
-            content = _chunks(file, size_bytes, progress)
+            parcel = Parcel.of(file)
+            size_bytes = parcel.size_bytes
+            content = _counted(parcel.chunks(), size_bytes, progress)
             answer = self.connection.put("/models", content, size_bytes, name=short_name(file.name))
         return self.connection.read(UploadedModel, answer)
 
@@ -210,11 +211,10 @@ def _text(target: Wanted | None) -> str | None:
     return target if target is None or isinstance(target, str) else json.dumps(target)
 
 
-def _chunks(file: Path, total_bytes: int, progress: Progress | None) -> Iterator[bytes]:
+def _counted(chunks: Iterator[bytes], total_bytes: int, progress: Progress | None) -> Iterator[bytes]:
     sent_bytes = 0
-    with file.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            yield chunk
-            sent_bytes += len(chunk)
-            if progress is not None:
-                progress(sent_bytes, total_bytes)
+    for chunk in chunks:
+        yield chunk
+        sent_bytes += len(chunk)
+        if progress is not None:
+            progress(sent_bytes, total_bytes)

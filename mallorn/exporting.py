@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.extras import need
-from mallorn.embedding import embed_weights
-from mallorn.onnx_file import check_onnx_file
+from mallorn.parcel import Parcel
 
 Convert = Callable[[Path, Path], None]
+NAMES_TOLD: Final = 12
 
 
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None) -> Path:
@@ -36,29 +36,22 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None) -> Path:
 
 @contextmanager
 def as_onnx(model: Any, example_inputs: Any = None) -> Iterator[Path]:
-    """The path of one ONNX file with all that the model is: its own, or one that is gone after the block.
+    """The path of an ONNX file: the model's own, or one that is gone after the block.
 
     Raises InvalidModel for what is no ONNX model by its first look; nothing is run or parsed that costs time.
     """
-    needs_export = _is_module(model) or Path(model).suffix.lower() in CONVERTERS
-    weight_files = [] if needs_export else check_onnx_file(existing(model))
-    if not needs_export and not weight_files:
-        yield Path(model)
+    if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
+        yield Parcel.of(existing(model)).model
         return
     name = type(model).__name__ if _is_module(model) else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:
         file = Path(directory) / f"{name}.onnx"
-        if needs_export:
-            yield to_onnx(model, file, example_inputs)
-        else:
-            yield embed_weights(Path(model), weight_files, file)
+        yield to_onnx(model, file, example_inputs)
 
 
 def existing(model: str | Path) -> Path:
-    """The path of a file that has something in it; InvalidModel for any other."""
-    file = Path(model)
-    if file.is_dir():
-        raise InvalidModel(f"{str(file)!r} is a directory", hint=_inside(file))
+    """The path of a file with something in it, or of the only ONNX file of a folder. Raises InvalidModel."""
+    file = _only(Path(model)) if Path(model).is_dir() else Path(model)
     if not file.is_file():
         raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
     if not file.stat().st_size:
@@ -66,12 +59,17 @@ def existing(model: str | Path) -> Path:
     return file
 
 
-def _inside(directory: Path) -> str:
-    """What to give instead of a directory."""
-    if (directory / "saved_model.pb").is_file():
-        return f"python -m tf2onnx.convert --saved-model {directory} --output model.onnx"
-    found = sorted(directory.glob("*.onnx"))
-    return f"give a file in it, as {found[0]}" if found else "give the path of an .onnx file"
+def _only(folder: Path) -> Path:
+    found = sorted(folder.glob("*.onnx"))
+    if len(found) == 1:
+        return found[0]
+    if (folder / "saved_model.pb").is_file():
+        hint = f"python -m tf2onnx.convert --saved-model {folder} --output model.onnx"
+    elif found:
+        hint = f"give one of them: {', '.join(map(str, found[:NAMES_TOLD]))}"
+    else:
+        hint = "give the path of an .onnx file"
+    raise InvalidModel(f"{str(folder)!r} is a directory with {len(found) or 'no'} ONNX files", hint=hint)
 
 
 def _is_module(model: Any) -> bool:

@@ -25,6 +25,7 @@ from mallorn.core.values.graph import GraphReport
 from workers.slot.held_work import Claimed, held_work
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
+from workers.slot.unpacking import unpack
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +43,9 @@ class Stage:
     lease: Lease
 
     def model_file(self, directory: Path) -> Path:
-        """A local copy of the job's model."""
-        path = directory / "model.onnx"
-        with (
-            fsspec.open(model_uri(self.runtime.settings.artifacts, self.job.model_id), "rb") as stored,
-            path.open("wb") as copy,
-        ):
-            while chunk := stored.read(1 << 20):
-                copy.write(chunk)
-        return path
+        """A local copy of the job's model, and of the files that hold its weights. Raises InvalidModel."""
+        with fsspec.open(model_uri(self.runtime.settings.artifacts, self.job.model_id), "rb") as stored:
+            return unpack(stored, directory)
 
     @property
     def graph(self) -> GraphReport:

@@ -1,7 +1,5 @@
 """Random inputs of a model, the same for every engine that is compared."""
 
-from pathlib import Path
-
 import numpy as np
 
 from workers.faces.graphs import Ranges, Shapes
@@ -20,7 +18,7 @@ def make_inputs(
 
     `input_ranges` is what `extract` found; an integer input without one gets zeros and ones.
     """
-    model = read_model(Path(model_path).read_bytes())
+    model = read_model(model_path)
     arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
     np.savez(inputs_npz, **arrays)
     return list(arrays)

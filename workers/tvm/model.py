@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ class ImportedModel:
 
 def load_network(path: str | Path, input_shapes: Shapes | None = None, target: Any = None) -> ImportedModel:
     """Read, check and import an ONNX file, for a target if its tasks matter. Raises InvalidModel."""
-    model = read_model(Path(path).read_bytes())
+    model = read_model(path)
     shapes = input_shapes or {}
     _check_shapes(model.graph, shapes)
     mod = _import(model, shapes, target)
@@ -100,8 +99,7 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
 def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
     told = io.StringIO()  # the frontend prints before it raises; a child's stdout belongs to its protocol
     try:
-        with contextlib.redirect_stdout(told), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with contextlib.redirect_stdout(told):
             simple = stock.simplify(model, shapes)
             refuse_unknown_operators(simple, stock.operators())
             refuse_text(simple.graph)

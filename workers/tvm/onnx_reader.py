@@ -1,37 +1,41 @@
-"""ONNX bytes, parsed and checked before TVM sees them."""
+"""ONNX files, parsed and checked before TVM sees them."""
 
 from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
 from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.formats import foreign_format
-from workers.tvm.templates import unrolling
+from mallorn.core.formats import SAMPLE_BYTES, foreign_format
+from workers.tvm.templates import unrolling, weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
+TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
 LIST: Final = "(what is imported: docs/models.md)"
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
 OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
 
 
-def read_model(data: bytes) -> ModelProto:
-    """Parse and check ONNX bytes: complete, valid, self-contained."""
-    if not data:
+def read_model(path: str | Path) -> ModelProto:
+    """Read and check an ONNX file: complete, valid, all weights there. Heavy ones become references.
+
+    Raises InvalidModel.
+    """
+    file = Path(path)
+    if not file.stat().st_size:
         raise InvalidModel("the model file is empty", hint="export it again; zero bytes were received")
-    model = ModelProto()
     try:
-        model.ParseFromString(data)
-    except DecodeError:
-        raise _unreadable(data) from None
-    if not model.graph.node or not model.ir_version:
-        raise _unreadable(data)
-    try:
+        model = weights.read(file)
+        if not model.graph.node or not model.ir_version:
+            raise _unreadable(file)
         _check(model)
-    except (TypeError, UnicodeDecodeError):  # protobuf hands out names that are no text as bytes
-        raise _unreadable(data) from None
+    except (DecodeError, TypeError, UnicodeDecodeError):  # protobuf hands out names that are no text as bytes
+        raise _unreadable(file) from None
+    except weights.Missing as error:
+        raise InvalidModel(str(error), hint=TOGETHER) from None
     return model
 
 
@@ -42,13 +46,12 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
 
 
 def _check(model: ModelProto) -> None:
-    _refuse_external_data(model)
     _refuse_foreign(model)
     _refuse_newer(model)
     if not model.graph.output:
         raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
     try:
-        onnx.checker.check_model(_complete(model))
+        onnx.checker.check_model(_checkable(model))
     except onnx.checker.ValidationError as error:
         raise InvalidModel(f"not a valid ONNX model: {first_line(error)}", hint=CHECK) from None
 
@@ -76,10 +79,20 @@ def refuse_text(graph: GraphProto) -> None:
             )
 
 
-def _complete(model: ModelProto) -> ModelProto:
-    """The model with types for outputs whose types the exporter left out: the import finds them."""
+def _checkable(model: ModelProto) -> ModelProto:
+    """The model as ONNX checks it: references as inputs, and types for outputs that the exporter left out."""
     result = ModelProto()
     result.CopyFrom(model)
+    given = {value.name for value in model.graph.input}
+    heavy = [tensor for tensor in model.graph.initializer if tensor.data_location == TensorProto.EXTERNAL]
+    light = [tensor for tensor in model.graph.initializer if tensor.data_location != TensorProto.EXTERNAL]
+    result.graph.ClearField("initializer")
+    result.graph.initializer.extend(light)
+    result.graph.input.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in heavy
+        if tensor.name not in given
+    )
     for value in result.graph.output:
         kind = value.type.tensor_type
         kind.elem_type = kind.elem_type or TensorProto.FLOAT
@@ -87,8 +100,11 @@ def _complete(model: ModelProto) -> ModelProto:
     return result
 
 
-def _unreadable(data: bytes) -> InvalidModel:
-    found = foreign_format(data)
+def _unreadable(file: Path) -> InvalidModel:
+    with file.open("rb") as stream:
+        sample = stream.read(SAMPLE_BYTES)
+        stream.seek(max(0, file.stat().st_size - SAMPLE_BYTES))
+        found = foreign_format(sample + stream.read())
     if found:
         return InvalidModel(f"this is {found.name}, not ONNX", hint=found.hint)
     return InvalidModel(
@@ -108,26 +124,6 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
         yield from graph.node
     for function in model.functions:
         yield from function.node
-
-
-def _tensors(model: ModelProto) -> Iterator[TensorProto]:
-    for graph in _graphs(model.graph):
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-    for attribute in (a for node in _nodes(model) for a in node.attribute):
-        yield from attribute.tensors
-        if attribute.type == AttributeProto.TENSOR:
-            yield attribute.t
-
-
-def _refuse_external_data(model: ModelProto) -> None:
-    for tensor in _tensors(model):
-        if tensor.external_data or tensor.data_location == TensorProto.EXTERNAL:
-            raise InvalidModel(
-                f"tensor {tensor.name!r} keeps its data in another file",
-                hint="mallorn tune MODEL   (or submit: both put in what lies in files beside the model)",
-            )
 
 
 def _refuse_foreign(model: ModelProto) -> None:

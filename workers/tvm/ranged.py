@@ -38,7 +38,7 @@ def extract_range(
     Smaller points count as much as larger ones: their tasks weigh as many times more. Raises InvalidModel
     where sizes between could not be computed.
     """
-    model = read_model(Path(model_path).read_bytes())
+    model = read_model(model_path)
     inputs = _inputs(model, input_shapes, bounds)
     padded, divided = behaviour(model_path, inputs, _dtypes(model), bounds)
     exact = [name for name in bounds if name not in padded]

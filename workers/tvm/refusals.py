@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import onnx
 from onnx import ModelProto, NodeProto, shape_inference
 
 from mallorn.core.errors import InvalidModel
 from workers.faces.graphs import Shapes
+from workers.tvm.onnx_reader import read_model
 from workers.tvm.passes import PassFailed
+from workers.tvm.templates.compiling import simplify
 
 
 @contextmanager
@@ -18,8 +19,9 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
     try:
         yield
     except PassFailed as error:
-        model = onnx.load(path)
-        _bind(model, input_shapes or {})
+        shapes = input_shapes or {}
+        model = simplify(read_model(path), shapes)
+        _bind(model, shapes)
         node = unsized_node(model)
         if node is None:
             raise InvalidModel(f"TVM cannot convert this model: {error.message}") from error

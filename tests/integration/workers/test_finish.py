@@ -208,6 +208,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "unrolling.py",
         "vectors.py",
         "views.py",
+        "weights.py",
         "whole.py",
         "winograd.py",
     ]

@@ -149,7 +149,7 @@ def test_an_onnx_file_is_taken_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_tune_takes_a_module(install: Install, coordinator: Coordinator) -> None:
     def export(module: Module, args: Any, file: str, **options: Any) -> None:
-        Path(file).write_bytes(b"exported")
+        Path(file).write_bytes(onnx_bytes())
 
     install(torch=torch(export), onnxscript={})
     with Client(coordinator.url) as client:

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
@@ -32,9 +33,9 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, converters, folding, forms, inlining, ranges, rewriting = (
+checks, converters, folding, forms, inlining, ranges, rewriting, weights = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "converters", "folding", "forms", "inlining", "ranges", "rewriting")
+    for name in ("checks", "converters", "folding", "forms", "inlining", "ranges", "rewriting", "weights")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -73,17 +74,17 @@ _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
 
 
 def read_model(path: str) -> Any:
-    """Read an ONNX file. Raises Refused for anything else."""
+    """Read an ONNX file, heavy weights as references. Raises Refused for anything else."""
     try:
-        return onnx.load(path, format="protobuf")
+        return weights.read(path)
     except (DecodeError, OSError, ValueError) as error:
         raise checks.Refused(f"{path} is no ONNX model: {error}", "give the model that was tuned") from None
 
 
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
     """Name, type and shape of each input, in calling order; `shapes` bind free dimensions."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return [_spec(value, shapes) for value in model.graph.input if value.name not in weights]
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [_spec(value, shapes) for value in model.graph.input if value.name not in constants]
 
 
 def _spec(value: Any, shapes: Shapes) -> InputSpec:
@@ -129,7 +130,10 @@ def operators() -> frozenset[str]:
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     """A simple model as a Relax module; converters of ours may look at the target."""
     converters.teach()
-    with target or contextlib.nullcontext():
+    weights.teach()
+    # ONNX's checker, which is run once more, takes no references.
+    with target or contextlib.nullcontext(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return from_onnx(model, shape_dict=shapes)
 
 

@@ -23,7 +23,9 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-unrolling = import_module(f"{__package__}.unrolling" if __package__ else "unrolling")
+unrolling, weights = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("unrolling", "weights")
+)
 
 # Larger results are left to be computed: a file must not grow by masks and repeated weights.
 FOLDED_BYTES = 1 << 20
@@ -104,7 +106,7 @@ class Folding:
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
             if _bytes_of(self._types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
-                self._values[name] = numpy_helper.to_array(tensor)
+                self._values[name] = weights.array(tensor)
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:

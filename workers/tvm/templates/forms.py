@@ -11,7 +11,9 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-inlining = import_module(f"{__package__}.inlining" if __package__ else "inlining")
+inlining, weights = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("inlining", "weights")
+)
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 _RESIZED = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 
@@ -120,7 +122,7 @@ class _Values(Mapping[str, Any]):
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
 
     def __getitem__(self, name: str) -> Any:
-        return numpy_helper.to_array(self._tensors[name])
+        return weights.array(self._tensors[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -1,0 +1,76 @@
+"""What is sent of a model: its file, or a tar of it and of the files beside it that hold its weights."""
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from mallorn.core.errors import InvalidModel
+from mallorn.onnx_file import check_onnx_file
+
+CHUNK_BYTES: Final = 1 << 20
+MODEL: Final = "model.onnx"  # comes first in the tar, under the same name whatever the file is called
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Files as one stream of bytes, the same bytes whenever their contents are; nothing is copied or held."""
+
+    model: Path
+    weights: tuple[str, ...]  # names beside the model
+
+    @classmethod
+    def of(cls, model: Path) -> Self:
+        """The parcel of an ONNX file. Raises InvalidModel for what is no whole model, or has lost weights."""
+        weights = tuple(check_onnx_file(model))
+        missing = [name for name in weights if not _is_beside(model, name)]
+        if missing:
+            raise InvalidModel(
+                f"weights of {str(model)!r} are in the file {missing[0]!r}, which is not beside it",
+                hint=f"ls {model.parent}   (copy {missing[0]} there, or export the model again)",
+            )
+        return cls(model, weights)
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the stream is."""
+        if not self.weights:
+            return self.model.stat().st_size
+        sizes = (len(head) + _padded(file.stat().st_size) for head, file in self._members())
+        return sum(sizes) + len(_END)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The stream, piece by piece."""
+        if not self.weights:
+            yield from _content(self.model)
+            return
+        for head, file in self._members():
+            yield head
+            yield from _content(file)
+            yield bytes(-file.stat().st_size % tarfile.BLOCKSIZE)
+        yield _END
+
+    def _members(self) -> Iterator[tuple[bytes, Path]]:
+        for name, file in (MODEL, self.model), *((name, self.model.parent / name) for name in self.weights):
+            head = tarfile.TarInfo(name)
+            head.size = file.stat().st_size
+            yield head.tobuf(tarfile.GNU_FORMAT), file
+
+
+_END: Final = bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _is_beside(model: Path, name: str) -> bool:
+    place = Path(name)
+    return not place.is_absolute() and ".." not in place.parts and (model.parent / place).is_file()
+
+
+def _padded(size_bytes: int) -> int:
+    return size_bytes + -size_bytes % tarfile.BLOCKSIZE
+
+
+def _content(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk

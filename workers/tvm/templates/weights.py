@@ -1,0 +1,181 @@
+"""Reads an ONNX file, or one with its weights in files beside it, and leaves the weights where they are.
+
+A model is parsed, checked and rewritten many times over, each time as a copy. So heavy tensors become
+references to their bytes on the disk, which are read once, when TVM takes them.
+"""
+
+import mmap
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.external_data_helper import _get_all_tensors
+from tvm.relax.frontend.onnx import onnx_frontend
+
+HEAVY_BYTES = 1 << 16
+# Numbers of fields in onnx.proto, and what kinds of fields there are.
+GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+WIDTHS = {FIXED64: 8, FIXED32: 4}
+LONGEST_VARINT = 10
+Field = tuple[int, int, int, int]  # its number, where it begins, where its content begins, where it ends
+
+
+class Missing(ValueError):
+    """The data of a tensor is not where the model says."""
+
+
+class NoMessage(ValueError):
+    """These bytes are no protobuf."""
+
+
+def read(path: str | Path) -> ModelProto:
+    """The model of a file, heavy weights as references. Raises DecodeError, OSError, Missing."""
+    file = Path(path).absolute()
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        model = _parse(data, file)
+    return model
+
+
+def teach() -> None:
+    """Let the importer follow the references, from now on."""
+    onnx_frontend.get_numpy = array
+
+
+def array(tensor: TensorProto) -> Any:
+    """A tensor's elements; those of a heavy one are read from the disk as they are used."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return numpy_helper.to_array(tensor)
+    place = {entry.key: entry.value for entry in tensor.external_data}
+    kind = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return np.memmap(place["location"], kind, "r", int(place["offset"]), tuple(tensor.dims))
+
+
+def _parse(data: mmap.mmap, file: Path) -> ModelProto:
+    """The model, without ever reading what is heavy in it."""
+    model = ModelProto()
+    with memoryview(data) as view:
+        try:
+            rest, graph, heavy = _sorted(view)
+        except NoMessage:
+            model.ParseFromString(view)  # which says what is wrong
+            return model
+        model.ParseFromString(rest)
+        model.graph.ParseFromString(graph)
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+            _settle(tensor, file)
+    for light, start, size in heavy:
+        tensor = model.graph.initializer.add()
+        tensor.ParseFromString(light)
+        _refer(tensor, file, start, size)
+    return model
+
+
+def _sorted(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
+    """What is no graph, the graph without heavy weights, and each of these: the rest, where its data is."""
+    rest, graph, heavy = bytearray(), bytearray(), []
+    for number, begin, start, end in _fields(view, 0, len(view)):
+        if number != GRAPH:
+            rest += view[begin:end]
+            continue
+        for inner, first, content, last in _fields(view, start, end):
+            found = _heavy(view, content, last) if inner == INITIALIZER else None
+            if found is None:
+                graph += view[first:last]
+            else:
+                heavy.append(found)
+    return bytes(rest), bytes(graph), heavy
+
+
+def _heavy(view: memoryview, start: int, end: int) -> tuple[bytes, int, int] | None:
+    """A tensor without its data and where that is, unless all of it is little."""
+    if end - start < HEAVY_BYTES:
+        return None
+    light, place = bytearray(), None
+    for number, begin, content, last in _fields(view, start, end):
+        if number == RAW_DATA:
+            place = content, last - content
+        else:
+            light += view[begin:last]
+    tensor = TensorProto()
+    tensor.ParseFromString(light)
+    if place is None or place[1] < HEAVY_BYTES or _bytes_of(tensor) != place[1]:
+        return None
+    return bytes(light), *place
+
+
+def _settle(tensor: TensorProto, file: Path) -> None:
+    """Point a tensor to where its data is, or read it, if it is little. Raises Missing."""
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    named = said.get("location", "")
+    told = f"tensor {tensor.name!r} keeps its data in the file {named!r}"
+    place, beside = Path(named), file.parent / named
+    if not named or place.is_absolute() or ".." in place.parts or not beside.is_file():
+        raise Missing(f"{told}, which is not beside the model")
+    offset, size = int(said.get("offset") or 0), _bytes_of(tensor)
+    if size is None:
+        raise Missing(f"{told}, and elements of its type share bytes")
+    if offset < 0 or offset + size > beside.stat().st_size:
+        raise Missing(f"{told}, which is too short for it")
+    _refer(tensor, beside, offset, size)
+    if size < HEAVY_BYTES:
+        tensor.CopyFrom(numpy_helper.from_array(np.array(array(tensor)), tensor.name))
+
+
+def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:
+    tensor.ClearField("external_data")
+    for key, value in (("location", file), ("offset", offset), ("length", size)):
+        tensor.external_data.add(key=key, value=str(value))
+    tensor.data_location = TensorProto.EXTERNAL
+
+
+def _bytes_of(tensor: TensorProto) -> int | None:
+    """How many bytes the data of a tensor has; None where elements share bytes or have no size."""
+    if tensor.data_type in _SIZES and all(size >= 0 for size in tensor.dims):
+        return int(prod(tensor.dims)) * _SIZES[tensor.data_type]
+    return None
+
+
+# Others, of four bits, share bytes.
+_KINDS = ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64")
+_SIZES = {
+    number: helper.tensor_dtype_to_np_dtype(number).itemsize
+    for name, number in TensorProto.DataType.items()
+    if name in (*_KINDS, "UINT8", "UINT16", "UINT32", "UINT64", "BOOL")
+}
+
+
+def _fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
+    """The fields of the message between two places. Raises NoMessage."""
+    at = start
+    while at < end:
+        begin = at
+        key, at = _varint(view, at, end)
+        number, kind = key >> 3, key & 7
+        content = at
+        if kind == VARINT:
+            _, at = _varint(view, at, end)
+        elif kind == BYTES:
+            length, content = _varint(view, at, end)
+            at = content + length
+        elif kind in WIDTHS:
+            at += WIDTHS[kind]
+        else:
+            raise NoMessage
+        if at > end or not number:
+            raise NoMessage
+        yield number if kind == BYTES else -number, begin, content, at
+
+
+def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for position in range(min(LONGEST_VARINT, end - at)):
+        byte = view[at + position]
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value, at + position + 1
+    raise NoMessage
