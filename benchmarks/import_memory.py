@@ -1,4 +1,4 @@
-"""How much memory the import of a large model takes: `python -m benchmarks.import_memory --gb 1 [--outside]`."""
+"""How much memory the import of a large model takes: `python -m benchmarks.import_memory --gb 1`."""
 
 import argparse
 import resource

@@ -15,12 +15,14 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import TensorSpec
 from workers.faces.graphs import Shapes
 from workers.tvm.onnx_reader import (
-    first_line,
+    LIST,
     graph_inputs,
+    plain,
     read_model,
     refuse_text,
     refuse_unknown_operators,
 )
+from workers.tvm.refusals import naming_nodes, node_of
 from workers.tvm.templates import compiling as stock
 
 # What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
@@ -97,21 +99,20 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
 
 
 def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
-    told = io.StringIO()  # the frontend prints before it raises; a child's stdout belongs to its protocol
     try:
-        with contextlib.redirect_stdout(told):
+        # The frontend prints before it raises; a child's stdout belongs to its protocol.
+        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
             simple = stock.simplify(model, shapes)
             refuse_unknown_operators(simple, stock.operators())
             refuse_text(simple.graph)
             return stock.convert(simple, shapes, target)
     except _REFUSALS as error:
-        where = told.getvalue().partition(",")[0].removeprefix("Error converting operator ").strip()
-        hint = "pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)"
+        hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
         if shapes:
             declared = _declared(model.graph, shapes)
             hint = f"choose an --input-shape that fits what the model declares: {declared}"
         raise InvalidModel(
-            f"TVM cannot import {where or 'the model'}: {first_line(error)}", hint=hint
+            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
         ) from error
 
 

@@ -1,5 +1,6 @@
 """ONNX files, parsed and checked before TVM sees them."""
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from workers.tvm.templates import unrolling, weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
+TOLD: Final = 400  # characters of what ONNX says
 LIST: Final = "(what is imported: docs/models.md)"
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
 OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
@@ -53,7 +55,8 @@ def _check(model: ModelProto) -> None:
     try:
         onnx.checker.check_model(_checkable(model))
     except onnx.checker.ValidationError as error:
-        raise InvalidModel(f"not a valid ONNX model: {first_line(error)}", hint=CHECK) from None
+        what = " ".join(str(error).partition("==> Context")[0].split())
+        raise InvalidModel(f"not a valid ONNX model: {what[:TOLD]}", hint=CHECK) from None
 
 
 def _refuse_newer(model: ModelProto) -> None:
@@ -128,9 +131,15 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 def _refuse_foreign(model: ModelProto) -> None:
     own = {(function.domain, function.name) for function in model.functions}
-    strange = [n for n in _nodes(model) if n.domain not in DOMAINS and (n.domain, n.op_type) not in own]
+    strange = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - own
     if strange:
-        raise _unknown(sorted({f"{node.domain}.{node.op_type}" for node in strange}))
+        raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in strange))
+
+
+def _is_known(node: NodeProto) -> bool:
+    """Whether ONNX has heard of the operator in any version, or onnxruntime may have added it."""
+    standard = node.domain in ("", "ai.onnx")
+    return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version()) if standard else node.domain in DOMAINS
 
 
 def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:
@@ -151,6 +160,19 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
     return InvalidModel(f"TVM cannot import these operators: {', '.join(names)}", hint=f"{hint}   {LIST}")
 
 
+def plain(error: BaseException) -> str:
+    """What an error of TVM's says in one line, without the condition that it found false."""
+    text = _CONDITION.sub("", first_line(error)).strip()
+    if isinstance(error, KeyError):
+        return f"there is nothing by the name {text}"
+    if text and not isinstance(error, AssertionError | AttributeError | TypeError):
+        return text[:TOLD]
+    return f"it is in a form that is not taken{f' ({text[:TOLD]})' if text else ''}"
+
+
+_CONDITION: Final = re.compile(r"^.*?Check failed: .*?( is false:| : |$)")
+
+
 def first_line(error: BaseException) -> str:
     """An error in one line, for a message."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return next(iter(str(error).strip().splitlines()), "")

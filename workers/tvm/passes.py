@@ -9,7 +9,7 @@ from tvm import relax
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphStep, RecipeStep
-from workers.tvm.onnx_reader import first_line
+from workers.tvm.onnx_reader import plain
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import step_json
 from workers.tvm.templates import compiling as stock
@@ -58,11 +58,11 @@ def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
     try:
         return stock.run_passes(mod, [required], target), ""
     except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have
-        raise InvalidRequest(f"cannot run the graph pass {step.name}: {first_line(error)}") from error
+        raise InvalidRequest(f"cannot run the graph pass {step.name}: {plain(error)}") from error
     except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if step.optional and isinstance(error, RuntimeError):
-            return mod, first_line(error)
-        raise PassFailed(f"cannot run the graph pass {step.name}: {first_line(error)}") from error
+            return mod, plain(error)
+        raise PassFailed(f"cannot run the graph pass {step.name}: {plain(error)}") from error
 
 
 def _callee(call: Any) -> str:

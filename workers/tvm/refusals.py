@@ -1,14 +1,16 @@
-"""Names the ONNX node behind a graph pass that TVM could not run, as far as it can be found."""
+"""What TVM could not do with a model, in words of the model's author: the ONNX node, and why."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from onnx import ModelProto, NodeProto, shape_inference
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from mallorn.core.errors import InvalidModel
 from workers.faces.graphs import Shapes
-from workers.tvm.onnx_reader import read_model
+from workers.tvm.onnx_reader import LIST, read_model
 from workers.tvm.passes import PassFailed
 from workers.tvm.templates.compiling import simplify
 
@@ -23,14 +25,40 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
         model = simplify(read_model(path), shapes)
         _bind(model, shapes)
         node = unsized_node(model)
-        if node is None:
-            raise InvalidModel(f"TVM cannot convert this model: {error.message}") from error
+        if node is None or "ShapeExpr" not in error.message:
+            raise InvalidModel(f"TVM cannot convert this model: {error.message}", hint=LIST) from error
         name = f" (node {node.name!r})" if node.name else ""
         raise InvalidModel(
             f"TVM cannot convert the operator {node.op_type}{name}: the size of its output is known only "
             f"when the model runs ({error.message})",
-            hint="export the model with fixed sizes, so that this one is a constant",
+            hint=f"export the model with fixed sizes, so that this one is a constant   {LIST}",
         ) from error
+
+
+@contextmanager
+def naming_nodes() -> Iterator[None]:
+    """What the importer raises carries a note of the node that it was about."""
+    importer = onnx_frontend.ONNXGraphImporter
+    original = importer._convert_operator
+
+    def convert(self: Any, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
+        try:
+            return original(self, op_name, inputs, attrs, opset)
+        except Exception as error:
+            name = attrs["tvm_custom"]["name"]
+            error.add_note(f"{op_name} (node {name!r})" if name else op_name)
+            raise
+
+    importer._convert_operator = convert
+    try:
+        yield
+    finally:
+        importer._convert_operator = original
+
+
+def node_of(error: BaseException) -> str:
+    """The node that an error's note names; nothing where it names none."""
+    return next(iter(getattr(error, "__notes__", ())), "")
 
 
 def unsized_node(model: ModelProto) -> NodeProto | None:

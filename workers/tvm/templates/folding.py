@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import (
     ModelProto,
     NodeProto,
@@ -148,7 +149,13 @@ class Folding:
         try:
             schema = defs.get_schema(node.op_type, self._opset, "")
             found = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
-        except (defs.SchemaError, shape_inference.InferenceError, RuntimeError, ValueError):
+        except onnx.checker.ValidationError as error:
+            if "inconsistent type" not in str(error):
+                return declared
+            refusal = ValueError(str(error))
+            refusal.add_note(f"{node.op_type} (node {node.name!r})" if node.name else node.op_type)
+            raise refusal from None
+        except Exception:  # ONNX has many classes for a node that is not as it should be; TVM may know better
             return declared
         return {name: kind for name, kind in found.items() if sizes_of(kind) is not None} | {
             name: kind for name, kind in declared.items() if sizes_of(found.get(name)) is None

@@ -1,0 +1,59 @@
+"""Imports broken models, one after another, and tells how each ends: `python -m benchmarks.mutants`."""
+
+import argparse
+import json
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from benchmarks.mutant_files import mutant
+from mallorn.core.errors import InvalidModel
+from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
+from workers.faces.graphs import Graphs
+from workers.tvm.recipes import TUNED, stored_recipe
+
+TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
+LIMIT_SEC: Final = 60.0
+MEMORY_BYTES: Final = 8 << 30
+
+
+def ending(graphs: Graphs, data: bytes, folder: Path) -> tuple[str, str]:
+    """How the import of these bytes ends, and what is said."""
+    path = folder / "model.onnx"
+    path.write_bytes(data)
+    try:
+        found = graphs.extract.within(LIMIT_SEC, str(path), TARGET, stored_recipe(TUNED), {})
+    except InvalidModel as error:
+        return "refused", error.message
+    except ChildTimeout as error:
+        return "late", error.message
+    except ChildCrashed as error:
+        return "crashed", error.message
+    except ChildError as error:
+        return "failed", error.message
+    return "imported", f"{len(found.tasks)} tasks"
+
+
+def main() -> None:
+    """Print those that end badly, and how many end how."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0)
+    args = parser.parse_args()
+    ends, longest_sec = Counter[str](), 0.0
+    with tempfile.TemporaryDirectory() as folder, Graphs(memory_bytes=MEMORY_BYTES) as graphs:
+        for number in range(args.first, args.first + args.count):
+            started_sec = time.monotonic()
+            how, said = ending(graphs, mutant(number), Path(folder))
+            seconds = time.monotonic() - started_sec
+            ends[how] += 1
+            longest_sec = max(longest_sec, seconds)
+            if how not in ("imported", "refused"):
+                print(f"{number}: {how} after {seconds:.1f} s: {said[:300]}", flush=True)
+    print(json.dumps({**ends, "longest_sec": round(longest_sec, 1)}))
+
+
+if __name__ == "__main__":
+    main()
