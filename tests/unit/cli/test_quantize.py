@@ -1,0 +1,144 @@
+"""`mallorn quantize`: a network of 8 bits from the user's samples, and what is wrong with those."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+
+onnxruntime = pytest.importorskip("onnxruntime")
+Type = Callable[..., Result]
+
+
+@pytest.fixture
+def mallorn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return lambda *words: runner.invoke(app, ["quantize", *map(str, words)])
+
+
+@pytest.fixture(params=["convolutions", "products"])
+def network(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, tuple[int, ...]]:
+    """A float32 file and the shape of its input."""
+    rng, products = np.random.default_rng(0), request.param == "products"
+    shapes = {"w": (8, 12), "v": (12, 4)} if products else {"w": (8, 3, 3, 3), "v": (4, 8, 1, 1)}
+    kind = "MatMul" if products else "Conv"
+    weights = [
+        numpy_helper.from_array(rng.standard_normal(s).astype("float32"), n) for n, s in shapes.items()
+    ]
+    nodes = [
+        helper.make_node(kind, ["x", "w"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node(kind, ["b", "v"], ["y"], name="second"),
+    ]
+    shape, result = ((1, 8), (1, 4)) if products else ((1, 3, 8, 8), (1, 4, 6, 6))
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, result)],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "real.onnx")
+    return tmp_path / "real.onnx", shape
+
+
+def samples(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "samples.npz", **arrays)
+    return folder / "samples.npz"
+
+
+def drawn(*shape: int) -> Any:
+    return np.random.default_rng(1).standard_normal(shape).astype("float32")
+
+
+def test_a_quantised_file_is_written_and_its_error_told(mallorn: Type, network: Any, tmp_path: Path) -> None:
+    real, shape = network
+    data = samples(tmp_path, x=drawn(6, *shape[1:]))
+    result = mallorn(real, "--data", data, "-o", "out.onnx", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["samples"] == 6
+    assert 0 < told["errors"]["y"]["mean"] < told["errors"]["y"]["largest"] < 0.1
+    kinds = [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node]
+    assert "QuantizeLinear" in kinds
+    assert "DequantizeLinear" in kinds
+
+
+def test_samples_may_have_the_axis_of_a_batch(mallorn: Type, network: Any, tmp_path: Path) -> None:
+    real, shape = network
+    result = mallorn(real, "--data", samples(tmp_path, x=drawn(3, *shape)), "-o", "out.onnx")
+    assert result.exit_code == 0, result.output
+    assert "on 3 samples" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"z": drawn(2, 8)}, "has z; the model takes x"),
+        ({"x": drawn(2, 7, 7, 7, 7)}, "the model takes"),
+        ({"x": drawn(2, 2, 2)}, "the model takes"),
+        ({"x": np.array(["a"])}, "the model takes"),
+        ({}, "has nothing; the model takes x"),
+    ],
+    ids=["another name", "too many axes", "another shape", "text", "empty"],
+)
+def test_samples_that_do_not_fit_are_refused(
+    mallorn: Type, network: Any, tmp_path: Path, arrays: Any, said: str
+) -> None:
+    result = mallorn(network[0], "--data", samples(tmp_path, **arrays), "-o", "out.onnx")
+    assert result.exit_code == 1
+    assert said in result.output
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_what_is_no_archive_of_arrays_is_refused(mallorn: Type, network: Any, tmp_path: Path) -> None:
+    (tmp_path / "samples.npz").write_bytes(b"no archive")
+    result = mallorn(network[0], "--data", "samples.npz", "-o", "out.onnx")
+    assert result.exit_code == 1
+    assert "is no .npz file" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("none.onnx", "--data", "samples.npz", "-o", "out.onnx"), "there is no file 'none.onnx'"),
+        (("real.onnx", "--data", "none.npz", "-o", "out.onnx"), "there is no file 'none.npz'"),
+        (("real.onnx", "--data", "samples.npz", "-o", "none/out.onnx"), "there is no directory none"),
+        (("real.onnx", "--data", "samples.npz", "-o", "real.onnx"), "is the model itself"),
+        (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is no ONNX model"),
+    ],
+)
+def test_files_that_are_not_there_are_named(
+    mallorn: Type, network: Any, tmp_path: Path, words: Any, said: str
+) -> None:
+    samples(tmp_path, x=drawn(2, *network[1][1:]))
+    result = mallorn(*words)
+    assert result.exit_code == 1
+    assert said in result.output
+
+
+def test_a_quantised_file_is_not_quantised_again(mallorn: Type, network: Any, tmp_path: Path) -> None:
+    data = samples(tmp_path, x=drawn(2, *network[1][1:]))
+    mallorn(network[0], "--data", data, "-o", "out.onnx")
+    result = mallorn("out.onnx", "--data", data, "-o", "again.onnx")
+    assert result.exit_code == 1
+    assert "quantised already" in result.output
+
+
+def test_without_onnxruntime_the_line_that_installs_it_is_told(
+    mallorn: Type, network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    result = mallorn(network[0], "--data", "samples.npz", "-o", "out.onnx")
+    assert result.exit_code == 1
+    assert "onnxruntime, which is not installed" in result.output
+    assert "pip install" in result.output
