@@ -86,6 +86,23 @@ def test_a_convolution_is_that_of_integers(channels: int, dtype: str, zero: int,
     )
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("size", [1, 3, 4], ids=lambda size: f"{size} x {size}")
+@pytest.mark.parametrize("padding", [0, (1, 0, 2, 3)], ids=str)
+def test_planes_are_convolved_as_they_lie(channels: int, size: int, padding: Any) -> None:
+    """Quads lie along the rows of a picture's planes; as many channels as fill them are transposed."""
+
+    def body(emit: Any, x: Any) -> Any:
+        less = emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), relax.const(9, "int16")))
+        last = emit(relax.op.permute_dims(less, [0, 2, 3, 1]))
+        weights = relax.const(numbers("int8", size, size, channels, 16))
+        options = {"padding": padding, "strides": (1, 2), "dilation": (2, 1)}
+        return relax.op.nn.conv2d(last, weights, **NHWC, **options, out_dtype="int32")
+
+    mod = networks.network(body, (2, channels, 9, 8), dtype="uint8")
+    assert_same(mod, numbers("uint8", 2, channels, 9, 8))
+
+
 @pytest.mark.parametrize("outputs", [12, 24, 40])
 def test_the_last_vector_of_outputs_need_not_be_whole(outputs: int) -> None:
     assert_same(network((5, 8), numbers("int8", 8, outputs)), numbers("uint8", 5, 8))

@@ -21,6 +21,7 @@ rewriting, sums = (
 )
 QUAD = 4
 FUNCTION = "mallorn_dot_int8"
+_FROM_PLANES = (0, 2, 3, 1)
 OFFSET = 128  # of numbers with a sign
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
 
@@ -135,6 +136,12 @@ class _Product:
     data: Any
     zero: Any | None  # an array of no dimension, or an expression
     weights: Any
+    axes: tuple[int, ...] | None = None  # the data is transposed so before it is multiplied
+
+    @property
+    def ordered(self) -> Any:
+        """The data as it is multiplied."""
+        return self.data if self.axes is None else relax.op.permute_dims(self.data, self.axes)
 
     @property
     def known(self) -> bool:
@@ -155,7 +162,7 @@ class _Product:
             zero = np.array(self.padding + OFFSET)
         else:
             zero = relax.op.add(relax.op.astype(zero, "int16"), relax.const(OFFSET, "int16"))
-        return _Product(relax.op.astype(moved, "uint8"), zero, self.weights)
+        return _Product(relax.op.astype(moved, "uint8"), zero, self.weights, self.axes)
 
 
 def _read(values: Mapping[Any, Any], call: Any) -> _Product | None:
@@ -169,12 +176,16 @@ def _read(values: Mapping[Any, Any], call: Any) -> _Product | None:
         data, zero = _wide(values, less.args[0]), less.args[1]
         zero = zero.value.numpy() if isinstance(zero, tvm.ir.GenericConst) else zero
     dtype = data.ty.dtype
-    if transposed is not None:
-        data = relax.op.permute_dims(data, transposed.attrs.axes)
+    axes = None if transposed is None else _axes(transposed)
     weights = call.args[1].value.numpy()
     if dtype not in ("int8", "uint8") or weights.min() < -OFFSET or weights.max() >= OFFSET:
         return None
-    return _Product(data, zero, weights.astype("int8")).without_sign(dtype == "int8")
+    return _Product(data, zero, weights.astype("int8"), axes).without_sign(dtype == "int8")
+
+
+def _axes(transposed: Any) -> tuple[int, ...]:
+    ndim = transposed.ty.ndim
+    return tuple(int(axis) % ndim for axis in transposed.attrs.axes or range(ndim)[::-1])
 
 
 def _wide(values: Mapping[Any, Any], value: Any) -> Any:
@@ -194,7 +205,7 @@ def fits(call: Any, by: Any) -> bool:
 
 def _product(builder: Any, by: Any, call: Any, product: _Product) -> Any:
     """Rows with a matrix; inputs that are no quads are filled up."""
-    sizes, weights, data = rewriting.sizes_of(call.args[0]), product.weights, product.data
+    sizes, weights, data = rewriting.sizes_of(call.args[0]), product.weights, product.ordered
     if weights.ndim != 2 or len(sizes) < 2:
         return call
     missing = -sizes[-1] % QUAD
@@ -214,7 +225,8 @@ def _convolution(builder: Any, by: Any, call: Any, product: _Product) -> Any:
         return call
     if not quads and int(attrs.dilation[1]) != 1:
         return call
-    return _less_zero((_window if quads else _window_of_rows)(builder, by, call, product), product)
+    rows = _window_of_planes if product.axes == _FROM_PLANES else _window_of_rows
+    return _less_zero((_window if quads else rows)(builder, by, call, product), product)
 
 
 def _window(builder: Any, by: Any, call: Any, product: _Product) -> Any:
@@ -249,13 +261,34 @@ def _window_of_rows(builder: Any, by: Any, call: Any, product: _Product) -> Any:
     return sums.call(builder, by, "int8_conv2d", relax.op.reshape(data, flat), weights, of)
 
 
+def _window_of_planes(builder: Any, by: Any, call: Any, product: _Product) -> Any:
+    """The same of a picture whose channels lie behind each other: quads lie along each channel's rows."""
+    high, wide, channels, _ = product.weights.shape
+    missing = -wide % QUAD
+    weights = np.pad(product.weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, missing), (0, 0)))
+    top, left, bottom, right = map(int, call.attrs.padding)
+    batch, height, width, _ = rewriting.sizes_of(call.args[0])
+    sizes = batch, channels, height + top + bottom, width + left + right + missing
+    data = _surrounded(product.data, (0, 0, 0, 0, top, bottom, left, right + missing), product)
+    down, across = map(int, call.attrs.strides)
+    below = int(call.attrs.dilation[0])
+    read = "vi0", "vr0", f"vi1 * {down} + vr1 * {below}", f"vi2 * {across} + {by.step}"
+    of = sums.Sums(sizes, rewriting.sizes_of(call), wide + missing, read, (channels, high))
+    return sums.call(builder, by, "int8_conv2d", data, weights, of)
+
+
+def _surrounded(data: Any, margins: tuple[int, ...], product: _Product) -> Any:
+    """The data with margins of nothing."""
+    return relax.op.nn.pad(data, margins, pad_value=product.padding) if any(margins) else data
+
+
 def _padded(
     product: _Product, sizes: tuple[int, ...], padding: Any, more: int
 ) -> tuple[Any, tuple[int, ...]]:
     """Data with a margin of nothing, and some columns more behind it; and its sizes."""
     top, left, bottom, right = map(int, padding)
     margins = 0, 0, top, bottom, left, right + more, 0, 0
-    data = relax.op.nn.pad(product.data, margins, pad_value=product.padding) if any(margins) else product.data
+    data = _surrounded(product.ordered, margins, product)
     batch, height, width, channels = sizes
     return data, (batch, height + top + bottom, width + left + right + more, channels)
 
