@@ -179,6 +179,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "folding.py",
         "folds.py",
         "forms.py",
+        "gathering.py",
         "given.py",
         "groups.py",
         "heads.py",

@@ -30,13 +30,6 @@ def elements(kind: str, count: int = weights.HEAVY_BYTES) -> Any:
     return np.random.default_rng(0).integers(0, 2, (2, count // 2)).astype(kind)
 
 
-def constants(path: Path) -> dict[int, Any]:
-    """Constants that TVM has of a file, by their place among the outputs."""
-    body = read_graph(weights.read(path), {}, None)["main"].body
-    results = body.blocks[0].bindings[-1].value.fields
-    return {at: one.data.numpy() for at, one in enumerate(results) if isinstance(one, relax.Constant)}
-
-
 @pytest.mark.parametrize("outside", [False, True])
 def test_constants_of_every_type_are_those_of_the_file(tmp_path: Path, outside: bool) -> None:
     tensors = [numpy_helper.from_array(elements(kind), kind) for kind in KINDS]

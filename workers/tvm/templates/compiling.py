@@ -33,9 +33,19 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, converters, folding, forms, inlining, ranges, rewriting, weights = (
+checks, converters, folding, forms, gathering, inlining, ranges, rewriting, weights = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("checks", "converters", "folding", "forms", "inlining", "ranges", "rewriting", "weights")
+    for name in (
+        "checks",
+        "converters",
+        "folding",
+        "forms",
+        "gathering",
+        "inlining",
+        "ranges",
+        "rewriting",
+        "weights",
+    )
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -131,6 +141,7 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     """A simple model as a Relax module; converters of ours may look at the target."""
     converters.teach()
     weights.teach()
+    gathering.teach()
     # ONNX's checker, which is run once more, takes no references.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
