@@ -23,9 +23,14 @@ def known(option: str) -> str:
     return ", ".join(choices(option))
 
 
+def said_of(option: str) -> str:
+    """What the schema says of a job option."""
+    return str(JobOptions.model_fields[option].description)
+
+
 def words(option: str) -> str:
-    """What the schema says of a job option, for a help text; of a choice also the names."""
-    said = str(JobOptions.model_fields[option].description)
+    """The same for a help text; of a choice also the names."""
+    said = said_of(option)
     own = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
     return f"{said} One of {known(option)}{own}." if choices(option) else said
 
@@ -73,6 +78,7 @@ class Choices(NamedTuple):
     stopping: Annotated[str | None, typer.Option(help=words("stopping"))] = None
     policy: Annotated[str | None, typer.Option(help=words("policy"))] = None
     families: Annotated[str | None, typer.Option(help=words("families"))] = None
+    contention: Annotated[bool, typer.Option("--contention", help=said_of("contention"))] = False
     round_size: Annotated[int | None, typer.Option(min=1, max=64, help=words("round_size"))] = None
     only: OnlyOption = None
     option: Annotated[
@@ -90,6 +96,7 @@ class Choices(NamedTuple):
     def asked(self) -> Asked:
         """What was asked for by an option's own name, and then by --option."""
         named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
+        named["contention"] = "on" if self.contention else None
         given = {name: value for name, value in named.items() if value is not None}
         if self.dynamic:
             given["dynamic"] = dict(map(parse_dynamic, self.dynamic))

@@ -38,6 +38,7 @@ class Asked(TypedDict, total=False):
     policy: str
     families: str
     contests: str
+    contention: str
     measurer: str
     recording: str
     simulated: SimulatedAsked

@@ -82,6 +82,13 @@ class JobOptions(BaseModel):
             "from it."
         ),
     ] = "inside"
+    contention: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Also looks for the schedules that are fastest beside other programs, tells from how "
+            "many on they win, and exports both."
+        ),
+    ] = "off"
     measurer: Annotated[
         str,
         Field(
@@ -132,9 +139,18 @@ class JobOptions(BaseModel):
         Field(description="Tunes for a range of sizes of each free dimension: its least and its largest."),
     ] = {}
 
+    @property
+    def beside_others(self) -> bool:
+        """Whether a version for busy machines is asked for."""
+        return self.contention == "on"
+
     def timing(self) -> dict[str, object]:
         """What of the options must be equal for two times to compare: part of the measuring context."""
         return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
+
+    def timing_beside(self, programs: int) -> dict[str, object]:
+        """The same of times inside the whole model, beside so many other programs."""
+        return {"cache": "model", "beside": programs}
 
 
 class KeptOptions(JobOptions):

@@ -98,6 +98,7 @@ def facts(job: JobStatus) -> list[str]:
         *_earned(report),
         *_checks(report),
         *_inside(report),
+        *_busy(report),
         *left_undone(report),
         *warnings(job),
     ]
@@ -150,6 +151,30 @@ def _inside(report: FinishReport) -> list[str]:
     subject = "one task has" if count == 1 else f"{count} tasks have"
     change = f"{latency(times.before)} became {latency(times.after)}"
     return [f"for the whole model's sake {subject} another of the fastest schedules: {change}"]
+
+
+def _busy(report: FinishReport) -> list[str]:
+    """What the model takes beside other programs, and whether other schedules are better there."""
+    found = report.contention
+    if found is None or not found.loads:
+        return []
+    alone, full = found.loads[0], found.loads[-1]
+    beside = f"beside {_programs(full.programs)} that compute and stream memory"
+    takes = f"{beside} the model takes {latency(full.alone_us)}, {latency(alone.alone_us)} beside none"
+    if not found.tasks:
+        return [f"{takes}; what is fastest alone is fastest there, too"]
+    count = len(found.tasks)
+    other = (
+        f"{latency(full.loaded_us)} with other schedules for {'one task' if count == 1 else f'{count} tasks'}"
+    )
+    if found.wins_from is None:
+        return [f"{takes}, and {other}: too little to keep them"]
+    wins = f"which win from {_programs(found.wins_from)} on: apply.py MODEL --version loaded"
+    return [f"{takes}, and {other}, {wins}"]
+
+
+def _programs(count: int) -> str:
+    return "no program" if count == 0 else "one program" if count == 1 else f"{count} programs"
 
 
 def _checks(report: FinishReport) -> list[str]:

@@ -91,7 +91,7 @@ REFUSED = {
     "no num-cores": (("submit", "MODEL", "--target", '{"kind":"llvm"}'), "num-cores"),
     "unknown job": (("show", "nope"), "there is no job nope"),
     "unknown searcher": (("tune", "MODEL", "--search", "astrology"), "known: bo, es, evolutionary, "),
-    "unknown option": (("submit", "MODEL", "-o", "astrology=1"), "known: build_timeout_sec, contests, "),
+    "unknown option": (("submit", "MODEL", "-o", "astrology=1"), "known: build_timeout_sec, contention, "),
     "no directory": (("compile", "MODEL", "--schedules", "nowhere", "-o", "m.so"), "no directory 'nowhere'"),
 }
 

@@ -20,7 +20,7 @@ def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
 
     A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
     """
-    if not undone.attempt("time the whole model", partial(_be_here, model.claimed)):
+    if not undone.attempt("time the whole model", partial(be_here, model.claimed)):
         return FinishReport()
     dynamic = model.claimed.graph.dynamic
     if dynamic is not None:
@@ -45,7 +45,7 @@ def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport
         )
 
 
-def _be_here(claimed: Stage) -> bool:
+def be_here(claimed: Stage) -> bool:
     """Raises MallornError where what this host times is not what the job's device would."""
     if not device_is_here(claimed):
         raise MallornError(

@@ -42,14 +42,14 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Deci
     The first build without a report where there is no rival, or no time for any.
     """
     started = time.monotonic()
-    if not (fields := _affordable_fields(model, first)):
+    if not (affordable := _affordable_fields(model, first)):
         return Decided(first, None)
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
-    builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(fields, 1))]
+    builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(affordable, 1))]
     times = model.kernel_times(builds)
-    chosen = _verified(first.winners, choose([build.winners for build in builds], times), verifier)
-    swaps = _swaps(first.winners, chosen, [build.winners for build in builds], times)
+    chosen = verified(first.winners, choose([build.winners for build in builds], times), verifier)
+    swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
     whole = {BEFORE: first}
     if swaps:
         whole[AFTER] = model.build("joined", chosen)
@@ -73,7 +73,8 @@ def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]
     if job.minutes is not None or job.trials == 0:
         return []
     tuned_sec = time.time() - job.started_at if job.started_at else 0.0
-    rivals, guesses = _fields(first.winners), _guesses(first.winners)
+    rivals = fields(first.winners, [winner.rivals for winner in first.winners])
+    guesses = _guesses(first.winners)
     if first.compiled.seconds * (len(rivals + guesses) + 1) <= LARGEST_SHARE * tuned_sec:
         return rivals + guesses
     return guesses if first.compiled.seconds * 2 <= GUESSES_SHARE * tuned_sec else []
@@ -92,38 +93,40 @@ def _fastest_build(
     found = min((name for name in whole if name != GUESSES), key=lambda name: latency_us.get(name, 0.0))
     guessed = whole.get(GUESSES)
     if guessed is not None and latency_us[GUESSES] < latency_us[found] * (1 - WORTH):
-        checked = _verified(whole[BEFORE].winners, guessed.winners, verifier)
+        checked = verified(whole[BEFORE].winners, guessed.winners, verifier)
         if [each.slot for each in checked] == [each.slot for each in guessed.winners]:
             return GUESSES, replace(guessed, winners=tuple(checked))
     return found, whole[found]
 
 
-def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times]) -> list[Winner]:
+def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times], worth: float = WORTH) -> list[Winner]:
     """For every task what is fastest inside the model; the first field's where little would be won."""
     return [
         _fastest(
-            [(winner, seen.get(winner.contest.task.name)) for winner, seen in zip(row, times, strict=True)]
+            [(winner, seen.get(winner.contest.task.name)) for winner, seen in zip(row, times, strict=True)],
+            worth,
         )
         for row in zip(*fields, strict=True)
     ]
 
 
-def _fastest(entries: Sequence[tuple[Winner, float | None]]) -> Winner:
+def _fastest(entries: Sequence[tuple[Winner, float | None]], worth: float) -> Winner:
     first, first_us = entries[0]
     timed = [(winner, us) for winner, us in entries if us is not None]
     if first_us is None or not timed:
         return first
     best, best_us = min(timed, key=lambda entry: entry[1])
-    return best if best_us < first_us * (1 - WORTH) else first
+    return best if best_us < first_us * (1 - worth) else first
 
 
-def _fields(winners: Sequence[Winner]) -> list[list[Winner]]:
-    """The nth rival of every task; a task that has no nth keeps its winner."""
-    most = max((len(winner.rivals) for winner in winners), default=0)
-    return [[w.rivals[n] if n < len(w.rivals) else w for w in winners] for n in range(most)]
+def fields(winners: Sequence[Winner], others: Sequence[Sequence[Winner]]) -> list[list[Winner]]:
+    """The nth of the others of every task; a task that has no nth keeps its winner."""
+    most = max(map(len, others), default=0)
+    pairs = list(zip(winners, others, strict=True))
+    return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in range(most)]
 
 
-def _verified(winners: Sequence[Winner], others: Sequence[Winner], verifier: Checker) -> list[Winner]:
+def verified(winners: Sequence[Winner], others: Sequence[Winner], verifier: Checker) -> list[Winner]:
     """The others where they compute the right thing, else the winners, which do."""
     return [_sound(winner, other, verifier) for winner, other in zip(winners, others, strict=True)]
 
@@ -138,7 +141,7 @@ def _sound(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
     return replace(rival, trace=verdict.trace, max_error=verdict.max_error)
 
 
-def _swaps(
+def swapped(
     before: Sequence[Winner],
     after: Sequence[Winner],
     fields: Sequence[Sequence[Winner]],

@@ -11,6 +11,7 @@ from workers.faces.graphs import Compiled, Graphs
 from workers.finish.export import largest_shapes, range_of, write_records
 from workers.finish.winners import Winner
 from workers.host.alone import Host
+from workers.host.stress import stress
 from workers.racing.engines import Engines
 from workers.racing.whole_model import WholeModel
 from workers.slot.stage import Stage
@@ -74,15 +75,15 @@ class JobModel:
         with Host().alone() as held:
             yield held
 
-    def kernel_times(self, builds: Sequence[TunedModel]) -> list[dict[str, float]]:
-        """What each build spends in each kernel, in microseconds a run."""
+    def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
+        """What each build spends in each kernel, in microseconds a run, beside so many other programs."""
         by_name = {build.directory.name: build for build in builds}
-        with self._engines(by_name) as engines, self.alone():
+        with self._engines(by_name) as engines, self.alone(), stress(beside):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
-    def latencies(self, builds: Mapping[str, TunedModel]) -> dict[str, float]:
-        """The whole model's latency in microseconds with each build."""
-        with self._engines(builds) as engines, self.alone():
+    def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
+        """The whole model's latency in microseconds with each build, beside so many other programs."""
+        with self._engines(builds) as engines, self.alone(), stress(beside):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
     @contextmanager

@@ -18,6 +18,7 @@ from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.report import FinishReport
 from workers.children.errors import ChildError
+from workers.finish.busy import beside_others
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
 from workers.finish.contenders import Contest, contests, second_chance
@@ -74,6 +75,7 @@ def _finish(claimed: Stage) -> None:
             parts.append(timed)
             if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
                 parts.append(limits(claimed, [*(winner.contest for winner in winners), *losers], timed))
+            parts.append(beside_others(model, winners, handout, check, undone))
         claimed.lease.check()
         finish_sec = round(time.monotonic() - started, 1)
         report = _together(

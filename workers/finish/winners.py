@@ -24,6 +24,7 @@ PASSES: Final = 3
 # Rivals this close may still be the faster ones inside the model; two of them are worth a compilation.
 CLOSE: Final = 1.05
 RIVALS: Final = 2
+VERSIONS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Winner:
     max_error: float | None  # None: nobody checked it
     rivals: tuple["Winner", ...] = ()
     guess: "Winner | None" = None  # the first guess, if it ran and lost
+    versions: tuple["Winner", ...] = ()  # others that may be faster beside other programs
 
     @property
     def means(self) -> str:
@@ -71,6 +73,8 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
             others = ranked[place + 1 :]
             rivals, guess = _rivals(contest, entry, others, verifier), _guess(contest, others, verifier)
             winner = replace(winner, rivals=rivals, guess=guess)
+            if claimed.options.beside_others:
+                winner = replace(winner, versions=tuple(_unchecked(contest, others[:VERSIONS], verifier)))
             break
     claimed.lease.check()
     with claimed.runtime.database.transaction() as session:

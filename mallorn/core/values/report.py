@@ -97,6 +97,28 @@ class PointTimes(Value):
     ] = None
 
 
+class BesidePrograms(Value):
+    """The whole model's median latency beside so many other programs, in microseconds."""
+
+    programs: int
+    alone_us: Annotated[float, Field(description="With what is fastest alone.")]
+    loaded_us: Annotated[
+        float | None, Field(description="With what is fastest beside others; null: that is the same.")
+    ] = None
+
+
+class Contention(Value):
+    """What another version of the schedules, for busy machines, brings."""
+
+    tasks: Annotated[list[Swap], Field(description="What differs, by times beside the most programs.")] = []
+    loads: Annotated[list[BesidePrograms], Field(description="Both versions, timed in turn.")] = []
+    wins_from: Annotated[
+        int | None,
+        Field(description="Programs from which on the other version wins, and is exported; null: never."),
+    ] = None
+    seconds: float = 0.0
+
+
 class FinishReport(Value):
     """What a finish found out."""
 
@@ -120,6 +142,7 @@ class FinishReport(Value):
     inside_the_model: Annotated[
         InsideTheModel | None, Field(description="Null: there was nothing to decide, or no time for it.")
     ] = None
+    contention: Annotated[Contention | None, Field(description="Null: it was not asked for.")] = None
     found_by: Annotated[
         dict[str, int], Field(description="Tasks by how their schedules were found: `default`, `mutation`.")
     ] = {}

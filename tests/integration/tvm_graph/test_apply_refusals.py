@@ -146,3 +146,22 @@ def test_a_processor_of_another_kind_is_named(mlp: Any, tuned: Path, refusal: Ca
 def test_a_torn_manifest_is_refused(mlp: Any, tuned: Path, refusal: Callable[..., str]) -> None:
     (tuned / "manifest.json").write_text('{"target"')
     assert "manifest.json cannot be used" in refusal(mlp.path)
+
+
+def test_a_version_for_busy_machines_that_is_not_there_is_named(
+    mlp: Any, tuned: Path, refusal: Callable[..., str]
+) -> None:
+    words = refusal(mlp.path, "--version", "loaded")
+    assert "there is no version for busy machines here" in words
+    assert "--contention" in words
+
+
+def test_the_version_for_busy_machines_is_taken_where_it_is_asked_for(
+    mlp: Any, tuned: Path, report: Callable[..., Any], refusal: Callable[..., str]
+) -> None:
+    for name in apply.RECORDS:
+        shutil.move(tuned / name, tuned / f"loaded_{name}")
+        (tuned / name).touch()
+    found = report(mlp.path, "--version", "loaded")
+    assert found["workloads_found"] == found["workloads"]
+    assert "has a schedule" in refusal(mlp.path)

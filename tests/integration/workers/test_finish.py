@@ -99,7 +99,7 @@ def inside(monkeypatch):
     """What a test wants w0 to take inside the model in one build after another, and the model."""
     figures = {"kernels": [100.0, 80.0, 90.0, 95.0], "latencies": dict(LATENCIES)}
 
-    def kernel_times(_model, builds):
+    def kernel_times(_model, builds, beside=0):
         if isinstance(figures["kernels"], Exception):
             raise figures["kernels"]
         return [{"w0": us} for us in figures["kernels"][: len(builds)]]
@@ -107,7 +107,9 @@ def inside(monkeypatch):
     monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: True)
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(
-        JobModel, "latencies", lambda _model, builds: {name: figures["latencies"][name] for name in builds}
+        JobModel,
+        "latencies",
+        lambda _model, builds, beside=0: {name: figures["latencies"][name] for name in builds},
     )
     return figures
 

@@ -151,3 +151,29 @@ def test_what_the_finish_left_out_and_what_went_wrong_are_told_with_what_helps()
         "not done: timing: no memory; free some",
         "warning: search: it raised (3 times); mallorn show j1",
     ]
+
+
+def busy(tasks: int, wins_from: int | None, loaded_us: float | None = 6000.0) -> list[str]:
+    swap = {"task": "conv2d", "before_us": 90.0, "after_us": 60.0}
+    loads = [
+        {"programs": 0, "alone_us": 4000.0, "loaded_us": loaded_us},
+        {"programs": 2, "alone_us": 8000.0, "loaded_us": loaded_us},
+    ]
+    found = {"tasks": [swap] * tasks, "loads": loads, "wins_from": wins_from}
+    return [line for line in facts(job(report=REPORT | {"contention": found})) if "stream memory" in line]
+
+
+def test_what_the_model_takes_beside_other_programs_is_told_with_what_wins_there() -> None:
+    takes = "beside 2 programs that compute and stream memory the model takes 8.000 ms, 4.000 ms beside none"
+    assert busy(2, 1) == [
+        f"{takes}, and 6.000 ms with other schedules for 2 tasks, which win from one program on: "
+        "apply.py MODEL --version loaded"
+    ]
+    assert busy(1, None) == [
+        f"{takes}, and 6.000 ms with other schedules for one task: too little to keep them"
+    ]
+    assert busy(0, None, None) == [f"{takes}; what is fastest alone is fastest there, too"]
+
+
+def test_nobody_who_did_not_ask_is_told_of_other_programs() -> None:
+    assert not any("stream memory" in line for line in facts(job()))

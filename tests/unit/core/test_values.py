@@ -35,6 +35,12 @@ FINISH = {
         "taken": True,
         "seconds": 1.5,
     },
+    "contention": {
+        "tasks": [{"task": "dense", "before_us": 3.0, "after_us": 2.0}],
+        "loads": [{"programs": 0, "alone_us": 4.0, "loaded_us": 5.0}],
+        "wins_from": None,
+        "seconds": 9.5,
+    },
     "latency_us": {"untuned": TIMING, "tuned": TIMING},
     "conditions": {"steady": True, "note": ""},
     "error_vs_untuned": 1e-6,

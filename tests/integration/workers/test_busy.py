@@ -1,0 +1,177 @@
+"""What is fastest beside other programs: timed, kept in a context of its own, exported where it wins."""
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from db.codec import unpack_decisions
+from db.repositories.jobs import Jobs
+from db.tables import Context, Measurement
+from mallorn.core.states import JobState
+from mallorn.core.values.report import BesidePrograms
+from tests.integration.workers.test_finish import (
+    best,
+    candidates,
+    check,
+    exported,
+    inside,
+    key,
+    report,
+    tuned,
+)
+from workers.children.errors import ChildFailed
+from workers.finish.busy import WORTH, crossover, loads
+from workers.finish.job_model import JobModel
+from workers.finish.run import finish
+
+__all__ = ["check", "exported", "inside"]  # fixtures
+
+
+@pytest.fixture
+def busy(workshop, exported, inside, monkeypatch):
+    """What a test wants of w0 beside two programs, build by build, and of the model by name and programs."""
+    figures = {"kernels": [100.0, 60.0, 90.0, 95.0, 95.0, 95.0], "loaded": [1100.0, 1400.0, 1500.0]}
+    inside["kernels"] = [100.0] * 9
+    inside["latencies"] |= {"guesses": 2000.0}
+
+    def write_database(directory, target, records):
+        Path(directory).mkdir()
+        for name in ("database_workload.json", "database_tuning_record.json"):
+            Path(directory, name).write_text(json.dumps([record.trace for record in records]))
+        return []
+
+    alone_kernels, alone_latencies = JobModel.kernel_times, JobModel.latencies
+
+    def kernel_times(model, builds, beside=0):
+        if not beside:
+            return alone_kernels(model, builds)
+        if isinstance(figures["kernels"], Exception):
+            raise figures["kernels"]
+        return [{"w0": us} for us in figures["kernels"][: len(builds)]]
+
+    def latencies(model, builds, beside=0):
+        if "alone" not in builds:
+            return alone_latencies(model, builds)
+        found = {"alone": [1000.0, 1500.0, 2000.0][beside], "loaded": figures["loaded"][beside]}
+        return {name: found[name] for name in builds}
+
+    monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
+    monkeypatch.setattr(JobModel, "latencies", latencies)
+    monkeypatch.setattr("workers.finish.busy.be_here", lambda _claimed: True)
+    workshop.graph_answers["write_database"] = write_database
+    return figures
+
+
+def folder(workshop, job):
+    return Path(workshop.read(lambda session: Jobs(session).get(job, None)).export_uri)
+
+
+def contexts(workshop):
+    columns = Context.evaluator, Measurement.latency_us, Measurement.decisions
+    query = select(*columns).join(Measurement).order_by(Measurement.latency_us)
+    rows = workshop.read(lambda session: session.execute(query).all())
+    return [row for row in rows if row.evaluator.get("beside")]
+
+
+def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_from_which_on_it_does(
+    workshop, busy
+):
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    found = report(workshop, job)["contention"]
+    assert found["tasks"] == [{"task": "w0", "before_us": 100.0, "after_us": 60.0}]
+    assert [(each["programs"], each["alone_us"], each["loaded_us"]) for each in found["loads"]] == [
+        (0, 1000.0, 1100.0),
+        (1, 1500.0, 1400.0),
+        (2, 2000.0, 1500.0),
+    ]
+    assert found["wins_from"] == 1
+    names = [f"{kind}database_tuning_record.json" for kind in ("", "loaded_")]
+    alone, loaded = ((folder(workshop, job) / name).read_text() for name in names)
+    assert alone != loaded
+
+
+def test_a_version_that_brings_nothing_is_told_and_not_exported(workshop, busy):
+    busy["loaded"] = [1100.0, 1600.0, 2000.0 * (1 - WORTH / 2)]
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    found = report(workshop, job)["contention"]
+    assert found["wins_from"] is None
+    assert not list(folder(workshop, job).glob("loaded_*"))
+
+
+def test_where_the_same_schedules_are_fastest_there_is_no_other_version(workshop, busy):
+    busy["kernels"] = [100.0] * 9
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    found = report(workshop, job)["contention"]
+    assert (found["tasks"], found["wins_from"]) == ([], None)
+    assert {each["loaded_us"] for each in found["loads"]} == {None}
+
+
+def test_a_version_that_computes_wrong_is_not_taken(workshop, busy, check):
+    job = tuned(workshop, ("w0",), contention="on")
+    first = key(best(workshop, job)[0])
+    check.wrong |= {c for c in candidates(workshop) if (c.sketch, c.decisions) != first}
+    finish(workshop, job)
+    assert report(workshop, job)["contention"]["tasks"] == []
+
+
+def test_times_beside_other_programs_are_kept_in_a_context_of_their_own(workshop, busy):
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    kept = contexts(workshop)
+    assert {row.latency_us for row in kept} >= {100.0, 60.0}
+    assert all(row.evaluator == {"cache": "model", "beside": 2} for row in kept)
+
+
+def test_what_was_fastest_beside_others_takes_part_the_next_time(workshop, busy, monkeypatch):
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    # Only what was fastest there, and the first guess, are left.
+    monkeypatch.setattr("workers.finish.contenders.WITHIN_BESIDE", 0.0)
+    seen = []
+    build = JobModel.build
+
+    def built(model, name, winners):
+        seen.extend(winner.contest for winner in winners)
+        return build(model, name, winners)
+
+    monkeypatch.setattr(JobModel, "build", built)
+    again = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, again)
+    fastest = unpack_decisions(contexts(workshop)[0].decisions)
+    assert fastest in [slot.candidate.decisions for contest in seen for slot in contest.slots]
+
+
+def test_nobody_is_timed_beside_others_who_did_not_ask(workshop, busy):
+    job = tuned(workshop, ("w0",))
+    finish(workshop, job)
+    assert "contention" not in report(workshop, job)
+    assert contexts(workshop) == []
+
+
+def test_what_fails_there_costs_the_version_alone(workshop, busy):
+    busy["kernels"] = ChildFailed("InternalError", "no instrument here")
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    steps = [each["step"] for each in report(workshop, job)["not_done"]]
+    assert "choose schedules for a busy machine" in steps
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, [0, 1]), (2, [0, 1, 2]), (16, [0, 1, 8, 16])])
+def test_loads_go_from_an_idle_host_to_a_full_one(most, expected):
+    assert loads(most) == expected
+
+
+@pytest.mark.parametrize(
+    ("loaded_us", "expected"),
+    [([90, 90, 90], 0), ([110, 90, 90], 1), ([90, 110, 90], 2), ([90, 90, 110], None), ([None] * 3, None)],
+)
+def test_the_crossover_is_where_the_version_wins_at_all_heavier_loads(loaded_us, expected):
+    timed = [BesidePrograms(programs=n, alone_us=100, loaded_us=us) for n, us in enumerate(loaded_us)]
+    assert crossover(timed) == expected
