@@ -18,6 +18,7 @@ from db.repositories.tasks import Tasks
 from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.machine import assumed
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
 from mallorn.core.version import VERSION
 from workers.faces.graphs import Graphs, Tuned
@@ -70,7 +71,9 @@ def range_of(claimed: Stage, winners: Sequence[Winner]) -> Dynamic | None:
     dynamic = claimed.graph.dynamic
     if dynamic is None:
         return None
-    return with_rules(dynamic, {winner.contest.task.name: winner.latency_us for winner in winners})
+    machine = claimed.job.machine or assumed(claimed.target.num_cores, lanes=1)
+    tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
+    return with_rules(dynamic, tasks_us, machine.fork_us)
 
 
 def upload(claimed: Stage, directory: Path) -> str:

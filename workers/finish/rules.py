@@ -6,14 +6,20 @@ from typing import Final
 
 from mallorn.core.values.dynamic import Dynamic, Rule
 
-# What parts cost beyond their sum: they are cut out, and put together again.
+# What parts cost beyond their sum and their start: they are cut out, and put together again.
 IN_PARTS: Final = 1.03
 Costs = Sequence[float]  # of the points
 
 
-def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float]) -> Dynamic:
-    """The range with rules, by its tasks' latencies; a task without one counts as nothing."""
-    costs = [sum(tasks_us.get(task, 0.0) * count for task, count in calls.items()) for calls in dynamic.calls]
+def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
+    """The range with rules, by its tasks' latencies and what the start of anything takes.
+
+    A task without a latency counts as nothing.
+    """
+    costs = [
+        start_us + sum(tasks_us.get(task, 0.0) * count for task, count in calls.items())
+        for calls in dynamic.calls
+    ]
     return dynamic.model_copy(update={"rules": rules_of(dynamic, costs)})
 
 

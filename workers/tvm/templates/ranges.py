@@ -103,19 +103,19 @@ class _Dispatcher:
         """Add the functions to the builder's module."""
         sizes, params = self._params()
         done = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
-        runs = [*(done[rule["point"], rule["first"]] for rule in rules), self._beyond()]
-        body = self._choose(_place(rules, sizes), runs, 0, params)
+        fits = {rule["point"]: self._fits(rule["point"]) for rule in rules if not rule["first"]}
+        runs = []
+        for rule in rules:
+            run = relax.Call(done[rule["point"], rule["first"]], params)
+            at = self._points[rule["point"]]
+            same = tirx.all(*(sizes[name] == size for name, size in at.items()))
+            runs.append(
+                run if rule["first"] else relax.If(same, relax.Call(fits[rule["point"]], params), run)
+            )
+        beyond = relax.Call(fits.get(len(self._points) - 1) or self._fits(len(self._points) - 1), params)
+        body = _choose(_place(rules, sizes), [*runs, beyond], 0)
         function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
         self._builder.update_func(self._main, function)
-
-    def _choose(self, place: Any, runs: Sequence[Any], first: int, params: Sequence[Any]) -> Any:
-        """Branches down to the run at that place."""
-        if len(runs) == 1:
-            return relax.Call(runs[0], params)
-        middle = first + len(runs) // 2
-        low = self._choose(place, runs[: middle - first], first, params)
-        high = self._choose(place, runs[middle - first :], middle, params)
-        return relax.If(self._builder.call_te(_is_before, place, middle), low, high)
 
     def _run(self, point: int, first: str) -> Any:
         """A function that computes as a rule says."""
@@ -138,19 +138,17 @@ class _Dispatcher:
             ]
             return builder.emit_func_output(relax.Tuple(found) if self._many else found[0])
 
-    def _beyond(self) -> Any:
-        """A function that ends with an error unless sizes are the largest."""
+    def _fits(self, point: int) -> Any:
+        """A function for inputs of a point's sizes, without a copy; any others are an error."""
         sizes, params = self._params()
-        builder, at = self._builder, self._points[-1]
-        with builder.function("beyond", params, private=True):
+        builder, at = self._builder, self._points[point]
+        with builder.function(f"fits{label(at)}", params, private=True):
             pairs = zip(params, self._inputs, self._dtypes, strict=True)
             cast = [builder.match_cast(p, relax.TensorType(_at(dims, at), dtype)) for p, dims, dtype in pairs]
-            found = self._fields(relax.Call(self._of_point[-1], cast))
-            cut = [
-                builder.emit_te(_merged, [f], _at(d, sizes), -1)
-                for f, d in zip(found, self._results, strict=True)
-            ]
-            return builder.emit_func_output(relax.Tuple(cut) if self._many else cut[0])
+            found = self._fields(relax.Call(self._of_point[point], cast))
+            types = self._types(sizes)
+            told = [builder.match_cast(each, ty) for each, ty in zip(found, types, strict=True)]
+            return builder.emit_func_output(relax.Tuple(told) if self._many else told[0])
 
     def _fields(self, call: Any) -> list[Any]:
         result = self._builder.emit(call)
@@ -167,9 +165,12 @@ class _Dispatcher:
         return sizes, [relax.Var(f"input_{number}", ty) for number, ty in enumerate(types)]
 
     def _type(self, sizes: Mapping[str, Any]) -> Any:
-        pairs = zip(self._results, self._result_dtypes, strict=True)
-        types = [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+        types = self._types(sizes)
         return relax.TupleType(types) if self._many else types[0]
+
+    def _types(self, sizes: Mapping[str, Any]) -> list[Any]:
+        pairs = zip(self._results, self._result_dtypes, strict=True)
+        return [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
 
 
 @relax.expr_functor.mutator
@@ -226,8 +227,13 @@ def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
     return place
 
 
-def _is_before(place: Any, middle: int) -> Any:
-    return te.compute((), lambda: place < middle, name="is_before")
+def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
+    """Branches down to the run at that place."""
+    if len(runs) == 1:
+        return runs[0]
+    middle = first + len(runs) // 2
+    low = _choose(place, runs[: middle - first], first)
+    return relax.If(place < middle, low, _choose(place, runs[middle - first :], middle))
 
 
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
