@@ -85,6 +85,17 @@ def test_free_dimensions_are_named_with_how_to_bind_them(typed: Type, tmp_path: 
     assert job["report"]["found"] == job["report"]["of"] > 0
 
 
+def test_a_range_of_free_dimensions_is_one_job(typed: Type, tmp_path: Path) -> None:
+    (tmp_path / "free.onnx").write_bytes(dense(inside_weight(), "batch"))
+    done = typed("tune", "free.onnx", "--trials", "2", "--dynamic", "batch=3..4", "--out", "tuned", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)["report"]
+    assert report["found"] == report["of"] > 1
+    assert [point["sizes"] for point in report["points"]] == [{"batch": 3}, {"batch": 4}]
+    manifest = json.loads((tmp_path / "tuned" / "manifest.json").read_text())
+    assert [rule["upto"] for rule in manifest["dynamic"]["rules"]][-1] == {"batch": 4}
+
+
 REFUSED = {
     "empty": (("submit", "empty.onnx"), "'empty.onnx' is empty"),
     "unknown target key": (("submit", "MODEL", "--target", '{"kind":"llvm","cores":2}'), "'cores'"),
