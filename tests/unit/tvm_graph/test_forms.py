@@ -26,6 +26,8 @@ RIGHT = [
     "test_l1normalization_axis_last",
     "test_l2normalization_axis_0",
     "test_layer_normalization_4d_axis2",
+    "test_convinteger_with_padding",
+    "test_nonmaxsuppression_suppress_by_IOU",
     "test_onehot_negative_indices",
     "test_onehot_with_axis",
     "test_pow_types_float32_int64",
@@ -62,6 +64,13 @@ def test_what_only_training_has_is_refused_with_what_to_do(tmp_path: Path) -> No
     onnx.save(graph_of("Dropout", "ratio", "training"), path)
     with pytest.raises(InvalidModel, match="Dropout is in training: export the model in evaluation mode"):
         load_network(path)
+
+
+@pytest.mark.parametrize("name", ["test_roialign_mode_max", "test_spacetodepth_crd_mode_example"])
+def test_what_tvm_would_compute_otherwise_is_refused_with_what_to_do(name: str) -> None:
+    answer = try_case(name)
+    assert answer.outcome == "refused"
+    assert "export it with mode=" in answer.message
 
 
 @pytest.mark.parametrize(

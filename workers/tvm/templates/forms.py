@@ -296,13 +296,33 @@ def _is_plain_resize(form: Form, sizes: Sequence[int]) -> bool:
     return mode == b"linear" and all(abs(each - round(each)) < 1e-3 for each in whole) and min(whole) > 1
 
 
+def _limited(form: Form) -> None:
+    """NonMaxSuppression: TVM reads a limit that it does not know as none at all."""
+    told = [at for at, name in enumerate(form.node.input) if at > 1 and name]
+    if any(form.value(at) is None for at in told):
+        raise ValueError("the limits of its NonMaxSuppression are not constant")
+
+
+def _pooled_regions(form: Form) -> None:
+    if form.attribute("mode", b"avg") != b"avg":
+        raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
+
+
+def _to_depth(form: Form) -> None:
+    if form.attribute("mode", b"DCR") != b"DCR":
+        raise ValueError("its SpaceToDepth goes column by column: export it with mode=DCR")
+
+
 _RULES: Mapping[str, Callable[[Form], None]] = {
     "BatchNormalization": _batch_norm,
     "ConvTranspose": _transposed_convolution,
     "Dropout": _dropout,
     "IsInf": _is_inf,
     "LpNormalization": _length,
+    "NonMaxSuppression": _limited,
     "OneHot": _one_hot,
     "Pow": _power,
     "Resize": _resize,
+    "RoiAlign": _pooled_regions,
+    "SpaceToDepth": _to_depth,
 }

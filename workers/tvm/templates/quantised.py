@@ -219,10 +219,10 @@ def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _of_outputs(node: Node, weights: Any, zero: Any) -> Any:
     """Zero points of a convolution's weights, so that they meet its outputs."""
-    known = node.array(zero)
-    if known is None or known.size == 1:
+    if zero is None or not zero.ty.ndim or int(zero.ty.shape[0]) == 1:
         return zero
-    return relax.const(known.reshape(-1, *[1] * _last(weights)))
+    places, known = (-1, *[1] * _last(weights)), node.array(zero)
+    return node.emit(relax.op.reshape(zero, places)) if known is None else relax.const(known.reshape(places))
 
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:

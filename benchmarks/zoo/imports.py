@@ -1,0 +1,68 @@
+"""Which networks of a folder come in: imported and cut into tasks, each in a child of its own.
+
+python -m benchmarks.zoo.imports FOLDER [NAME ...] [--seconds 600] [--json FILE]
+
+The headline is how many do.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.hosts import describe_host
+from mallorn.core.errors import MallornError
+from mallorn.core.targets import Target
+from workers.device.detect import detect_target
+from workers.faces.graphs import Graphs
+from workers.tvm.recipes import recipe_for, stored_recipe
+
+SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What became of a file."""
+
+    name: str
+    seconds: float
+    nodes: int = 0
+    tasks: int = 0
+    refused: str = ""
+
+
+def main() -> None:
+    """Import them one after the other."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="an import may take")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    files = [path for path in sorted(args.folder.glob("*.onnx")) if not args.names or path.stem in args.names]
+    target, found = detect_target(), []
+    for path in files:
+        found.append(_imported(path, target, args.seconds))
+        print(json.dumps(asdict(found[-1])), flush=True)
+    print(f"{sum(not each.refused for each in found)} of {len(found)} come in")
+    if args.json is not None:
+        known = {"networks": [asdict(each) for each in found]} | describe_host()
+        args.json.write_text(json.dumps(known, indent=1) + "\n")
+
+
+def _imported(path: Path, target: Target, seconds: float) -> Import:
+    recipe, started = stored_recipe(recipe_for("tuned", target)), time.monotonic()
+    try:
+        with Graphs() as child:
+            answer = child.extract.within(seconds, str(path), target.text, recipe, {})
+    except MallornError as error:
+        return Import(path.stem, round(time.monotonic() - started, 1), refused=error.message)
+    nodes = sum(answer.graph.onnx_operators.values())
+    return Import(path.stem, round(time.monotonic() - started, 1), nodes, len(answer.tasks))
+
+
+if __name__ == "__main__":
+    main()
