@@ -204,6 +204,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "rewriting.py",
         "rows.py",
         "scans.py",
+        "sequences.py",
         "smooth.py",
         "sums.py",
         "transposed.py",

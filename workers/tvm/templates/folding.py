@@ -24,8 +24,9 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-unrolling, weights = (
-    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("unrolling", "weights")
+sequences, unrolling, weights = (
+    import_module(f"{__package__}.{name}" if __package__ else name)
+    for name in ("sequences", "unrolling", "weights")
 )
 
 # Larger results are left to be computed: a file must not grow by masks and repeated weights.
@@ -61,6 +62,7 @@ class Folding:
         self._tensors: dict[str, TensorProto] = {}
         self._values: dict[str, Any] = {}
         self._kept: list[NodeProto] = []
+        self.sequences: dict[str, list[str]] = {}  # of tensors, by their names
         self.unrolled = 0
         for value in model.graph.input:
             self._types[value.name] = _bound(value.type, shapes.get(value.name))
@@ -88,6 +90,9 @@ class Folding:
         """Know what the node computes, or keep it."""
         if node.op_type in unrolling.KINDS and unrolling.unroll(self, node):
             return
+        if sequences.follow(self, node):
+            return
+        self._construct(unrolling.reads(node))
         types = self._infer(node)
         found = self._compute(node, types)
         if found is None:
@@ -96,6 +101,11 @@ class Folding:
         else:
             for name, value in zip(node.output, found, strict=False):
                 self.know(name, value)
+
+    def _construct(self, names: Iterable[str]) -> None:
+        """Make sequences that are taken as they are."""
+        for name in [name for name in names if name in self.sequences]:
+            self._kept.append(sequences.construct(name, self.sequences.pop(name)))
 
     def know(self, name: str, value: Any) -> None:
         """This name is of this value."""
@@ -126,6 +136,7 @@ class Folding:
     def model(self) -> ModelProto:
         """The model of what was kept and is needed."""
         needed = {value.name for value in self._model.graph.output}
+        self._construct(needed)
         nodes = []
         for node in reversed(self._kept):
             if not needed.isdisjoint(node.output):
@@ -145,9 +156,9 @@ class Folding:
             return declared
         data = {name: self._tensors[name] for name in node.input if self._is_small(name)}
         types = {name: self._types[name] for name in node.input if name}
-        imports = [helper.make_opsetid("", self._opset)]
+        imports = [helper.make_opsetid("", self.opset)]
         try:
-            schema = defs.get_schema(node.op_type, self._opset, "")
+            schema = defs.get_schema(node.op_type, self.opset, "")
             found = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
         except onnx.checker.ValidationError as error:
             if "inconsistent type" not in str(error):
@@ -162,7 +173,8 @@ class Folding:
         }
 
     @property
-    def _opset(self) -> int:
+    def opset(self) -> int:
+        """The version of ONNX's operators."""
         return max((self._opsets.get(domain, 1) for domain in DOMAINS), default=1)
 
     def _is_small(self, name: str) -> bool:
@@ -198,7 +210,7 @@ class Folding:
 
     def _evaluate(self, node: NodeProto, given: Mapping[str, Any]) -> list[Any] | None:
         one = helper.make_function(
-            "", "one", list(given), list(node.output), [node], [helper.make_opsetid("", self._opset)]
+            "", "one", list(given), list(node.output), [node], [helper.make_opsetid("", self.opset)]
         )
         try:
             with np.errstate(all="ignore"):

@@ -1,10 +1,13 @@
 """Branches whose condition is known are taken, loops whose steps are counted are written out."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper
+
+sequences = import_module(f"{__package__}.sequences" if __package__ else "sequences")
 
 KINDS = ("If", "Loop", "Scan")
 # More nodes than that a model gets from its loops at no time.
@@ -166,13 +169,7 @@ def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], ax
     if outputs and not steps:
         raise Unknown
     for index, name in enumerate(outputs):
-        axis = _constant_axis(walk, name, axes[index])
         rows = [f"{name}_row_{step}" for step in range(len(steps))]
         for row, results in zip(rows, steps, strict=True):
-            walk.node(helper.make_node("Unsqueeze", [results[index], axis], [row]))
+            sequences.unsqueeze(walk, results[index], axes[index], row)
         walk.node(helper.make_node("Concat", rows, [name], axis=axes[index]))
-
-
-def _constant_axis(walk: Any, name: str, axis: int) -> str:
-    walk.know(f"{name}_axis", np.array([axis], "int64"))
-    return f"{name}_axis"
