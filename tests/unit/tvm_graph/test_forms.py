@@ -13,7 +13,6 @@ from mallorn.core.errors import InvalidModel
 from workers.tvm.model import load_network
 from workers.tvm.templates.forms import rewrite
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 RIGHT = [
     "test_attention_4d_causal_with_past_and_present",
     "test_attention_4d_gqa",
