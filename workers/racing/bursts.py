@@ -12,7 +12,9 @@ from workers.faces.engine import Engine
 PASSES: Final = 5
 BURST_US: Final = 150_000.0
 MOST_CALLS: Final = 1000
-SLOW_BURST_US: Final = 1_000_000.0  # an engine slower than this a call gets one pass: it is far behind anyway
+# An engine that takes so long, and so many times as long as the fastest, is called once.
+SLOW_US: Final = 1_000_000.0
+FAR_BEHIND: Final = 5.0
 
 
 class Racer(Protocol):
@@ -34,11 +36,11 @@ def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelL
         engine.suspend()
     once_us = {name: _burst(engine, 1)[0] for name, engine in engines.items()}
     calls = {name: max(1, min(MOST_CALLS, int(BURST_US / max(us, 1.0)))) for name, us in once_us.items()}
-    bursts: dict[str, list[float]] = {name: [] for name in engines}
-    for number in range(passes):
-        for name, engine in engines.items():
-            if number and bursts[name][0] > SLOW_BURST_US:
-                continue
+    behind_us = max(SLOW_US, FAR_BEHIND * min(once_us.values(), default=0.0))
+    bursts = {name: [us] if us > behind_us else [] for name, us in once_us.items()}
+    quick = {name: engine for name, engine in engines.items() if not bursts[name]}
+    for _ in range(passes):
+        for name, engine in quick.items():
             bursts[name] += _burst(engine, calls[name])
     return {name: _summary(values) for name, values in bursts.items()}
 

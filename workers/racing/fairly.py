@@ -45,12 +45,18 @@ class FairRace:
 
 
 def fair_race(engines: Mapping[str, Racer], meter: Meter, alone: bool) -> FairRace:
-    """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines."""
+    """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines.
+
+    An engine that was so far behind that it was called once is not called again.
+    """
     started_sec = time.monotonic()
     races: list[FairRace] = []
+    hopeless: dict[str, ModelLatency] = {}
     while True:
         meter.look()
-        latency_us = race(engines)
+        held = {name: engine for name, engine in engines.items() if name not in hopeless}
+        latency_us = race(held) | hopeless
+        hopeless = {name: one for name, one in latency_us.items() if len(one.bursts) == 1}
         races.append(_judge(latency_us, meter.look(), alone))
         late = time.monotonic() - started_sec > LAST_START_SEC
         if not races[-1].disturbances or late or len(races) == MOST_RACES:

@@ -73,5 +73,14 @@ def test_bursts_far_apart_are_a_disturbance_of_their_own() -> None:
     assert "the slowest burst of tuned took 13.3 times as long as its fastest" in found.conditions.note
 
 
+def test_an_engine_far_behind_is_not_called_again_in_a_later_race() -> None:
+    calls: list[tuple[str, int | str]] = []
+    engines = {"tuned": Engine("tuned", 1e3, calls), "untuned": Engine("untuned", 9e6, calls)}
+    found = fair_race(engines, Weather(BUSY, BUSY, QUIET), alone=True)
+    assert found.races == MOST_RACES
+    assert found.latency_us["untuned"].bursts == [9e6]
+    assert [name for name, what in calls if isinstance(what, int)].count("untuned") == 1
+
+
 def test_work_beside_the_race_is_told() -> None:
     assert "other work of this service" in held(Weather(QUIET), alone=False).conditions.note
