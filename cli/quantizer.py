@@ -4,6 +4,7 @@ import logging
 import shutil
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -152,18 +153,33 @@ def _quantise(real: Path, whole: Path, samples: Sequence[Sample]) -> None:
             "the model has no convolution and no product with constant weights",
             hint="there is nothing to gain",
         )
-    logging.getLogger().setLevel(logging.ERROR)
-    quantization.quantize_static(
-        str(real),
-        str(whole),
-        _Reader(samples),
-        quant_format=quantization.QuantFormat.QDQ,
-        op_types_to_quantize=None if convolutions > products else ["Conv", *PRODUCTS],
-        nodes_to_exclude=loose,
-        per_channel=True,
-        activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QInt8,
-    )
+    with _without_advice():
+        quantization.quantize_static(
+            str(real),
+            str(whole),
+            _Reader(samples),
+            quant_format=quantization.QuantFormat.QDQ,
+            op_types_to_quantize=None if convolutions > products else ["Conv", *PRODUCTS],
+            nodes_to_exclude=loose,
+            per_channel=True,
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+        )
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """onnxruntime's quantiser writes advice for its own users to the root logger itself."""
+    root = logging.getLogger()
+    root.addFilter(_is_error)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def _errors(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, Error]:

@@ -1,6 +1,7 @@
 """`mallorn quantize`: a network of 8 bits from the user's samples, and what is wrong with those."""
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,13 @@ def test_a_quantised_file_is_written_and_its_error_told(mallorn: Type, network: 
     kinds = [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node]
     assert "QuantizeLinear" in kinds
     assert "DequantizeLinear" in kinds
+
+
+def test_it_leaves_logging_as_it_was(mallorn: Type, network: Any, tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.filters)
+    assert not mallorn(network[0], "--data", samples(tmp_path, x=drawn(1, *network[1])), "-o", "o").exit_code
+    assert (root.level, root.filters) == before
 
 
 def test_samples_may_have_the_axis_of_a_batch(mallorn: Type, network: Any, tmp_path: Path) -> None:
