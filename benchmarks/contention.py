@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -96,15 +96,15 @@ def _beside(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside
 
 def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     """Two libraries of the same code, and inputs; the target and its cores."""
-    from workers.tvm.templates import compiling, machine
+    from workers.tvm.templates import checks, compiling, machine
 
-    manifest: dict[str, Any] = json.loads((schedules / "manifest.json").read_text())
+    manifest = checks.read_manifest(schedules)
     target, network = machine.read_target(manifest["target"]), compiling.read_model(str(model))
-    mod = compiling.import_model(network, manifest, target)
-    missing = compiling.count_hits(mod, str(schedules), target)[1]
+    mods = compiling.import_models(network, manifest, target)
+    missing = compiling.count_hits(mods, str(schedules), target)[1]
     if missing:
         raise InvalidRequest(f"{model} has tasks without a schedule in {schedules}: {', '.join(missing)}")
-    built = compiling.build(mod, manifest["recipe"]["after"], target, str(schedules))
+    built = compiling.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, str(schedules))
     built.export_library(str(folder / f"{STOCK}.so"))
     compiling.export(built, str(folder / f"{OURS}.so"), target)
     inputs = compiling.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
