@@ -12,9 +12,9 @@ from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.targets import Target
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from workers.faces.compiler import Compiler
 from workers.faces.graphs import Graphs, Tuned
-from workers.tvm.database import RECORDS, WORKLOADS
 
 Record = dict[str, Any]
 

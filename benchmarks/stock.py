@@ -17,7 +17,7 @@ from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.values.graph import StoredRecipe
-from workers.tvm.database import RECORDS
+from mallorn.core.values.manifest import RECORDS
 from workers.tvm.model import load_network
 from workers.tvm.passes import run_steps
 from workers.tvm.programs import parse_tvm_target

@@ -48,7 +48,7 @@ def compile_model(
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
-    exported = read_model(model, schedules, target)
+    model, exported = existing(model), read_exported(schedules, target)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole:
@@ -110,7 +110,7 @@ def bench(
     from workers.host.alone import Host
     from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
 
-    exported = read_model(model, schedules, target)
+    model, exported = existing(model), read_exported(schedules, target)
     beside = onnxruntime_runs(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if beside else [])]
     with local_model(model, exported) as whole:
@@ -158,18 +158,11 @@ def _tell_problems(exported: Exported, problems: Sequence["BadLine"]) -> None:
         print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")
 
 
-def read_model(model: Path, schedules: Path, target: str | None) -> Exported:
-    """What a model's schedules were tuned for. Raises InvalidModel where there is no model."""
-    existing(model)
-    return read_exported(schedules, target)
-
-
 def check_numbers(model: "WholeModel", library: Path) -> float:
     """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
-    from workers.racing.agreement import largest_error
     from workers.racing.engines import TUNED, UNTUNED, Engines
 
-    reference, allowed = model.folder / "untuned.so", largest_error(model.recipe, model.path)
+    reference, allowed = model.folder / "untuned.so", model.largest_error
     print_note("compiling the untuned model to compare with")
     model.compile_untuned(reference)
     with Engines(model, (TUNED, UNTUNED)) as engines:

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.compile import (
-    ModelArgument,
-    SchedulesOption,
-    TargetOption,
-    compile_tuned,
-    read_model,
-)
+from cli.compile import ModelArgument, SchedulesOption, TargetOption, compile_tuned
+from cli.exported import read_exported
 from cli.local_model import local_model
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
 from mallorn.core.limits import element_bytes, peak_gflops
+from mallorn.exporting import existing
 
 if TYPE_CHECKING:
     from mallorn.core.values.machine import Machine
@@ -44,7 +40,7 @@ def profile(
     """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
     from workers.racing.engines import TUNED, Engines
 
-    exported = read_model(model, schedules, target)
+    model, exported = existing(model), read_exported(schedules, target)
     with local_model(model, exported) as whole:
         library = whole.folder / "tuned.so"
         compile_tuned(whole, exported, library)

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
-from mallorn.core.errors import InvalidModel, InvalidRequest
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.extras import need
+from mallorn.exporting import existing
 
 INSTALL = "bench"  # the extra that has onnxruntime
 
@@ -34,6 +35,7 @@ def quantize(
     need("onnx", "mallorn quantize", INSTALL)
     from cli.quantizer import quantised
 
+    model = existing(model)
     _refuse(model, data, output)
     print_note(f"quantising {model} with onnxruntime")
     found = quantised(model, data, output)
@@ -50,8 +52,6 @@ def quantize(
 
 
 def _refuse(model: Path, data: Path, output: Path) -> None:
-    if not model.is_file():
-        raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
     if not data.is_file():
         hint = "numpy.savez('samples.npz', INPUT=array)   (samples along the first axis)"
         raise InvalidRequest(f"there is no file {str(data)!r}", hint=hint)

@@ -20,9 +20,8 @@ from db.session import Database
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
+from mallorn.core.values.manifest import MANIFEST, RECORDS, Manifest, read_manifest
 from research.foreign.lines import LoadedLog, Problem, Report
-from research.foreign.metaschedule import RECORDS
 from workers.faces.graphs import Graphs, Restored, RestoredLog
 from workers.importing.run import new_workload
 from workers.round.rows import store_sketches

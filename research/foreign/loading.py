@@ -9,6 +9,7 @@ from typing import Final
 from db.repositories.foreign_records import ForeignRecords, ForeignTrial
 from db.session import Database
 from mallorn.core.errors import NotFound
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.foreign import metaschedule, tenset
 from research.foreign.lines import LoadedLog, Problem, Report
 
@@ -33,9 +34,9 @@ def find_logs(path: Path) -> list[Log]:
     Raises NotFound when there are none.
     """
     if path.is_file():
-        own = path.name in (metaschedule.RECORDS, metaschedule.WORKLOADS)
+        own = path.name in (RECORDS, WORKLOADS)
         return [Log(metaschedule.FORMAT, path.parent) if own else Log(tenset.FORMAT, path)]
-    databases = sorted({found.parent for found in path.rglob(metaschedule.RECORDS)})
+    databases = sorted({found.parent for found in path.rglob(RECORDS)})
     if databases:
         return [Log(metaschedule.FORMAT, directory) for directory in databases]
     files = sorted(path.rglob("*.json"))

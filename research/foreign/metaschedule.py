@@ -8,11 +8,10 @@ from typing import Any, Final
 from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.foreign.lines import Report, compact, read_lines, run_times_us, text
 
 FORMAT: Final = "metaschedule"
-WORKLOADS: Final = "database_workload.json"
-RECORDS: Final = "database_tuning_record.json"
 # All the log says of a failure is the time 1e10: whether it was built is not known.
 FAILURE: Final = "1e10"
 

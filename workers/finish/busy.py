@@ -15,6 +15,7 @@ from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from mallorn.core.values.report import BesidePrograms, Contention, FinishReport
 from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker
@@ -30,7 +31,7 @@ from workers.round.rows import store_sketches
 WORTH: Final = 0.05
 ORIGIN: Final = "beside"
 ALONE, LOADED = "alone", "loaded"
-RECORDS: Final = ("database_workload.json", "database_tuning_record.json")
+DATABASE: Final = (WORKLOADS, RECORDS)
 STEP: Final = "choose schedules for a busy machine"
 SAYS: Final = "schedules are timed beside other programs"
 
@@ -71,7 +72,7 @@ def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, che
     timed = [_beside(model, both, programs) for programs in loads(most)]
     wins_from = crossover(timed)
     if wins_from is not None:
-        for name in RECORDS:
+        for name in DATABASE:
             shutil.copyfile(both[LOADED].directory / name, first.directory / f"{LOADED}_{name}")
     seconds = round(time.monotonic() - started, 1)
     return Contention(tasks=swaps, loads=timed, wins_from=wins_from, seconds=seconds)

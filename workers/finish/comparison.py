@@ -10,7 +10,6 @@ from workers.finish.agreement import check_numbers
 from workers.finish.each_point import compare_points
 from workers.finish.job_model import JobModel, TunedModel, device_is_here
 from workers.finish.undone import Undone
-from workers.racing.agreement import largest_error
 from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
 from workers.slot.stage import Stage
 
@@ -37,8 +36,7 @@ def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport
             engines.leave_out(UNTUNED)
         engines.load(libraries)
         errors = engines.errors(TUNED)
-        limit = largest_error(model.whole.recipe, model.whole.path)
-        if TUNED in engines and not check_numbers(errors, limit, undone):
+        if TUNED in engines and not check_numbers(errors, model.whole.largest_error, undone):
             engines.leave_out(TUNED)
         return _timed(model, engines).model_copy(
             update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}

@@ -12,7 +12,6 @@ from mallorn.core.values.report import Conditions, FinishReport, PointTimes
 from workers.finish.agreement import check_numbers
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.undone import Undone
-from workers.racing.agreement import largest_error
 from workers.racing.engines import ONNXRUNTIME, TUNED, Engines
 
 BESIDE = "Other work of this service went on while the points were timed."
@@ -41,8 +40,8 @@ def _at(
     whole = replace(model.whole, input_shapes=dynamic.shapes(point), folder=folder)
     with Engines(whole, (TUNED, ONNXRUNTIME), undone.attempt) as engines:
         engines.load({TUNED: tuned.library})
-        errors, limit = engines.errors(TUNED), largest_error(whole.recipe, whole.path)
-        if TUNED in engines and not check_numbers(errors, limit, undone):
+        errors = engines.errors(TUNED)
+        if TUNED in engines and not check_numbers(errors, model.whole.largest_error, undone):
             engines.leave_out(TUNED)
         latency_us = undone.attempt(f"time the model at {name}", partial(engines.latencies)) or {}
     error = errors.get(ONNXRUNTIME)

@@ -14,6 +14,7 @@ from workers.children.pending import Pending
 from workers.faces.engine import Engine, LoadedEngine
 from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
 from workers.host.alone import Host
+from workers.racing.agreement import largest_error
 
 SEED: Final = 0
 
@@ -77,6 +78,11 @@ class WholeModel:
     def error(self, outputs: Path, expected: Path) -> float:
         """The worst relative error of one engine's outputs against another's."""
         return self.graphs.compare_models(str(outputs), str(expected))
+
+    @cached_property
+    def largest_error(self) -> float:
+        """How far its answers may be from the untuned model's."""
+        return largest_error(self.recipe, self.path)
 
     def machine(self) -> Machine:
         """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""

@@ -6,10 +6,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from mallorn.core.errors import InvalidModel
+from mallorn.parcel import CHUNK_BYTES, MODEL
 
-MODEL: Final = "model.onnx"
 MOST_FILES: Final = 10_000
-COPIED_BYTES: Final = 1 << 20
 AGAIN: Final = "mallorn tune MODEL   (sends the model with the files beside it that hold its weights)"
 
 
@@ -23,7 +22,7 @@ def unpack(stored: IO[bytes], directory: Path) -> Path:
     stored.seek(0)
     if head[257:262] != b"ustar":
         with (directory / MODEL).open("wb") as copy:
-            shutil.copyfileobj(stored, copy, COPIED_BYTES)
+            shutil.copyfileobj(stored, copy, CHUNK_BYTES)
         return directory / MODEL
     try:
         with tarfile.open(fileobj=stored, mode="r|") as archive:
@@ -45,7 +44,7 @@ def _extract(archive: tarfile.TarFile, directory: Path) -> Path:
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as copy:
-            shutil.copyfileobj(content, copy, COPIED_BYTES)
+            shutil.copyfileobj(content, copy, CHUNK_BYTES)
         written.append(path)
     if not written:
         raise InvalidModel("the archive of the model is empty", hint=AGAIN)

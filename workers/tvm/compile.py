@@ -2,10 +2,12 @@
 
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import tvm
 
+from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
 from workers.faces.graphs import Compiled, Shapes, Untuned
 from workers.tvm.linker import link_shared
@@ -15,6 +17,7 @@ from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.pool import export_with_pool
 from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.templates import compiling as stock
+from workers.tvm.templates import ranges
 
 
 def compile_model(
@@ -30,16 +33,44 @@ def compile_model(
     Counts the tasks that have a schedule, because TVM passes over the others in silence. Raises InvalidModel,
     NotFound, InvalidRequest.
     """
+    return _compile(model_path, schedules_dir, target, recipe, out_so, {"": input_shapes}, None)
+
+
+def compile_range(
+    model_path: str,
+    schedules_dir: str | None,
+    target: str,
+    recipe: StoredRecipe,
+    out_so: str,
+    dynamic: Dynamic,
+) -> Compiled:
+    """As `compile_model` for every point, in one library whose `main` takes any size of the range."""
+    shapes = {ranges.label(point): dynamic.shapes(point) for point in dynamic.points}
+    return _compile(model_path, schedules_dir, target, recipe, out_so, shapes, dynamic)
+
+
+def _compile(
+    model_path: str,
+    schedules_dir: str | None,
+    target: str,
+    recipe: StoredRecipe,
+    out_so: str,
+    shapes: Mapping[str, Shapes],
+    dynamic: Dynamic | None,
+) -> Compiled:
+    """At these shapes, by their labels; what the last of them takes and gives is told."""
     started_sec = time.monotonic()
-    steps = recipe_of(recipe)
-    tvm_target = as_tvm_target(target)
-    network = load_network(model_path, input_shapes, tvm_target)
-    mod, _ = run_steps(network.mod, steps.before, tvm_target)
+    steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
+    after = [step_json(step) for step in steps.after]
+    mods = {}
+    for label, at in shapes.items():
+        network = load_network(model_path, at, tvm_target)
+        mods[label], _ = run_steps(network.mod, steps.before, tvm_target)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
-        found, missing = stock.count_hits(mod, scratch, tvm_target)
-        executable = stock.build(mod, [step_json(step) for step in steps.after], tvm_target, scratch)
-        export_with_pool(executable, out_so, tvm_target)
+        found, missing = stock.count_hits(mods, scratch, tvm_target)
+        told = None if dynamic is None else dynamic.model_dump(mode="json")
+        export_with_pool(stock.build(mods, told, after, tvm_target, scratch), out_so, tvm_target)
     return Compiled(
         found=len(found),
         of=len(found) + len(missing),

@@ -11,12 +11,11 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 from tvm.s_tir.schedule import Schedule, Trace
 
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from workers.faces.graphs import Skipped, Tuned
 from workers.tvm.passes import as_tvm_target
 from workers.tvm.programs import parse_module
 
-WORKLOADS = "database_workload.json"
-RECORDS = "database_tuning_record.json"
 # What TVM raises over a trace that does not fit its program, or that is no trace at all.
 BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 

@@ -6,12 +6,12 @@ from workers.children.method import serving
 from workers.children.serve import serve
 from workers.faces.graphs import Graphs, Shapes, Signature
 from workers.tvm.accuracy import compare, compare_models
-from workers.tvm.compile import compile_default, compile_model
+from workers.tvm.compile import compile_default, compile_model, compile_range
 from workers.tvm.database import write_database
 from workers.tvm.inputs import make_inputs
 from workers.tvm.model import load_network
 from workers.tvm.programs import parse_tvm_target
-from workers.tvm.ranged import compile_range, extract_range
+from workers.tvm.ranged import extract_range
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.restoring import read_export
 from workers.tvm.scripts import scripts

@@ -11,9 +11,9 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import MANIFEST, read_manifest
+from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from workers.faces.graphs import BadLine
-from workers.tvm.database import BROKEN, RECORDS, WORKLOADS, commit
+from workers.tvm.database import BROKEN, commit
 from workers.tvm.passes import as_tvm_target
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import SAMPLE_BYTES, foreign_format
@@ -117,9 +117,8 @@ def _unreadable(file: Path) -> InvalidModel:
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
-    for attribute in (a for node in graph.node for a in node.attribute):
-        for inner in [*attribute.graphs, *([attribute.g] if attribute.type == AttributeProto.GRAPH else [])]:
-            yield from _graphs(inner)
+    for inner in (each for node in graph.node for each in unrolling.graphs(node)):
+        yield from _graphs(inner)
 
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:

@@ -1,11 +1,8 @@
-"""A model for a range of shapes: imported at a few sizes of its free dimensions, compiled with them all."""
+"""A model for a range of shapes: imported at a few sizes of its free dimensions."""
 
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Final
 
 import onnx
@@ -13,15 +10,10 @@ import onnx
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
-from workers.faces.graphs import Compiled, Extraction, ModelTask, Shapes
+from workers.faces.graphs import Extraction, ModelTask, Shapes
 from workers.tvm.between import behaviour
-from workers.tvm.logs import read_database
-from workers.tvm.model import load_network
 from workers.tvm.onnx_reader import read_model
-from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.points import MOST_POINTS, points_of
-from workers.tvm.pool import export_with_pool
-from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.tasks import extract, merge
 from workers.tvm.templates import compiling as stock
 from workers.tvm.templates import ranges
@@ -64,42 +56,6 @@ def extract_range(
     calls = [{name_of[task.key]: task.weight for task in each} for each in named]
     graph = found[-1].graph.model_copy(update={"dynamic": dynamic.model_copy(update={"calls": calls})})
     return Extraction(graph, tuple(tasks))
-
-
-def compile_range(
-    model_path: str,
-    schedules_dir: str | None,
-    target: str,
-    recipe: StoredRecipe,
-    out_so: str,
-    dynamic: Dynamic,
-) -> Compiled:
-    """As `compile_model` for every point, in one library whose `main` takes any size of the range."""
-    started_sec = time.monotonic()
-    steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
-    after = [step_json(step) for step in steps.after]
-    mods, found, missing = [], 0, list[str]()
-    with tempfile.TemporaryDirectory() as scratch:
-        problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
-        for point in dynamic.points:
-            network = load_network(model_path, dynamic.shapes(point), tvm_target)
-            mod, _ = run_steps(network.mod, steps.before, tvm_target)
-            hits, lacking = stock.count_hits(mod, scratch, tvm_target)
-            found += len(hits)
-            missing += [name + ranges.label(point) for name in lacking]
-            mods.append(stock.applied(mod, after, tvm_target, scratch))
-        executable = stock.linked(mods, dynamic.model_dump(mode="json"), tvm_target)
-        export_with_pool(executable, out_so, tvm_target)
-    return Compiled(
-        found=found,
-        of=found + len(missing),
-        missing=missing,
-        problems=problems,
-        inputs=network.inputs,
-        outputs=network.outputs,
-        bytes=Path(out_so).stat().st_size,
-        seconds=time.monotonic() - started_sec,
-    )
 
 
 def _inputs(model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds) -> dict[str, list[int | str]]:

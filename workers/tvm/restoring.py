@@ -8,9 +8,9 @@ from typing import Any
 import tvm
 from tvm.s_tir.schedule import Trace
 
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from workers.faces.graphs import BadLine, Restored, RestoredLog
 from workers.search.space import Sketch
-from workers.tvm.database import RECORDS, WORKLOADS
 from workers.tvm.logs import good_lines, program
 from workers.tvm.programs import instructions, is_choice
 from workers.tvm.rebuild import bind, full_trace

@@ -11,6 +11,9 @@ from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
+# As TVM's MetaSchedule names the files of a database.
+WORKLOADS: Final = "database_workload.json"
+RECORDS: Final = "database_tuning_record.json"
 
 
 class TunedWorkload(Value):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mallorn.core.values.manifest import RECORDS
 from tests.integration.tvm_graph.test_apply_script import start
-from workers.tvm.database import RECORDS
 from workers.tvm.templates import apply, machine
 
 NO_TVM = "No module named 'tvm'"

@@ -13,9 +13,9 @@ import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
+from mallorn.core.values.manifest import RECORDS
 from workers.tvm.accuracy import relative_error
 from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.database import RECORDS
 from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.recipes import TUNED

@@ -20,7 +20,8 @@ from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.faces.graphs import Extraction
 from workers.finish.rules import with_rules
-from workers.tvm.ranged import compile_range, extract_range
+from workers.tvm.compile import compile_range
+from workers.tvm.ranged import extract_range
 
 BOUNDS: Final = {"batch": [1, 5], "length": [2, 9]}
 

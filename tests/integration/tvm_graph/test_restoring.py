@@ -13,10 +13,10 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import RECORDS
 from research.foreign.exports import load_export
 from research.foreign.lines import Problem
 from tests.fixtures.command_line import mallorn
-from workers.tvm.database import RECORDS
 from workers.tvm.rebuild import full_trace
 from workers.tvm.restoring import read_export
 from workers.tvm.sketches import design_space

@@ -10,6 +10,7 @@ from db.codec import unpack_decisions
 from db.repositories.jobs import Jobs
 from db.tables import Context, Measurement
 from mallorn.core.states import JobState
+from mallorn.core.values.manifest import RECORDS
 from mallorn.core.values.report import BesidePrograms
 from tests.integration.workers.test_finish import (
     best,
@@ -22,7 +23,7 @@ from tests.integration.workers.test_finish import (
     tuned,
 )
 from workers.children.errors import ChildFailed
-from workers.finish.busy import WORTH, crossover, loads
+from workers.finish.busy import DATABASE, WORTH, crossover, loads
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 
@@ -38,7 +39,7 @@ def busy(workshop, exported, inside, monkeypatch):
 
     def write_database(directory, target, records):
         Path(directory).mkdir()
-        for name in ("database_workload.json", "database_tuning_record.json"):
+        for name in DATABASE:
             Path(directory, name).write_text(json.dumps([record.trace for record in records]))
         return []
 
@@ -89,7 +90,7 @@ def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_fro
         (2, 2000.0, 1500.0),
     ]
     assert found["wins_from"] == 1
-    names = [f"{kind}database_tuning_record.json" for kind in ("", "loaded_")]
+    names = [f"{kind}{RECORDS}" for kind in ("", "loaded_")]
     alone, loaded = ((folder(workshop, job) / name).read_text() for name in names)
     assert alone != loaded
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prefixes import complete
-from workers.tvm.database import RECORDS, WORKLOADS
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 
 
 def directory(path: Path, *rows: tuple[str, str]) -> Path:

@@ -46,9 +46,12 @@ def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: f
 
 
 def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
-    quantised = replace(model(TUNED, 5e-2, tmp_path), path=tmp_path / "q.onnx")
-    quantised.path.write_bytes(b"...QuantizeLinear...")
+    quantised, plain = (
+        replace(model(TUNED, 5e-2, tmp_path), path=tmp_path / f"{kind}.onnx")
+        for kind in ("QuantizeLinear", "Relu")
+    )
+    for each in (quantised, plain):
+        each.path.write_bytes(f"...{each.path.stem}...".encode())
     assert check_numbers(quantised, tmp_path / "tuned.so") == 5e-2
-    quantised.path.write_bytes(b"...Relu...")
     with pytest.raises(WrongNumbers):
-        check_numbers(quantised, tmp_path / "tuned.so")
+        check_numbers(plain, tmp_path / "tuned.so")

@@ -9,9 +9,10 @@ import pytest
 from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.foreign.lines import Problem
 from research.foreign.loading import find_logs
-from research.foreign.metaschedule import RECORDS, WORKLOADS, read_database
+from research.foreign.metaschedule import read_database
 from research.foreign.tenset import read_records
 
 TARGET = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512 -model=platinum-8272"

@@ -97,14 +97,13 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     model = compiling.read_model(args.model)
     checks.same_inputs(manifest, compiling.input_specs(model, manifest["input_shapes"]), args.model)
     mods = compiling.import_models(model, manifest, target)
-    found, missing = compiling.count_all(mods, directory, target)
+    found, missing = compiling.count_hits(mods, directory, target)
     checks.all_found(manifest, found, missing, args)
     report: dict[str, object] = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
     report["threads"] = machine.threads()
     library = args.output or f"{scratch}/model.so"
-    after = manifest["recipe"]["after"]
-    ready = [compiling.applied(mod, after, target, directory) for mod in mods.values()]
-    compiling.export(compiling.linked(ready, manifest["dynamic"], target), library, target)
+    built = compiling.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)
+    compiling.export(built, library, target)
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compiling.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])

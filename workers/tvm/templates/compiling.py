@@ -176,24 +176,17 @@ def run_passes(mod: Any, steps: Sequence[Step], target: Any) -> Any:
     return mod
 
 
-def count_hits(mod: Any, work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Tasks with and without a schedule: TVM silently leaves naive loops in the latter."""
+def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
+    """Tasks with and without a schedule, with their modules' labels: TVM leaves naive loops in the latter."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
     database = JSONDatabase(work_dir=work_dir)
     found: tuple[list[str], list[str]] = [], []
-    for task in tasks_of(mod, target):
+    for label, task in ((label, task) for label, mod in mods.items() for task in tasks_of(mod, target)):
         record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
-        found[record is None].append(task.task_name)
+        found[record is None].append(task.task_name + label)
     return found
-
-
-def count_all(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """As `count_hits`, of all modules, with their labels."""
-    counts = {name: count_hits(mod, work_dir, target) for name, mod in mods.items()}
-    found = [task + name for name, (hits, _) in counts.items() for task in hits]
-    return found, [task + name for name, (_, lacking) in counts.items() for task in lacking]
 
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
@@ -205,23 +198,21 @@ def _has_loops(function: Any) -> bool:
     return any(block.iter_vars for block in rewriting.collect(function, SBlock))
 
 
-def build(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
-    return linked([applied(mod, after, target, work_dir)], None, target)
+def build(mods: Mapping[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile.
+
+    The modules of a range's points become one, with a `main` for all sizes.
+    """
+    ready = [_applied(mod, after, target, work_dir) for mod in mods.values()]
+    (mod,) = [ranges.joined(ready, dynamic)] if dynamic else ready
+    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
+    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
-def applied(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
-    """The module with the schedules in work_dir, after the recipe's second half."""
+def _applied(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
     with target, tvm.transform.PassContext(opt_level=3):
         mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
     return run_passes(mod, after, target)
-
-
-def linked(mods: Sequence[Any], dynamic: Any, target: Any) -> Any:
-    """One module compiled, or those of a range's points, with a `main` for all sizes."""
-    (mod,) = [ranges.joined(mods, dynamic)] if dynamic else mods
-    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
-    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
 def export(executable: Any, library: str, target: Any) -> None:

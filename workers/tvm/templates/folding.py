@@ -24,16 +24,15 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-sequences, unrolling, weights = (
+inlining, sequences, unrolling, weights = (
     import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("sequences", "unrolling", "weights")
+    for name in ("inlining", "sequences", "unrolling", "weights")
 )
 
 # Larger results are left to be computed: a file must not grow by masks and repeated weights.
 FOLDED_BYTES = 1 << 20
 # Shape inference reads values of at most so many elements.
 SIZES = 1 << 10
-DOMAINS = ("", "ai.onnx")
 # Two runs differ, or a later pass reads from the operator that a number is quantised.
 _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
@@ -57,7 +56,7 @@ class Folding:
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model
-        self._opsets = {entry.domain: entry.version for entry in model.opset_import}
+        self.opset: int = inlining.opset_of(model)
         self._types: dict[str, TypeProto] = {}
         self._tensors: dict[str, TensorProto] = {}
         self._values: dict[str, Any] = {}
@@ -152,7 +151,7 @@ class Folding:
 
     def _infer(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
-        if node.domain not in DOMAINS or any(name not in self._types for name in node.input if name):
+        if node.domain not in inlining.DOMAINS or any(name not in self._types for name in node.input if name):
             return declared
         data = {name: self._tensors[name] for name in node.input if self._is_small(name)}
         types = {name: self._types[name] for name in node.input if name}
@@ -172,18 +171,13 @@ class Folding:
             name: kind for name, kind in declared.items() if sizes_of(found.get(name)) is None
         }
 
-    @property
-    def opset(self) -> int:
-        """The version of ONNX's operators."""
-        return max((self._opsets.get(domain, 1) for domain in DOMAINS), default=1)
-
     def _is_small(self, name: str) -> bool:
         sizes = sizes_of(self._types[name]) if name in self._tensors else None
         return sizes is not None and prod(sizes) <= SIZES
 
     def _compute(self, node: NodeProto, types: Mapping[str, TypeProto]) -> list[Any] | None:
         """What a node of constants, or of nothing but a shape, computes."""
-        if node.domain not in DOMAINS or node.op_type in _KEPT or any(unrolling.graphs(node)):
+        if node.domain not in inlining.DOMAINS or node.op_type in _KEPT or any(unrolling.graphs(node)):
             return None
         if node.op_type in ("Shape", "Size"):
             return self._of_shape(node)

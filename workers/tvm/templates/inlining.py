@@ -11,6 +11,8 @@ _NAMESAKES = frozenset(("Attention",))
 _ONE_RESULT = frozenset(("LayerNormalization",))
 # What an operator becomes may depend on its inputs' types, so every node has a function of its own here.
 _DOMAIN = "mallorn.expanded"
+# ONNX's own, by both of its names.
+DOMAINS = ("", "ai.onnx")
 
 
 def inline(model: ModelProto) -> ModelProto:
@@ -33,6 +35,11 @@ def expand(model: ModelProto, known: Container[str]) -> ModelProto:
     return written
 
 
+def opset_of(model: ModelProto) -> int:
+    """The version of ONNX's operators."""
+    return max((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=1)
+
+
 def _is_strange(node: NodeProto, known: Container[str]) -> bool:
     several = len([name for name in node.output if name]) > 1
     taken = node.op_type in known and node.op_type not in _NAMESAKES
@@ -41,7 +48,7 @@ def _is_strange(node: NodeProto, known: Container[str]) -> bool:
 
 def _functions(model: ModelProto, known: Container[str]) -> Iterator[FunctionProto]:
     """A function for each strange node that ONNX defines, which calls it from now on."""
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
+    opset = opset_of(model)
     types = types_of(model)
     for at, node in enumerate(model.graph.node):
         function = _definition(node, opset, types) if _is_strange(node, known) else None

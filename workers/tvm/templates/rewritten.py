@@ -35,8 +35,8 @@ class Known:
     @property
     def opset(self) -> int:
         """The version of ONNX's operators."""
-        imports = self._model.opset_import
-        return max((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), default=1)
+        version: int = inlining.opset_of(self._model)
+        return version
 
 
 class Form:
