@@ -110,7 +110,6 @@ def test_any_number_of_sequences_and_units_fits(tmp_path: Path, batch: int, hidd
     ("attrs", "words"),
     [
         ({"clip": 1.0}, "a clip"),
-        ({"layout": 1}, "its batch first"),
         ({"activations": ["Sigmoid", "Relu", "Tanh"]}, "activations sigmoid, relu, tanh"),
         ({"input_forget": 1}, "an input gate coupled to forgetting"),
     ],

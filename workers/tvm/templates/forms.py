@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-resizing, rewritten = (
-    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("resizing", "rewritten")
+layouts, resizing, rewritten, spectra = (
+    import_module(f"{__package__}.{name}" if __package__ else name)
+    for name in ("layouts", "resizing", "rewritten", "spectra")
 )
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 
@@ -149,21 +150,59 @@ def _pooled_regions(form: Any) -> None:
         raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
 
 
-def _to_depth(form: Any) -> None:
-    if form.attribute("mode", b"DCR") != b"DCR":
-        raise ValueError("its SpaceToDepth goes column by column: export it with mode=DCR")
+def _identity(form: Any) -> None:
+    """EyeLike: a constant, of sizes that are known."""
+    sizes, kind = form.sizes(0), form.attribute("dtype", form.kind(0) or TensorProto.FLOAT)
+    if sizes is None:
+        raise ValueError("the sizes of its EyeLike are not constant")
+    eye = np.eye(*sizes, form.attribute("k", 0), dtype=helper.tensor_dtype_to_np_dtype(kind))
+    form.write("Identity", form.constant(eye), name=form.node.output[0])
+
+
+def _truths(form: Any) -> None:
+    """The largest or least of truths, by way of numbers."""
+    if form.kind(0) == TensorProto.BOOL:
+        whole, found = form.write("Cast", form.node.input[0], to=TensorProto.INT32), form.node.output[0]
+        form.again([whole, *form.node.input[1:]], [f"{found}/whole"])
+        form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
+
+
+def _of_all(form: Any) -> None:
+    """RMSNormalization of all numbers at once, over which TVM stumbles."""
+    sizes, axis = form.sizes(0), form.attribute("axis", -1)
+    if sizes is None or axis % len(sizes):
+        return
+    data, scale = form.node.input
+    axes = form.constant(np.arange(len(sizes), dtype="int64"))
+    mean = form.write("ReduceMean", form.write("Mul", data, data), axes, keepdims=1)
+    dtype = helper.tensor_dtype_to_np_dtype(form.kind(0))
+    least = form.constant(np.asarray(form.attribute("epsilon", 1e-5), dtype))
+    plain = form.write("Div", data, form.write("Sqrt", form.write("Add", mean, least)))
+    form.write("Mul", plain, scale, name=form.node.output[0])
 
 
 _RULES: Mapping[str, Callable[[Any], None]] = {
     "BatchNormalization": _batch_norm,
+    "Col2Im": layouts.from_columns,
     "ConvTranspose": _transposed_convolution,
+    "DFT": spectra.transform,
     "Dropout": _dropout,
+    "EyeLike": _identity,
+    "GRU": layouts.batch_first,
     "IsInf": _is_inf,
+    "LSTM": layouts.batch_first,
     "LpNormalization": _length,
     "NonMaxSuppression": _limited,
     "OneHot": _one_hot,
     "Pow": _power,
+    "RMSNormalization": _of_all,
+    "RNN": layouts.batch_first,
+    "ReduceMax": _truths,
+    "ReduceMin": _truths,
     "Resize": resizing.resize,
+    "ReverseSequence": layouts.reverse_sequences,
     "RoiAlign": _pooled_regions,
-    "SpaceToDepth": _to_depth,
+    "STFT": spectra.short_transforms,
+    "SpaceToDepth": layouts.space_to_depth,
+    "Upsample": layouts.upsample,
 }

@@ -3,7 +3,18 @@
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from onnx import FunctionProto, ModelProto, NodeProto, TypeProto, defs, helper, inliner, shape_inference
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    defs,
+    helper,
+    inliner,
+    shape_inference,
+)
 
 # TVM's importer asks for a name alone, and converts com.microsoft's operator of that name.
 _NAMESAKES = frozenset(("Attention",))
@@ -56,6 +67,7 @@ def _functions(model: ModelProto, known: Container[str]) -> Iterator[FunctionPro
             function.domain, function.name = _DOMAIN, f"{node.op_type}_{at}"
             del function.opset_import[:]  # its body holds for the model's own, and others are not written out
             function.opset_import.append(helper.make_opsetid("", opset))
+            node.attribute.extend(_defaults(node, opset))
             node.domain, node.op_type = _DOMAIN, function.name
             yield function
 
@@ -76,7 +88,37 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
     else:
         return None
     function: FunctionProto = FunctionProto.FromString(written)
+    _ask_each(function)
     return function
+
+
+def _ask_each(function: FunctionProto) -> None:
+    """Whether a row's largest number is -inf becomes whether all are: TVM's largest is always finite."""
+    largest = {node.output[0]: node for node in function.node if node.op_type == "ReduceMax"}
+    body = []
+    for node in function.node:
+        of = largest.get(node.input[0]) if node.op_type == "Equal" else None
+        body.extend([node] if of is None else _each(node, of))
+    del function.node[:]
+    function.node.extend(body)
+
+
+def _each(equal: NodeProto, largest: NodeProto) -> Iterator[NodeProto]:
+    (result,) = equal.output
+    yield helper.make_node("Equal", [largest.input[0], equal.input[1]], [f"{result}_each"])
+    yield helper.make_node("Cast", [f"{result}_each"], [f"{result}_counted"], to=TensorProto.INT32)
+    least = helper.make_node("ReduceMin", [f"{result}_counted", *largest.input[1:]], [f"{result}_least"])
+    least.attribute.extend(largest.attribute)
+    yield least
+    yield helper.make_node("Cast", [f"{result}_least"], [result], to=TensorProto.BOOL)
+
+
+def _defaults(node: NodeProto, opset: int) -> Iterator[AttributeProto]:
+    """What a function's body asks for, and the node leaves out."""
+    told = {attribute.name for attribute in node.attribute}
+    for name, known in defs.get_schema(node.op_type, opset, "").attributes.items():
+        if name not in told and known.default_value.type:
+            yield known.default_value
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:

@@ -60,7 +60,6 @@ def _refuse(scan: Any, attrs: Any, lengths: Any | None, inputs: Any) -> None:
         "activations " + ", ".join(named): named != plain and not scan.rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
-        "its batch first": bool(attrs.get("layout")),
         "peepholes": inputs[_PEEPHOLES - 1] is not None,
         "sequences of different lengths": bool(ragged),
     }

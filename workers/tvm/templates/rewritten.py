@@ -59,6 +59,13 @@ class Form:
         known = self._known.types.get(self.node.input[at])
         return 0 if known is None else known.tensor_type.elem_type
 
+    @property
+    def opset(self) -> int:
+        return self._known.opset
+
+    def given(self, at: int) -> bool:
+        return len(self.node.input) > at and bool(self.node.input[at])
+
     def sizes(self, at: int) -> tuple[int, ...] | None:
         """An input's sizes, where all are known."""
         found: tuple[int, ...] | None = folding.sizes_of(self._known.types.get(self.node.input[at]))
@@ -81,10 +88,12 @@ class Form:
         self.nodes.append(helper.make_node(operator, list(given), [found], **attributes))
         return found
 
-    def again(self, **attributes: Any) -> None:
-        """The node with other attributes; one of None is left out."""
+    def again(self, given: Sequence[str] = (), found: Sequence[str] = (), **attributes: Any) -> None:
+        """The node with other inputs, outputs and attributes; one of None is left out."""
         kept = NodeProto()
         kept.CopyFrom(self.node)
+        kept.input[:] = given or self.node.input
+        kept.output[:] = found or self.node.output
         del kept.attribute[:]
         kept.attribute.extend(each for each in self.node.attribute if each.name not in attributes)
         kept.attribute.extend(
@@ -100,7 +109,7 @@ class Form:
         one.input[:] = names
         del one.attribute[:]
         one.attribute.extend(each for each in self.node.attribute if each.name != without)
-        imports = [helper.make_opsetid("", self._known.opset)]
+        imports = [helper.make_opsetid("", self.opset)]
         function = helper.make_function("", "one", [n for n in names if n], list(one.output), [one], imports)
         fed = {name: value for name, value in zip(names, given, strict=True) if name}
         found: Sequence[Any] = ReferenceEvaluator(function).run(None, fed, {})  # type: ignore[assignment]

@@ -1,0 +1,91 @@
+"""Forms that differ from those that TVM's importer takes by the order of axes alone."""
+
+from typing import Any
+
+import numpy as np
+
+_FIRST_STATE = 5  # after data, weights, recurrent weights, bias and lengths
+
+
+def batch_first(form: Any) -> None:
+    """LSTM, GRU and RNN whose data has its batch first: transposed, as the states are."""
+    if not form.attribute("layout", 0):
+        return
+    swapped = (0, _FIRST_STATE, _FIRST_STATE + 1)
+    given = [
+        form.write("Transpose", name, perm=[1, 0, 2]) if at in swapped and name else name
+        for at, name in enumerate(form.node.input)
+    ]
+    names = [f"{name}/layout" if name else "" for name in form.node.output]
+    form.again(given, names, layout=None)
+    orders = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
+    for name, found, order in zip(names, form.node.output, orders, strict=False):
+        if name:
+            form.write("Transpose", name, perm=order, name=found)
+
+
+def space_to_depth(form: Any) -> None:
+    """SpaceToDepth that goes column by column: a channel's places stay together."""
+    sizes, block = form.sizes(0), form.attribute("blocksize", 1)
+    if form.attribute("mode", b"DCR") == b"DCR":
+        return
+    if sizes is None:
+        raise ValueError("the sizes of its SpaceToDepth are not constant")
+    batch, channels, height, width = sizes
+    split = [batch, channels, height // block, block, width // block, block]
+    blocks = form.write("Reshape", form.node.input[0], form.constant(np.array(split, "int64")))
+    blocks = form.write("Transpose", blocks, perm=[0, 1, 3, 5, 2, 4])
+    deep = [batch, channels * block**2, height // block, width // block]
+    form.write("Reshape", blocks, form.constant(np.array(deep, "int64")), name=form.node.output[0])
+
+
+def reverse_sequences(form: Any) -> None:
+    """ReverseSequence: each row's first numbers are gathered from behind."""
+    sizes, kept = form.sizes(0), form.value(1)
+    time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
+    if sizes is None or kept is None:
+        raise ValueError("the lengths of its ReverseSequence are not constant")
+    places = np.arange(sizes[time])
+    rows = np.array([np.where(places < length, length - 1 - places, places) for length in np.ravel(kept)])
+    shape = [1] * len(sizes)
+    shape[time], shape[batch] = sizes[time], sizes[batch]
+    whole = np.broadcast_to((rows.T if time < batch else rows).reshape(shape), sizes)
+    indices = form.constant(np.ascontiguousarray(whole, "int64"))
+    form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
+
+
+def from_columns(form: Any) -> None:
+    """Col2Im: a transposed convolution with the identity puts every column in its place."""
+    sizes, image, block = form.sizes(0), form.value(1), form.value(2)
+    if sizes is None or image is None or block is None:
+        raise ValueError("the sizes of its Col2Im are not constant")
+    axes, area = range(len(image)), int(np.prod(block))
+    ones = [1 for _ in axes]
+    strides, dilations = form.attribute("strides", ones), form.attribute("dilations", ones)
+    pads = form.attribute("pads", [0, 0] * len(image))
+    covered = [
+        int(image[a]) + pads[a] + pads[a + len(image)] - dilations[a] * (int(block[a]) - 1) - 1 for a in axes
+    ]
+    steps = [each // stride + 1 for each, stride in zip(covered, strides, strict=True)]
+    left = [each % stride for each, stride in zip(covered, strides, strict=True)]
+    channels = sizes[1] // area
+    data = form.write(
+        "Reshape", form.node.input[0], form.constant(np.array([sizes[0], sizes[1], *steps], "int64"))
+    )
+    kernel = np.tile(np.eye(area, dtype="float32").reshape(area, 1, *map(int, block)), (channels, 1, *ones))
+    form.write(
+        "ConvTranspose", data, form.constant(kernel), name=form.node.output[0], group=channels,
+        strides=strides, dilations=dilations, pads=pads, output_padding=left,
+    )  # fmt: skip
+
+
+def upsample(form: Any) -> None:
+    """Upsample, Resize's forerunner."""
+    scales = form.value(1)
+    if form.opset < 9 or scales is None:
+        return
+    ends = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    mode = form.attribute("mode", b"nearest").decode()
+    form.write(
+        "Resize", form.node.input[0], "", form.constant(scales), mode=mode, name=form.node.output[0], **ends
+    )

@@ -1,0 +1,66 @@
+"""Fourier transforms, which TVM has not: products with what ONNX's own reference makes of the identity."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+# A longer transform is many megabytes of weights; those who need one have a fast algorithm.
+LARGEST_BYTES = 1 << 26
+
+
+def transform(form: Any) -> None:
+    """Write a product in the place of a DFT. Raises ValueError."""
+    sizes, axis, length = form.sizes(0), _axis(form), form.value(1)
+    if sizes is None or axis is None or (length is None and form.given(1)):
+        raise ValueError("the sizes of its DFT are not constant")
+    axis, parts = axis % len(sizes), sizes[-1]
+    _check(form, (sizes[axis] * parts, 2 * (sizes[axis] if length is None else int(np.ravel(length)[0]))))
+    basis = np.eye(sizes[axis] * parts, dtype="float32").reshape(-1, sizes[axis], parts)
+    spectrum = form.reference(basis, length, without="axis")
+    matrix = np.ascontiguousarray(spectrum.reshape(len(basis), -1).astype("float32"))
+
+    order = [at for at in range(len(sizes) - 1) if at != axis] + [axis, len(sizes) - 1]
+    others = [sizes[at] for at in order[:-2]]
+    rows = form.write("Transpose", form.node.input[0], perm=order)
+    rows = form.write("Reshape", rows, form.constant(np.array([prod(others), -1], "int64")))
+    found = form.write("MatMul", rows, form.constant(matrix))
+    found = form.write("Reshape", found, form.constant(np.array([*others, *spectrum.shape[1:]], "int64")))
+    back = [order.index(at) for at in range(len(sizes))]
+    form.write("Transpose", found, perm=back, name=form.node.output[0])
+
+
+def short_transforms(form: Any) -> None:
+    """Write a convolution in the place of an STFT: its steps are strides. Raises ValueError."""
+    sizes, step, window, length = form.sizes(0), *(form.value(at) for at in (1, 2, 3))
+    if sizes is None or step is None or (window is None and form.given(2)) or (window is length is None):
+        raise ValueError("the frames of its STFT are not constant")
+    if len(sizes) != 3 or sizes[2] != 1:
+        raise ValueError("its STFT is of complex numbers")
+    frame = int(np.ravel(length)[0]) if length is not None else len(window)
+    _check(form, (frame, 2 * frame))
+    basis = np.eye(frame, dtype="float32")[:, :, None]
+    spectrum = form.reference(basis, np.array(1), window, np.array(frame), without="")
+    bins = spectrum.shape[2]
+    kernel = np.ascontiguousarray(spectrum.reshape(frame, 1, 2 * bins).transpose(2, 1, 0).astype("float32"))
+
+    signal = form.write("Transpose", form.node.input[0], perm=[0, 2, 1])
+    strides = [int(np.ravel(step)[0])]
+    found = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
+    found = form.write("Reshape", found, form.constant(np.array([sizes[0], bins, 2, -1], "int64")))
+    form.write("Transpose", found, perm=[0, 3, 1, 2], name=form.node.output[0])
+
+
+def _axis(form: Any) -> int | None:
+    """An attribute before opset 20, an input since."""
+    if form.opset < 20:
+        return int(form.attribute("axis", 1))
+    given = form.value(2)
+    return int(np.ravel(given)[0]) if given is not None else None if form.given(2) else -2
+
+
+def _check(form: Any, shape: tuple[int, int]) -> None:
+    if 4 * prod(shape) > LARGEST_BYTES:
+        raise ValueError(
+            f"its {form.node.op_type} of {shape[0]} numbers is too long for a product: leave it to the caller"
+        )
