@@ -15,6 +15,7 @@ from cli.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
+from mallorn.core.values.manifest import Version
 from mallorn.exporting import existing
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
@@ -31,6 +32,12 @@ SchedulesOption = Annotated[
 TargetOption = Annotated[
     str | None, typer.Option("--target", help="Refuse schedules of any other target; default: theirs.")
 ]
+VersionOption = Annotated[
+    Version,
+    typer.Option(
+        "--version", help="What is fastest alone, or beside other programs (of a job with --contention)."
+    ),
+]
 
 
 class WrongNumbers(MallornError):
@@ -42,13 +49,14 @@ def compile_model(
     schedules: SchedulesOption,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.so", help="The library to write.")],
     target: TargetOption = None,
+    version: VersionOption = Version.ALONE,
     check: Annotated[
         bool, typer.Option("--check", help="Compare its numbers with the untuned model's.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model with its schedules."""
-    model, exported = existing(model), read_exported(schedules, target)
+    model, exported = existing(model), read_exported(schedules, target, version)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole:
@@ -98,6 +106,7 @@ def bench(
     model: ModelArgument,
     schedules: SchedulesOption,
     target: TargetOption = None,
+    version: VersionOption = Version.ALONE,
     untuned: Annotated[
         bool, typer.Option("--untuned", help="Time TVM's default build too; it is slow.")
     ] = False,
@@ -110,7 +119,7 @@ def bench(
     from workers.host.alone import Host
     from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
 
-    model, exported = existing(model), read_exported(schedules, target)
+    model, exported = existing(model), read_exported(schedules, target, version)
     beside = onnxruntime_runs(exported)
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if beside else [])]
     with local_model(model, exported) as whole:
@@ -137,7 +146,7 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: Exported, library: Path) -> "Compiled":
     """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
     print_note(f"compiling for {exported.target}")
-    compiled = model.compile(exported.directory.absolute(), library)
+    compiled = model.compile(exported.records(model.folder), library)
     _tell_problems(exported, compiled.problems)
     if compiled.of and not compiled.found:
         why = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
@@ -152,7 +161,7 @@ def compile_tuned(model: "WholeModel", exported: Exported, library: Path) -> "Co
 
 def _tell_problems(exported: Exported, problems: Sequence["BadLine"]) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
-        where = f"{exported.directory / problem.file}, line {problem.line}"
+        where = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
     if len(problems) > PROBLEMS_SHOWN:
         print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")

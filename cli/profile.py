@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.compile import ModelArgument, SchedulesOption, TargetOption, compile_tuned
+from cli.compile import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
 from cli.exported import read_exported
 from cli.local_model import local_model
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
 from mallorn.core.limits import element_bytes, peak_gflops
+from mallorn.core.values.manifest import Version
 from mallorn.exporting import existing
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ def profile(
     model: ModelArgument,
     schedules: SchedulesOption,
     target: TargetOption = None,
+    version: VersionOption = Version.ALONE,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
     as_json: JsonOption = False,
 ) -> None:
     """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
     from workers.racing.engines import TUNED, Engines
 
-    model, exported = existing(model), read_exported(schedules, target)
+    model, exported = existing(model), read_exported(schedules, target, version)
     with local_model(model, exported) as whole:
         library = whole.folder / "tuned.so"
         compile_tuned(whole, exported, library)

@@ -15,7 +15,7 @@ from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.report import BesidePrograms, Contention, FinishReport
 from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker
@@ -30,8 +30,7 @@ from workers.round.rows import store_sketches
 # Beside other programs two timings of the same kernel are further apart than alone.
 WORTH: Final = 0.05
 ORIGIN: Final = "beside"
-ALONE, LOADED = "alone", "loaded"
-DATABASE: Final = (WORKLOADS, RECORDS)
+ALONE, LOADED = Version.ALONE.value, Version.LOADED.value
 STEP: Final = "choose schedules for a busy machine"
 SAYS: Final = "schedules are timed beside other programs"
 
@@ -73,7 +72,7 @@ def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, che
     wins_from = crossover(timed)
     if wins_from is not None:
         for name in DATABASE:
-            shutil.copyfile(both[LOADED].directory / name, first.directory / f"{LOADED}_{name}")
+            shutil.copyfile(both[LOADED].directory / name, first.directory / Version.LOADED.file(name))
     seconds = round(time.monotonic() - started, 1)
     return Contention(tasks=swaps, loads=timed, wins_from=wins_from, seconds=seconds)
 

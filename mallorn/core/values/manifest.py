@@ -1,5 +1,6 @@
 """What stands in an export's manifest.json: one schema for who writes it and who reads it."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,18 @@ MANIFEST: Final = "manifest.json"
 # As TVM's MetaSchedule names the files of a database.
 WORKLOADS: Final = "database_workload.json"
 RECORDS: Final = "database_tuning_record.json"
+DATABASE: Final = (WORKLOADS, RECORDS)
+
+
+class Version(StrEnum):
+    """Which schedules: the fastest alone or, where `--contention` found others, beside programs."""
+
+    ALONE = "alone"
+    LOADED = "loaded"
+
+    def file(self, name: str) -> str:
+        """What its file of records is called; stock TVM looks for those that are fastest alone."""
+        return name if self is Version.ALONE else f"{self}_{name}"
 
 
 class TunedWorkload(Value):

@@ -14,6 +14,7 @@ import pytest
 from cli.compile import WrongNumbers, check_numbers
 from cli.exported import read_exported
 from cli.local_model import local_model
+from mallorn.core.values.manifest import DATABASE, RECORDS, Version
 from tests.fixtures.command_line import mallorn
 from zoo import MODELS
 
@@ -90,6 +91,29 @@ def test_a_torn_line_is_named_and_the_good_ones_are_used(mlp: Any, exported: Pat
     assert result.returncode == 0, result.stderr
     assert f"database_tuning_record.json, line {len(whole)} cannot be used" in result.stderr
     assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
+
+
+def test_the_version_for_busy_machines_is_compiled_where_it_is_asked_for(
+    mlp: Any, exported: Path, tmp_path: Path
+) -> None:
+    for name in DATABASE:
+        shutil.copy(exported / name, exported / Version.LOADED.file(name))
+    records = exported / Version.LOADED.file(RECORDS)
+    whole = records.read_text().splitlines()
+    records.write_text("\n".join([*whole[:-1], "torn"]))
+    words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
+    result = mallorn(*words, "--version", "loaded")
+    assert result.returncode == 0, result.stderr
+    assert f"{records}, line {len(whole)} cannot be used" in result.stderr
+    assert f"{len(whole) - 1} of {len(whole)} workloads" in result.stdout
+
+
+def test_a_version_that_is_not_there_is_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    words = ("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "m.so"))
+    result = mallorn(*words, "--version", "loaded")
+    assert result.returncode == 1
+    assert "has no version loaded" in result.stderr
+    assert "mallorn tune MODEL --contention" in result.stderr
 
 
 def test_schedules_of_another_target_are_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:

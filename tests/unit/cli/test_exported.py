@@ -9,6 +9,7 @@ import pytest
 from cli.exported import read_exported
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import DATABASE, Version
 
 TARGET = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
 RECIPE = {"name": "tuned", "version": 1, "before": [], "after": []}
@@ -51,3 +52,23 @@ def test_logs_of_stock_tvm_need_a_target_and_go_with_the_plain_recipe(tmp_path: 
     with pytest.raises(InvalidRequest, match="the target is unknown"):
         read_exported(tmp_path, None)
     assert read_exported(tmp_path, json.dumps(TARGET)).recipe.name == "plain"
+
+
+def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for(tmp_path: Path) -> None:
+    for name in DATABASE:
+        for version in Version:
+            (tmp_path / version.file(name)).write_text(version)
+    for version in Version:
+        found = read_exported(write(tmp_path), None, version)
+        scratch = tmp_path / f"scratch-{version}"
+        scratch.mkdir()
+        records = found.records(scratch)
+        assert {(records / name).read_text() for name in DATABASE} == {version}
+        assert {found.file(name).read_text() for name in DATABASE} == {version}
+
+
+def test_a_version_that_the_job_did_not_find_is_refused(tmp_path: Path) -> None:
+    (tmp_path / Version.LOADED.file(DATABASE[0])).write_text("torn")
+    with pytest.raises(InvalidRequest, match="no version loaded") as refused:
+        read_exported(write(tmp_path), None, Version.LOADED)
+    assert "--contention" in refused.value.hint
