@@ -45,19 +45,18 @@ class Engines:
         self._model = model
         self._attempt = attempt
         self._held = {name: model.engine(name) for name in names}
+        self._ran: set[str] = set()  # and wrote what they computed
 
-    def load(self, libraries: Mapping[str, Path]) -> None:
-        """Load the model in all engines at once; each runs it once and is then suspended."""
-        loading = {
-            name: self._model.begin_loading(engine, libraries.get(name))
-            for name, engine in self._held.items()
-        }
-        self._each("load", lambda name, _: loading[name].wait())
-        self._each("run", self._save_outputs)
+    def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
+        """Load the model at once in these engines, or in all that have not; each runs it and is suspended."""
+        chosen = [name for name in names or self._held if name in self._held and name not in self._ran]
+        loading = {name: self._model.begin_loading(self._held[name], libraries.get(name)) for name in chosen}
+        self._each(chosen, "load", lambda name, _: loading[name].wait())
+        self._each(chosen, "run", self._save_outputs)
 
     def errors(self, of: str) -> dict[str, float]:
-        """How far an engine's outputs are from those of each other one."""
-        others = [name for name in self._held if name != of] if of in self._held else []
+        """How far an engine's outputs are from those of each other one that ran."""
+        others = [name for name in self._held if name in self._ran - {of}] if of in self._held else []
         outputs = self._model.outputs(of)
         found: dict[str, float] = {}
         for name in others:
@@ -111,14 +110,15 @@ class Engines:
         for engine in self._held.values():
             engine.kill()
 
-    def _each(self, step: str, work: Callable[[str, Engine], Any]) -> None:
-        for name, engine in list(self._held.items()):
-            if self._attempt(f"{step} {title(name)}", partial(work, name, engine)) is None:
+    def _each(self, names: Iterable[str], step: str, work: Callable[[str, Engine], Any]) -> None:
+        for name in [name for name in names if name in self._held]:
+            if self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name])) is None:
                 self.leave_out(name)
 
     def _save_outputs(self, name: str, engine: Engine) -> int:
         count = engine.save_outputs(str(self._model.outputs(name)))
         engine.suspend()
+        self._ran.add(name)
         return count
 
 

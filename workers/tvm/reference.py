@@ -29,7 +29,8 @@ from workers.tvm.templates.rewriting import collect
 
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
-_HOST = '{"kind":"llvm","num-cores":1}'
+# More optimisation takes three times as long to compile, and its scalar loops run no faster.
+_HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:

@@ -45,9 +45,9 @@ def answers(workshop, exported, monkeypatch, engines_told):
     return engines_told
 
 
-def finished(workshop):
+def finished(workshop, **wanted):
     """The report of a job that ends with both its schedules, whatever goes wrong."""
-    job = tuned(workshop)
+    job = tuned(workshop, **wanted)
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
@@ -98,6 +98,35 @@ def test_without_the_untuned_model_the_others_are_timed(workshop, answers):
     assert steps(told) == ["compile the untuned model"]
     assert "memory" in told["not_done"][0]["hint"]
     assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
+
+
+def test_a_job_without_trials_compiles_no_untuned_model_where_onnxruntime_confirms_the_numbers(
+    workshop, answers
+):
+    workshop.graph_answers["compile_default"] = AssertionError("nobody waits for this")
+    told = finished(workshop, trials=0)
+    assert told["not_done"] == []
+    assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
+    assert told["error_vs_onnxruntime"] == 1e-7
+    assert "error_vs_untuned" not in told
+
+
+def test_a_job_without_trials_asks_the_untuned_model_where_onnxruntime_fails(workshop, answers):
+    answers["onnxruntime", "load_onnxruntime"] = ChildFailed("NotImplemented", "no such operator")
+    told = finished(workshop, trials=0)
+    assert steps(told) == ["load onnxruntime"]
+    assert set(told["latency_us"]) == {"tuned", "untuned"}
+    assert told["error_vs_untuned"] == 1e-7
+
+
+def test_a_job_without_trials_asks_the_untuned_model_where_onnxruntime_says_something_else(workshop, answers):
+    def compare_models(expected_npz, **_params):
+        return 0.5 if "onnxruntime" in expected_npz else 0.0
+
+    workshop.graph_answers["compare_models"] = compare_models
+    told = finished(workshop, trials=0)
+    assert steps(told) == ["agree with onnxruntime"]
+    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
 
 
 def test_without_inputs_nothing_is_timed(workshop, answers):
