@@ -7,8 +7,10 @@ import pytest
 import tvm
 from tvm import relax
 
+from mallorn.core.targets import Target
 from tests.unit.tvm_graph import networks
 from tests.unit.tvm_graph.networks import HASWELL, NHWC, program, run
+from workers.device.executable import why_not
 from workers.tvm.intrinsics import load_intrinsics
 from workers.tvm.passes import as_tvm_target
 from workers.tvm.rebuild import rebuild
@@ -18,8 +20,11 @@ from workers.tvm.templates import int8
 TARGETS = {
     "512 bits": '{"kind":"llvm","mcpu":"znver4","num-cores":1}',
     "256 bits": '{"kind":"llvm","mcpu":"alderlake","num-cores":1}',
+    "512 bits, by pairs": '{"kind":"llvm","mcpu":"skylake-avx512","num-cores":1}',
+    "256 bits, by pairs": HASWELL,
 }
 WIDE = TARGETS["512 bits"]
+WITHOUT = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
 
 
 def numbers(dtype: str, *shape: int) -> Any:
@@ -136,15 +141,14 @@ def test_weights_that_are_no_bytes_stay_as_they_are() -> None:
 
 
 def test_a_processor_without_the_instruction_keeps_its_products() -> None:
-    assert rewritten(network((8, 8), numbers("int8", 8, 32)), HASWELL) is None
+    assert rewritten(network((8, 8), numbers("int8", 8, 32)), WITHOUT) is None
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_schedules_come_down_to_the_instruction(target: str) -> None:
     load_intrinsics("llvm", "x86_64")
-    fused = networks.fused(
-        rewritten(network((8, 64), numbers("int8", 64, 32)), target), as_tvm_target(target)
-    )
+    product = network((8, 64), numbers("int8", 64, 32))
+    fused = networks.fused(rewritten(product, target), as_tvm_target(target))
     tir = tvm.ir.save_json(program(fused, "int8_matmul"))
     sketch = next(sketch for sketch in design_space(tir, target) if "auto_tensorize" in sketch.trace)
     decisions = [
@@ -154,4 +158,19 @@ def test_schedules_come_down_to_the_instruction(target: str) -> None:
     ]
     schedule = rebuild(tir, target, sketch.trace, decisions)
     assert schedule is not None
-    assert "vpdpbusd" in tvm.tirx.build(schedule.mod, target=as_tvm_target(target)).inspect_source("asm")
+    library = tvm.tirx.build(schedule.mod, target=as_tvm_target(target))
+    word = "vpmaddwd" if "by_pairs" in tir else "vpdpbusd"
+    assert word in library.inspect_source("asm")
+    if why_not(Target(target)) is None:
+        data, laid = numbers("uint8", 8, 64), numbers("int8", 2, 16, 16, 4)
+        assert_sums(library, data, laid if "dot_int8_16" in tir else laid.reshape(4, 16, 8, 4))
+
+
+def assert_sums(library: Any, data: Any, laid: Any) -> None:
+    """Sums of the largest numbers, too: nothing between is narrower than 32 bits."""
+    data, laid = data.copy(), laid.copy()
+    data[0], laid[0] = 255, -128
+    plain = laid.transpose(1, 3, 0, 2).reshape(64, 32).astype("int32")
+    held = [tvm.runtime.tensor(each) for each in (data, laid, np.zeros((8, 32), "int32"))]
+    library["main"](*held)
+    np.testing.assert_array_equal(held[2].numpy(), data.astype("int32") @ plain)

@@ -9,8 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.unit.tvm_graph.networks import HASWELL
-from tests.unit.tvm_graph.test_int8 import WIDE
+from tests.unit.tvm_graph.test_int8 import WIDE, WITHOUT
 from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target, operators, run_steps
 from workers.tvm.recipes import TUNED
@@ -96,6 +95,6 @@ def test_nothing_between_products_is_stored_as_real_numbers(tmp_path):
 
 def test_a_processor_without_the_instruction_computes_with_real_numbers(tmp_path):
     path = quantised(tmp_path, "pictures", QDQ, U8)
-    mod = lowered(path, HASWELL)
+    mod = lowered(path, WITHOUT)
     assert not any("int8_" in name for name in operators(mod))
     near(path, mod, sample((1, 3, 16, 16), 1))

@@ -1,7 +1,9 @@
-"""Products of bytes with constant weights by `vpdpbusd`: four per lane and instruction, summed in 32 bits.
+"""Products of bytes with constant weights: four per lane and instruction, summed in 32 bits.
 
-The instruction reads data without a sign and weights with one, so data with a sign is moved up by 128. A zero
-point of the data is taken from the sums: it meets each weight once.
+The instruction is `vpdpbusd`, or two of `vpmaddwd` where there is none; `vpmaddubsw`, which multiplies bytes
+as well, sums two of them in 16 bits, where they may not fit. It reads data without a sign and weights with
+one, so data with a sign is moved up by 128. A zero point of the data is taken from the sums: it meets each
+weight once.
 """
 
 from collections.abc import Mapping
@@ -38,20 +40,47 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 """
 
 
+def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
+    """Bytes 0 and 2 of each lane, and 1 and 3, as numbers of 16 bits: their products never leave the lane."""
+    vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
+    return f"""
+declare {vector} @llvm.x86.{intrinsic}({pairs}, {pairs})
+define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %w)
+    alwaysinline nounwind "target-features"="{features}" {{
+  %data = bitcast {vector} %x to {pairs}
+  %weights = bitcast {vector} %w to {pairs}
+  %x.even = and {pairs} %data, {low}
+  %x.odd = lshr {pairs} %data, {eight}
+  %w.up = shl {pairs} %weights, {eight}
+  %w.even = ashr {pairs} %w.up, {eight}
+  %w.odd = ashr {pairs} %weights, {eight}
+  %even = call {vector} @llvm.x86.{intrinsic}({pairs} %x.even, {pairs} %w.even)
+  %odd = call {vector} @llvm.x86.{intrinsic}({pairs} %x.odd, {pairs} %w.odd)
+  %both = add {vector} %even, %odd
+  %out = add {vector} %sums, %both
+  ret {vector} %out
+}}
+"""
+
+
 #: By what a target must have, the best first: numbers of 32 bits in a vector, and the function for LLVM.
 FEATURES = {
     "avx512vnni": (16, _at_once(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
     "avxvnni": (8, _at_once(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
+    "avx512bw": (16, _by_pairs(16, "+avx512f,+avx512bw", "avx512.pmaddw.d.512")),
+    "avx2": (8, _by_pairs(8, "+avx2", "avx2.pmadd.wd")),
 }
 
 
-def _rule(lanes: int) -> str:
-    return f"{FUNCTION}_{lanes}"
+def _rule(feature: str, lanes: int) -> str:
+    """The rule's name; those of VNNI differ by their lanes."""
+    return f"{FUNCTION}_{lanes}" if feature.endswith("vnni") else f"{FUNCTION}_{lanes}_by_pairs"
 
 
-def _register(lanes: int, text: str) -> None:
+def _register(name: str, lanes: int, text: str) -> None:
     """The instruction and a schedule rule around it."""
-    name, vector, quads = _rule(lanes), f"int32x{lanes}", f"int8x{lanes * QUAD}"
+    vector, quads = f"int32x{lanes}", f"int8x{lanes * QUAD}"
     head = f"""
 @T.prim_func(s_tir=True)
 def main(
@@ -94,19 +123,20 @@ def main(
     tvm.register_global_func(f"s_tir.meta_schedule.cpu.{name}", apply, override=True)
 
 
-for _lanes, _text in FEATURES.values():
-    _register(_lanes, _text)
+for _feature, (_lanes, _text) in FEATURES.items():
+    _register(_rule(_feature, _lanes), _lanes, _text)
 
 
 def instruction() -> Any | None:
     """That of the target, if it has one."""
     target = tvm.target.Target.current()
     has = target is not None and target.kind.name == "llvm"
-    found = (
-        lanes for feature, (lanes, _) in FEATURES.items() if has and target_has_features(feature, target)
-    )
-    lanes = next(found, None)
-    return None if lanes is None else sums.Instruction(_rule(lanes), lanes, QUAD, "uint8", "int8", "int32")
+    found = (feature for feature in FEATURES if has and target_has_features(feature, target))
+    feature = next(found, None)
+    if feature is None:
+        return None
+    lanes, _ = FEATURES[feature]
+    return sums.Instruction(_rule(feature, lanes), lanes, QUAD, "uint8", "int8", "int32")
 
 
 def int8() -> Any:
