@@ -94,6 +94,8 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *_SIMPLIFY,
             *_NHWC,
             _step("mallorn.int8"),
+            _step("mallorn.steps"),
+            *_relax("DeadCodeElimination"),
             *choices,
             _step("mallorn.heads", _LANES),
             _step("mallorn.transposes"),

@@ -210,6 +210,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "sequences.py",
         "smooth.py",
         "spectra.py",
+        "steps.py",
         "sums.py",
         "transposed.py",
         "transposes.py",

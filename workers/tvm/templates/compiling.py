@@ -69,6 +69,7 @@ OWN_PASSES = {
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",
     "mallorn.smooth": "smooth",
+    "mallorn.steps": "steps",
     "mallorn.transposed": "transposed",
     "mallorn.transposes": "transposes",
     "mallorn.vectors": "vectors",

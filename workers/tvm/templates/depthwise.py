@@ -48,12 +48,7 @@ def depthwise(lanes: int = rewriting.LANES) -> Any:
 
 def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
     values = relax.analysis.get_var2val(graph)
-    readers = {
-        var: users
-        for block in graph.body.blocks
-        if isinstance(block, relax.DataflowBlock)
-        for var, users in relax.analysis.udchain(block).items()
-    }
+    readers = rewriting.readers_of(graph)
 
     def rewrite(call: Any) -> Any:
         pair = _pair(values, readers, call) if _is_depthwise(call, lanes) else None
@@ -75,7 +70,7 @@ def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> P
     """The pair that ends in this depthwise convolution, if it starts with a pointwise one."""
     between: list[Any] = []
     var = call.args[0]
-    while _read_once(readers, var) and isinstance(value := values.get(var), relax.Call):
+    while rewriting.read_once(readers, var) and isinstance(value := values.get(var), relax.Call):
         if _is_pointwise(value):
             return Pair(value, tuple(reversed(between)), call)
         if not _is_simple(value):
@@ -83,11 +78,6 @@ def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> P
         between.append(value)
         var = value.args[0]
     return None
-
-
-def _read_once(readers: Mapping[Any, Any], var: Any) -> bool:
-    """True if exactly one reader exists; outputs of the network are excluded, because callers read them."""
-    return isinstance(var, relax.DataflowVar) and len(readers.get(var, ())) == 1
 
 
 def _is_pointwise(call: Any) -> bool:

@@ -155,7 +155,8 @@ def _identity(form: Any) -> None:
     sizes, kind = form.sizes(0), form.attribute("dtype", form.kind(0) or TensorProto.FLOAT)
     if sizes is None:
         raise ValueError("the sizes of its EyeLike are not constant")
-    eye = np.eye(*sizes, form.attribute("k", 0), dtype=helper.tensor_dtype_to_np_dtype(kind))
+    rows, columns = sizes
+    eye = np.eye(rows, columns, form.attribute("k", 0), dtype=helper.tensor_dtype_to_np_dtype(kind))
     form.write("Identity", form.constant(eye), name=form.node.output[0])
 
 

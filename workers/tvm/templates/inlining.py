@@ -95,7 +95,7 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
 def _ask_each(function: FunctionProto) -> None:
     """Whether a row's largest number is -inf becomes whether all are: TVM's largest is always finite."""
     largest = {node.output[0]: node for node in function.node if node.op_type == "ReduceMax"}
-    body = []
+    body: list[NodeProto] = []
     for node in function.node:
         of = largest.get(node.input[0]) if node.op_type == "Equal" else None
         body.extend([node] if of is None else _each(node, of))

@@ -94,6 +94,21 @@ def call_of(values: Mapping[Any, Any], var: Any, operator: str) -> Any | None:
     return value if named else None
 
 
+def readers_of(graph: Any) -> Mapping[Any, Any]:
+    """Who reads each variable of the function's dataflow."""
+    return {
+        var: users
+        for block in graph.body.blocks
+        if isinstance(block, relax.DataflowBlock)
+        for var, users in relax.analysis.udchain(block).items()
+    }
+
+
+def read_once(readers: Mapping[Any, Any], var: Any) -> bool:
+    """True if exactly one reader exists; outputs of the network are excluded, because callers read them."""
+    return isinstance(var, relax.DataflowVar) and len(readers.get(var, ())) == 1
+
+
 def channels_last(convolution: Any) -> bool:
     """True if data, weights and result are channels-last and the weights constant."""
     attrs = convolution.attrs
