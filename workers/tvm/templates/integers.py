@@ -106,6 +106,8 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
         data, scale, zero = found.args
         if not all(isinstance(each, tvm.ir.GenericConst) for each in (scale, zero)):
             return None
+        bound = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        data = bound if isinstance(bound, tvm.ir.GenericConst) else data
         return Stored(data, scale.value.numpy(), zero.value.numpy(), int(found.attrs.axis))
 
     def _call(self, value: Any, operator: str) -> Any | None:
@@ -124,6 +126,8 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
 
     def _quantized(self, call: Any) -> Any | None:
         data, scale, zero = call.args
+        if all(isinstance(each, tvm.ir.GenericConst) for each in call.args):
+            return _encoded_weights(call)
         known = all(isinstance(each, tvm.ir.GenericConst) and each.ty.ndim == 0 for each in (scale, zero))
         if not known or call.ty.dtype not in ("int8", "uint8"):
             return None
@@ -171,13 +175,13 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
         stored = self._stored(value)
         if stored is None:
             return None
-        if not stored.same:
+        if stored.constant or not stored.same:
             return self._transposed(call, stored)
         moved = relax.Call(call.op, [stored.data, *rest], call.attrs, call.ty_args)
         return Stored(moved, stored.scale, stored.zero, 0).decode()
 
     def _transposed(self, call: Any, stored: Stored) -> Any | None:
-        """Weights with a scale for each output, transposed."""
+        """Weights, transposed at once."""
         if call.op.name != "relax.permute_dims" or not stored.constant:
             return None
         axes = [int(axis) for axis in call.attrs.axes or range(call.ty.ndim)[::-1]]
@@ -234,6 +238,17 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
 def _signed(value: Any) -> Any:
     wide = relax.op.subtract(relax.op.astype(value, "int16"), relax.const(int8.OFFSET, "int16"))
     return relax.op.astype(wide, "int8")
+
+
+def _encoded_weights(call: Any) -> Any | None:
+    """Weights that a file holds as real numbers, to be encoded where they are read."""
+    if str(call.ty.dtype) not in _LIMITS:
+        return None
+    places = [-1 if at == int(call.attrs.axis) % call.ty.ndim else 1 for at in range(call.ty.ndim)]
+    values, scale, zero = (each.value.numpy() for each in call.args)
+    scale, zero = (each.reshape(places) if each.ndim else each for each in (scale, zero))
+    whole = np.rint(values / scale) + zero.astype("float32")
+    return relax.const(np.clip(whole, *_LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
 
 
 def _weights(stored: Stored) -> Any | None:
