@@ -77,7 +77,7 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             )
         engines[BASE] = _loaded(stack, whole, BASE, None)
         inputs = str(whole.inputs)
-        held, left_out = _rivals(args.rivals, args.python, model.absolute(), inputs, threads, stack)
+        held, left_out = rivals_of(args.rivals, args.python, model.absolute(), inputs, threads, stack)
         engines |= held
         for name, engine in engines.items():
             engine.save_outputs(str(whole.outputs(name)))
@@ -103,7 +103,7 @@ def _loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None
     return engine
 
 
-def _rivals(
+def rivals_of(
     names: Sequence[str], pythons: Sequence[str], model: Path, inputs: str, threads: int, stack: ExitStack
 ) -> tuple[dict[str, Rival], dict[str, str]]:
     """Those that hold the model, and why the others do not."""
