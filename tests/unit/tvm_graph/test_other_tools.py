@@ -78,8 +78,12 @@ class Written:
 
     def residual(self) -> onnx.ModelProto:
         start = self.activation("x", "start")
-        inner = self.node("Relu", [self.convolution(start, "first")], "relu")
-        outer = self.convolution(self.activation(inner, "inner"), "second")
+        inner, steps = self.convolution(start, "first"), "inner"
+        if self.form.get("late"):
+            inner = self.node("Relu", [self.activation(inner, steps)], "relu")
+        else:
+            inner = self.activation(self.node("Relu", [inner], "relu"), steps)
+        outer = self.convolution(inner, "second")
         both = self.node("Add", [self.activation(outer, "outer"), start], "both")
         self.node("Identity", [self.activation(both, "end")], "y")
         return made(self.nodes, list(SHAPE), list(SHAPE), self.constants, 17)
@@ -87,8 +91,8 @@ class Written:
 
 @pytest.mark.parametrize(
     "form",
-    [{}, {"whole": True}, {"biases": True}, {"vectors": True}],
-    ids=["floats of each output", "floats of a tensor", "biases in 32 bits", "scales as vectors"],
+    [{}, {"whole": True}, {"biases": True}, {"vectors": True}, {"late": True}],
+    ids=["of each output", "of a tensor", "biases in 32 bits", "scales as vectors", "activations behind"],
 )
 @pytest.mark.parametrize("data", ["uint8", "int8"])
 def test_weights_may_be_encoded_in_the_file(tmp_path: Path, data: str, form: dict[str, bool]) -> None:

@@ -89,6 +89,7 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
             "relax.nn.conv2d": self._product,
             "relax.matmul": self._product,
             "relax.concat": self._joined,
+            "relax.nn.relu": self._positive,
             **dict.fromkeys(_MOVES, self._moved),
         }
 
@@ -179,6 +180,18 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
             return self._transposed(call, stored)
         moved = relax.Call(call.op, [stored.data, *rest], call.attrs, call.ty_args)
         return Stored(moved, stored.scale, stored.zero, 0).decode()
+
+    def _positive(self, call: Any) -> Any | None:
+        """A limit of the bytes, which have the same steps as before."""
+        stored = self._stored(call.args[0])
+        if stored is None or stored.constant or not stored.same:
+            return None
+        data, dtype = stored.data, str(stored.data.ty.dtype)
+        if dtype not in _LIMITS:
+            return None
+        if stored.zero > _LIMITS[dtype][0]:
+            data = relax.op.maximum(data, relax.const(stored.zero.astype(dtype)))
+        return Stored(data, stored.scale, stored.zero, 0).decode()
 
     def _transposed(self, call: Any, stored: Stored) -> Any | None:
         """Weights, transposed at once."""
