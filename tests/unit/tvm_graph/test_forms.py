@@ -37,6 +37,7 @@ RIGHT = [
     "test_layer_normalization_4d_axis2",
     "test_lstm_batchwise",
     "test_convinteger_with_padding",
+    "test_mod_float_edge_cases_fmod_0_float32",
     "test_nonmaxsuppression_suppress_by_IOU",
     "test_onehot_negative_indices",
     "test_onehot_with_axis",

@@ -16,6 +16,8 @@ layouts, resizing, rewritten, spectra = (
 )
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 
+_UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
+
 
 def rewrite(model: ModelProto) -> ModelProto:
     """The model with such forms replaced; itself where it has none. ValueError for those of training."""
@@ -160,6 +162,20 @@ def _identity(form: Any) -> None:
     form.write("Identity", form.constant(eye), name=form.node.output[0])
 
 
+def _remainder(form: Any) -> None:
+    """Mod of real numbers with the divisor's sign, by the one with the dividend's: it knows infinities."""
+    kind = form.kind(0)
+    if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
+        return
+    data, by = form.node.input
+    zero = form.constant(np.array(0, helper.tensor_dtype_to_np_dtype(kind)))
+    rest = form.write("Mod", data, by, fmod=1)
+    differ = form.write("Xor", form.write("Less", rest, zero), form.write("Less", by, zero))
+    some = form.write("Not", form.write("Equal", rest, zero))
+    other = form.write("And", differ, some)
+    form.write("Where", other, form.write("Add", rest, by), rest, name=form.node.output[0])
+
+
 def _truths(form: Any) -> None:
     """The largest or least of truths, by way of numbers."""
     if form.kind(0) == TensorProto.BOOL:
@@ -193,6 +209,7 @@ _RULES: Mapping[str, Callable[[Any], None]] = {
     "IsInf": _is_inf,
     "LSTM": layouts.batch_first,
     "LpNormalization": _length,
+    "Mod": _remainder,
     "NonMaxSuppression": _limited,
     "OneHot": _one_hot,
     "Pow": _power,
