@@ -17,7 +17,7 @@ from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.pool import export_with_pool
 from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.templates import compiling as stock
-from workers.tvm.templates import ranges
+from workers.tvm.templates import equals, ranges
 
 
 def compile_model(
@@ -62,10 +62,11 @@ def _compile(
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     after = [step_json(step) for step in steps.after]
-    mods = {}
+    mods, constants = {}, equals.Constants()
     for label, at in shapes.items():
         network = load_network(model_path, at, tvm_target)
-        mods[label], _ = run_steps(network.mod, steps.before, tvm_target)
+        mod, _ = run_steps(network.mod, steps.before, tvm_target)
+        mods[label] = constants.shared(mod)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mods, scratch, tvm_target)

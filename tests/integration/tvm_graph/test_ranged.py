@@ -3,7 +3,7 @@
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import onnx
@@ -75,6 +75,31 @@ class Ranged(Example):
         return directory
 
 
+class Heavy(Ranged):
+    """A product that is mostly weights."""
+
+    weights: ClassVar[Any] = np.random.default_rng(0).standard_normal((512, 1024)).astype("float32")
+
+    @cached_property
+    def path(self) -> str:
+        ends = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", size])
+            for name, size in zip("xy", self.weights.shape, strict=True)
+        ]
+        node, tensor = (
+            helper.make_node("MatMul", ["x", "w"], ["y"]),
+            numpy_helper.from_array(self.weights, "w"),
+        )
+        graph = helper.make_graph([node], "g", ends[:1], ends[1:], [tensor])
+        path = self.folder / "heavy.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+        return str(path)
+
+    @cached_property
+    def extracted(self) -> Extraction:
+        return extract_range(self.path, self.target, self.recipe, {}, {"rows": [1, 64]})
+
+
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Ranged:
     return Ranged("ranged", "tuned", tmp_path_factory.mktemp("ranged"))
@@ -122,6 +147,20 @@ def test_the_exported_script_makes_the_same_library_with_stock_tvm(one: Ranged, 
     compile_range(one.path, one.schedules, one.target, one.recipe, ours, one.dynamic)
     x = np.random.default_rng(0).standard_normal((3, 7, 16)).astype("float32")
     assert all(map(np.array_equal, outputs(ours, x), outputs(theirs, x)))
+
+
+def test_weights_are_not_kept_once_a_point(tmp_path: Path) -> None:
+    one = Heavy("heavy", "tuned", tmp_path)
+    library = str(tmp_path / "heavy.so")
+    compiled = compile_range(one.path, one.schedules, one.target, one.recipe, library, one.dynamic)
+    assert compiled.found == compiled.of == len(one.dynamic.points) == 8
+    assert compiled.bytes < 3 * Heavy.weights.nbytes  # two layouts at most: vectors of columns, and of rows
+    session = onnxruntime.InferenceSession(one.path)
+    for rows in (1, 7, 64):
+        x = np.random.default_rng(rows).standard_normal((rows, 512)).astype("float32")
+        machine = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())
+        ours = machine["main"](tvm.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(ours, session.run(None, {"x": x})[0], rtol=1e-3, atol=1e-3)
 
 
 REFUSED = {

@@ -33,15 +33,17 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, converters, folding, forms, gathering, inlining, ranges, rewriting, weights = (
+checks, converters, equals, folding, forms, gathering, inlining, packing, ranges, rewriting, weights = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
     for name in (
         "checks",
         "converters",
+        "equals",
         "folding",
         "forms",
         "gathering",
         "inlining",
+        "packing",
         "ranges",
         "rewriting",
         "weights",
@@ -113,8 +115,11 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
         if dynamic
         else {"": manifest["input_shapes"]}
     )
-    steps = manifest["recipe"]["before"]
-    return {name: run_passes(read_graph(model, at, target), steps, target) for name, at in shapes.items()}
+    steps, constants = manifest["recipe"]["before"], equals.Constants()
+    return {
+        name: constants.shared(run_passes(read_graph(model, at, target), steps, target))
+        for name, at in shapes.items()
+    }
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
@@ -204,16 +209,17 @@ def build(mods: Mapping[str, Any], dynamic: Any, after: Sequence[Step], target: 
 
     The modules of a range's points become one, with a `main` for all sizes.
     """
-    ready = [_applied(mod, after, target, work_dir) for mod in mods.values()]
+    constants = equals.Constants()
+    scheduled = packing.agreed([_scheduled(mod, target, work_dir) for mod in mods.values()])
+    ready = [constants.shared(run_passes(mod, after, target)) for mod in scheduled]
     (mod,) = [ranges.joined(ready, dynamic)] if dynamic else ready
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
 
 
-def _applied(mod: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+def _scheduled(mod: Any, target: Any, work_dir: str) -> Any:
     with target, tvm.transform.PassContext(opt_level=3):
-        mod = relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
-    return run_passes(mod, after, target)
+        return relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
 
 
 def export(executable: Any, library: str, target: Any) -> None:

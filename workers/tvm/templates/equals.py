@@ -1,0 +1,45 @@
+"""Equal constants are one: every point of a range is imported with weights of its own."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+
+class Constants:
+    """The constants met so far, by their content."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def shared(self, mod: Any) -> Any:
+        """The module with the constants that were met before, where they are equal."""
+        functions = {
+            var: _Sharing(self).visit_expr(each) if isinstance(each, relax.Function) else each
+            for var, each in mod.functions.items()
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs)
+
+    def one(self, constant: Any) -> Any:
+        """The constant that stands for all that are equal to it."""
+        return self._known.setdefault(_content(constant), constant)
+
+
+@mutator
+class _Sharing(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, constants: Constants) -> None:
+        super().__init__()
+        self._constants = constants
+
+    def visit_generic_const_(self, op: Any) -> Any:
+        return self._constants.one(op)
+
+
+def _content(constant: Any) -> tuple[Any, ...]:
+    numbers = constant.value.numpy()
+    content: Any = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
+    digest = hashlib.sha256(content).digest()
+    return str(constant.ty.dtype), *numbers.shape, digest
