@@ -1,0 +1,208 @@
+"""A range of shapes in one library, at many sizes, beside libraries of single sizes and other engines.
+
+python -m benchmarks.dynamic MODEL.onnx --schedules DIR [--sizes 64] [--fixed DIR ...] [--untuned]
+                             [--python PYTHON] [--raw FOLDER] [--json FILE]
+
+`range` is the library of a job with --dynamic. At its points there is `point`, the same schedules compiled
+for that size alone: what `range` takes beyond it is its dispatcher's. Where a DIR of --fixed was tuned for
+just this size, there is `fixed`. onnxruntime and OpenVINO (from PYTHON) take the file with its free
+dimensions, as `untuned`, TVM's default build of it, does. Engines are timed in turn, each stopped while
+another runs. A size's figures are a file in FOLDER; a second run times what is missing.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import geometric_mean, median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.cells import Cells
+from benchmarks.dynamic_sizes import Sizes, computed, filled_up, spread
+from benchmarks.hosts import describe_host
+from benchmarks.rival import Rival
+from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.targets import parse_target
+from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
+from workers.children.errors import ChildError
+from workers.faces.engine import Engine
+from workers.racing.bursts import PASSES, Racer, race
+
+RANGE, POINT, FIXED, UNTUNED = "range", "point", "fixed", "untuned"
+ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino_cpu"
+LOAD_SEC: Final = 600.0
+
+
+def main() -> None:
+    """Compile, then time size after size."""
+    options = _arguments()
+    try:
+        cells = measured(options)
+    except (MallornError, ChildError) as error:
+        sys.exit(str(error))
+    said = headline(cells)
+    if options.json:
+        raw = {"headline": said, "model": options.model.name, "sizes": cells}
+        options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
+    print(said)
+
+
+def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The figures of every size."""
+    manifest = read_manifest(options.schedules / MANIFEST)
+    if manifest.dynamic is None:
+        raise InvalidRequest(f"{options.schedules} is no job's for a range", hint="mallorn tune --dynamic")
+    cells = Cells(options.raw)
+    with TemporaryDirectory(prefix="mallorn-dynamic-") as scratch:
+        bench = _Bench(options, manifest, manifest.dynamic, Path(scratch))
+        found = []
+        for sizes in spread(manifest.dynamic.ranges, options.sizes):
+            name = "-".join([options.model.stem, *(f"{dim}{size}" for dim, size in sizes.items())])
+            if name not in cells:
+                cells.keep(name, bench.at(sizes))
+            found.append(cells[name])
+            told = "  ".join(f"{engine} {us / 1e3:.3f} ms" for engine, us in cells[name]["us"].items())
+            print(f"{sizes}: {told}", flush=True)
+        return found
+
+
+def headline(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Ours over each other engine where both were timed, what the dispatcher takes, what is filled up."""
+    others = dict.fromkeys(name for cell in cells for name in cell["us"] if name != RANGE)
+    ratios = {
+        name: [cell["us"][RANGE] / cell["us"][name] for cell in cells if name in cell["us"]]
+        for name in others
+    }
+    told = [
+        f"over {name} {geometric_mean(each):.3g} (at most {max(each):.3g}, {len(each)} sizes)"
+        for name, each in ratios.items()
+    ]
+    dispatch = [cell["us"][RANGE] - cell["us"][POINT] for cell in cells if POINT in cell["us"]]
+    told += [f"dispatch {median(dispatch):.1f} us"] if dispatch else []
+    filled = sum(cell["filled_up"] for cell in cells) / len(cells)
+    return f"one library of {cells[0]['bytes'] / 1e6:.1f} MB: {', '.join(told)}, filled up {filled:.0%}"
+
+
+class _Bench:
+    """The library of the range, and what is compiled beside it as it is needed."""
+
+    def __init__(
+        self, options: argparse.Namespace, manifest: Manifest, dynamic: Dynamic, folder: Path
+    ) -> None:
+        self._options, self._manifest, self._dynamic, self._folder = options, manifest, dynamic, folder
+        self._target = parse_target(manifest.target)
+        self._range = folder / "range.so"
+        self._compile_range()
+        self._untuned = self._compile_untuned() if options.untuned else None
+        self._fixed = [(each, read_manifest(each / MANIFEST).input_shapes) for each in options.fixed]
+
+    def at(self, sizes: Sizes) -> dict[str, Any]:
+        """All engines at one size."""
+        shapes, points = self._dynamic.shapes(sizes), computed(self._dynamic, sizes)
+        inputs = self._write_inputs(shapes)
+        libraries = {RANGE: self._range}
+        if sizes in self._dynamic.points:
+            libraries[POINT] = self._compile(self._options.schedules, shapes, POINT)
+        for directory, tuned in self._fixed:
+            if tuned == shapes:
+                libraries[FIXED] = self._compile(directory, shapes, FIXED)
+        if self._untuned is not None:
+            libraries[UNTUNED] = self._untuned
+        with ExitStack() as held:
+            engines: dict[str, Racer] = {
+                name: self._engine(held, name, library, inputs) for name, library in libraries.items()
+            }
+            engines[ONNXRUNTIME] = self._engine(held, ONNXRUNTIME, None, inputs)
+            engines |= self._openvino(held, inputs)
+            times = race(engines, self._options.passes)
+        return {
+            "sizes": sizes,
+            "points": points,
+            "filled_up": filled_up(points, sizes),
+            "us": {name: latency.median for name, latency in times.items()},
+            "bursts_us": {name: latency.stored() for name, latency in times.items()},
+            "bytes": self._range.stat().st_size,
+        }
+
+    def _engine(self, held: ExitStack, name: str, library: Path | None, inputs: str) -> Engine:
+        cores = self._target.num_cores
+        engine = held.enter_context(Engine(env={"TVM_NUM_THREADS": str(cores)}, name=name))
+        if library is None:
+            engine.load_onnxruntime(str(self._options.model.absolute()), inputs, cores)
+        else:
+            engine.load_library(str(library), self._target.text, inputs)
+        engine.suspend()
+        return engine
+
+    def _openvino(self, held: ExitStack, inputs: str) -> dict[str, Rival]:
+        if self._options.python is None:
+            return {}
+        rival = Rival(OPENVINO, self._options.python)
+        held.callback(rival.kill)
+        rival.load(LOAD_SEC, self._options.model.absolute(), inputs, self._target.num_cores)
+        rival.suspend()
+        return {OPENVINO: rival}
+
+    def _compile_range(self) -> None:
+        from workers.tvm.compile import compile_range
+
+        given = (str(self._options.model), str(self._options.schedules), self._target.text)
+        compile_range(*given, self._manifest.recipe, str(self._range), self._dynamic)
+
+    def _compile(self, schedules: Path, shapes: Mapping[str, list[int]], name: str) -> Path:
+        from workers.tvm.compile import compile_model
+
+        library, recipe = self._folder / f"{name}.so", read_manifest(schedules / MANIFEST).recipe
+        compile_model(
+            str(self._options.model), str(schedules), self._target.text, recipe, str(library), dict(shapes)
+        )
+        return library
+
+    def _compile_untuned(self) -> Path:
+        """TVM's default build of the file with its free dimensions."""
+        import tvm
+
+        from workers.tvm.passes import as_tvm_target
+        from workers.tvm.templates import compiling
+
+        target = as_tvm_target(self._target.text)
+        model = compiling.read_model(str(self._options.model))
+        library = self._folder / "untuned.so"
+        built = tvm.compile(compiling.convert(compiling.simplify(model, {}), {}, target), target)
+        built.export_library(str(library))
+        return library
+
+    def _write_inputs(self, shapes: Mapping[str, list[int]]) -> str:
+        from workers.tvm.templates import compiling
+
+        model = compiling.read_model(str(self._options.model))
+        path = self._folder / "inputs.npz"
+        np.savez(path, **compiling.random_inputs(model, shapes, self._manifest.input_ranges))
+        return str(path)
+
+
+def _arguments() -> argparse.Namespace:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--schedules", type=Path, required=True, help="of a job with --dynamic")
+    parser.add_argument("--sizes", type=int, default=64, help="how many, in equal steps over the range")
+    parser.add_argument("--fixed", type=Path, nargs="*", default=[], help="schedules tuned for one size each")
+    parser.add_argument(
+        "--untuned", action="store_true", help="also TVM's default build: slow at large sizes"
+    )
+    parser.add_argument("--python", help="an interpreter that has OpenVINO")
+    parser.add_argument("--passes", type=int, default=PASSES, help="bursts of each engine at each size")
+    parser.add_argument("--raw", type=Path, default=Path("docs/results/dynamic"))
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Which sizes of a range are timed, and what a library computes for each of them."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Final
+
+from mallorn.core.values.dynamic import Dynamic
+
+Sizes = dict[str, int]
+MOST_PARTS: Final = 10_000
+
+
+def spread(ranges: Mapping[str, list[int]], count: int) -> list[Sizes]:
+    """At most so many sizes in equal steps, from the least of every dimension to the largest."""
+    steps = max(1, count - 1)
+    found = [
+        {name: low + round((high - low) * step / steps) for name, (low, high) in ranges.items()}
+        for step in range(steps + 1)
+    ]
+    return [sizes for place, sizes in enumerate(found) if sizes not in found[:place]]
+
+
+def computed(dynamic: Dynamic, sizes: Sizes) -> list[Sizes]:
+    """The points that compute these sizes by the library's rules, one part after the other."""
+    found, left = list[Sizes](), dict(sizes)
+    while len(found) < MOST_PARTS:
+        rule = next(
+            (each for each in dynamic.rules if all(left[name] <= most for name, most in each.upto.items())),
+            None,
+        )
+        if rule is None:
+            raise ValueError(f"no rule covers {left}")
+        point = dynamic.points[rule.point]
+        found.append(point)
+        if not rule.first:
+            return found
+        left[rule.first] -= point[rule.first]
+    raise ValueError(f"{sizes} would take more than {MOST_PARTS} parts")
+
+
+def filled_up(points: list[Sizes], sizes: Sizes) -> float:
+    """The share of what is computed that nobody asked for."""
+    whole = sum(prod(point.values()) for point in points)
+    return 1 - prod(sizes.values()) / whole
