@@ -10,11 +10,13 @@ from mallorn.core.names import REGISTRY
 def _in_order(bounds: list[int]) -> list[int]:
     if bounds[0] > bounds[1]:
         raise ValueError("the least comes first, and the largest after it")
+    if not bounds[1]:
+        raise ValueError("the largest is at least 1")
     return bounds
 
 
 SizeRange = Annotated[
-    list[Annotated[int, Field(ge=1, le=65_536)]],
+    list[Annotated[int, Field(ge=0, le=65_536)]],
     Field(min_length=2, max_length=2),
     AfterValidator(_in_order),
 ]
@@ -136,7 +138,10 @@ class JobOptions(BaseModel):
     ] = {}
     dynamic: Annotated[
         dict[str, SizeRange],
-        Field(description="Tunes for a range of sizes of each free dimension: its least and its largest."),
+        Field(
+            description="Tunes for a range of sizes of each free dimension: its least and its largest. "
+            "One that begins with 0 grows, as the length of a cache does, and is computed as long as it is."
+        ),
     ] = {}
 
     @property

@@ -28,9 +28,10 @@ def rules_of(dynamic: Dynamic, costs: Costs) -> list[Rule]:
 
     Parts are cut from one dimension alone: of those that may be divided, the one with the widest range.
     """
+    names = [name for name in dynamic.ranges if name not in dynamic.grows]
     wide = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
     parted = max(wide, key=lambda name: wide[name], default="")
-    others = {name: _sizes(dynamic, name) for name in dynamic.ranges if name != parted}
+    others = {name: _sizes(dynamic, name) for name in names if name != parted}
     rules: list[Rule] = []
     for sizes in product(*others.values()):
         upto = dict(zip(others, sizes, strict=True))

@@ -13,10 +13,12 @@ import numpy as np
 from mallorn.core.errors import InvalidModel
 from workers.tvm.accuracy import Array, relative_error
 from workers.tvm.onnx_reader import first_line
+from workers.tvm.templates.ranges import PLUS, grows, names_of, shapes_at
 
 TOLERANCE: Final = 1e-4
 SEED: Final = 0
-Dims = Mapping[str, Sequence[int | str]]  # of each input
+OPEN: Final = 3  # as long is what may be nothing
+Dims = Mapping[str, list[int | str]]  # of each input
 Run = Callable[[Mapping[str, Array]], list[Array]]
 
 
@@ -31,20 +33,60 @@ def behaviour(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Mapping[str, Sequence[int]]
 ) -> Behaviour:
     """Try every dimension that has more sizes than one. Nothing is known without onnxruntime."""
-    free = [name for name, (low, high) in ranges.items() if low < high]
+    open_ = grows(ranges)
+    free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
     if not free or find_spec("onnxruntime") is None:
         return Behaviour([], [])
     run, rng = _session(path), np.random.default_rng(SEED)
     padded, divided = [], []
     for name in free:
         part, whole = _two_sizes(*ranges[name])
-        least = {each: low for each, (low, _) in ranges.items()}
-        arrays = _random(rng, inputs, dtypes, least | {name: whole})
-        if _agrees(run, arrays, inputs, name, part, _filled_up):
+        sizes = {each: low or OPEN for each, (low, _) in ranges.items()} | {name: whole}
+        arrays = _random(rng, inputs, dtypes, sizes)
+        shapes = shapes_at(inputs, sizes | {name: part})
+        if _agrees(run, arrays, _filled_up, shapes):
             padded.append(name)
-            if _agrees(run, arrays, inputs, name, part, _in_parts):
+            if not open_ and _agrees(run, arrays, _in_parts, inputs, name, part):
                 divided.append(name)
     return Behaviour(padded, divided)
+
+
+def with_totals(
+    path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Mapping[str, Sequence[int]]
+) -> dict[str, list[int | str]]:
+    """The inputs where a dimension without a range is what grows and another together, if the model runs so.
+
+    A mask is as long as a cache and what comes behind it, and has a name of its own in most files.
+    """
+    found = {name: list(dims) for name, dims in inputs.items()}
+    (open_,) = grows(ranges)
+    lacking = {
+        dim for dims in inputs.values() for dim in dims for each in names_of(dim) if each not in ranges
+    }
+    if not lacking or find_spec("onnxruntime") is None:
+        return found
+    run = _session(path)
+    sums = [f"{open_}{PLUS}{name}" for name in ranges if name != open_]
+    for total in sums:
+        summed = {name: [total if dim in lacking else dim for dim in dims] for name, dims in inputs.items()}
+        if all(_runs(run, summed, dtypes, sizes) for sizes in _unlike(list(ranges))):
+            return summed
+    return found
+
+
+def _unlike(names: Sequence[str]) -> list[dict[str, int]]:
+    """Sizes by which sums of two dimensions are told from each other."""
+    return [
+        {name: OPEN + place for place, name in enumerate(order)} for order in (names, list(reversed(names)))
+    ]
+
+
+def _runs(run: Run, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
+    try:
+        run(_random(np.random.default_rng(SEED), inputs, dtypes, sizes))
+    except Exception:  # of onnxruntime's own kinds
+        return False
+    return True
 
 
 def _two_sizes(low: int, high: int) -> tuple[int, int]:
@@ -64,30 +106,27 @@ def _session(path: str) -> Run:
 
 
 def _agrees(
-    run: Run,
-    arrays: Mapping[str, Array],
-    inputs: Dims,
-    name: str,
-    part: int,
-    another: Callable[..., tuple[Any, Any]],
+    run: Run, arrays: Mapping[str, Array], another: Callable[..., tuple[Any, Any]], *given: Any
 ) -> bool:
     try:
-        ours, expected = another(run, arrays, inputs, name, part)
+        ours, expected = another(run, arrays, *given)
     except Exception:  # a model that cannot be run at these sizes cannot be filled up to them, either
         return False
     return all(relative_error(*pair) <= TOLERANCE for pair in zip(ours, expected, strict=True))
 
 
-def _filled_up(run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int) -> tuple[Any, Any]:
-    """Results of a part with zeros behind, cut to the part's, beside those of the part."""
-    front = _cut(arrays, inputs, name, slice(0, part))
-    behind = {
-        key: np.zeros_like(value) for key, value in _cut(arrays, inputs, name, slice(part, None)).items()
-    }
-    expected, found = run(front), run(_together(front, behind, inputs, name))
-    return [
-        whole[tuple(map(slice, each.shape))] for whole, each in zip(found, expected, strict=True)
-    ], expected
+def _filled_up(run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]) -> tuple[Any, Any]:
+    """Results of parts of these shapes with zeros behind, cut to the parts', beside those of the parts."""
+    front = {name: value[_first(shapes[name])] for name, value in arrays.items()}
+    filled = {name: np.zeros_like(value) for name, value in arrays.items()}
+    for name, value in front.items():
+        filled[name][_first(value.shape)] = value
+    expected, found = run(front), run(filled)
+    return [whole[_first(each.shape)] for whole, each in zip(found, expected, strict=True)], expected
+
+
+def _first(shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(map(slice, shape))
 
 
 def _in_parts(run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int) -> tuple[Any, Any]:
@@ -110,7 +149,7 @@ def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[st
     """Zeros and ones for integers, which are valid look-ups and masks; no mask hides everything."""
     found = {}
     for name, dims in inputs.items():
-        shape, dtype = [sizes[dim] if isinstance(dim, str) else dim for dim in dims], np.dtype(dtypes[name])
+        (shape,), dtype = shapes_at({name: dims}, sizes).values(), np.dtype(dtypes[name])
         whole = dtype.kind in "iub"
         drawn = np.asarray(rng.integers(0, 2, shape) if whole else rng.uniform(-1, 1, shape))
         if whole and drawn.ndim:
@@ -124,14 +163,3 @@ def _cut(arrays: Mapping[str, Array], inputs: Dims, name: str, where: slice) -> 
         key: value[tuple(where if d == name else slice(None) for d in inputs[key])]
         for key, value in arrays.items()
     }
-
-
-def _together(
-    front: Mapping[str, Array], behind: Mapping[str, Array], inputs: Dims, name: str
-) -> dict[str, Array]:
-    """Parts that were cut, as one; an input without the dimension is what it was."""
-    found = {}
-    for key, value in front.items():
-        margins = [(0, behind[key].shape[axis] if dim == name else 0) for axis, dim in enumerate(inputs[key])]
-        found[key] = np.pad(value, margins)
-    return found

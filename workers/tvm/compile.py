@@ -2,8 +2,10 @@
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tvm
 
@@ -12,8 +14,9 @@ from mallorn.core.values.graph import StoredRecipe
 from workers.faces.graphs import Compiled, Shapes, Untuned
 from workers.tvm.linker import link_shared
 from workers.tvm.logs import read_database
-from workers.tvm.model import load_network
+from workers.tvm.model import ImportedModel, load_network
 from workers.tvm.passes import as_tvm_target, run_steps
+from workers.tvm.point import load_point
 from workers.tvm.pool import export_with_pool
 from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.templates import compiling as stock
@@ -33,7 +36,8 @@ def compile_model(
     Counts the tasks that have a schedule, because TVM passes over the others in silence. Raises InvalidModel,
     NotFound, InvalidRequest.
     """
-    return _compile(model_path, schedules_dir, target, recipe, out_so, {"": input_shapes}, None)
+    load = partial(load_network, model_path, input_shapes)
+    return _compile({"": load}, schedules_dir, target, recipe, out_so, None)
 
 
 def compile_range(
@@ -45,26 +49,29 @@ def compile_range(
     dynamic: Dynamic,
 ) -> Compiled:
     """As `compile_model` for every point, in one library whose `main` takes any size of the range."""
-    shapes = {ranges.label(point): dynamic.shapes(point) for point in dynamic.points}
-    return _compile(model_path, schedules_dir, target, recipe, out_so, shapes, dynamic)
+
+    def load(point: dict[str, int], tvm_target: Any) -> ImportedModel:
+        return load_point(model_path, dynamic, point, tvm_target)[0]
+
+    points = {ranges.label(point): partial(load, point) for point in dynamic.points}
+    return _compile(points, schedules_dir, target, recipe, out_so, dynamic)
 
 
 def _compile(
-    model_path: str,
+    models: Mapping[str, Callable[[Any], ImportedModel]],
     schedules_dir: str | None,
     target: str,
     recipe: StoredRecipe,
     out_so: str,
-    shapes: Mapping[str, Shapes],
     dynamic: Dynamic | None,
 ) -> Compiled:
-    """At these shapes, by their labels; what the last of them takes and gives is told."""
+    """What these read for a target, by their labels; what the last of them takes and gives is told."""
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     after = [step_json(step) for step in steps.after]
     mods, constants = {}, equals.Constants()
-    for label, at in shapes.items():
-        network = load_network(model_path, at, tvm_target)
+    for label, load in models.items():
+        network = load(tvm_target)
         mod, _ = run_steps(network.mod, steps.before, tvm_target)
         mods[label] = constants.shared(mod)
     with tempfile.TemporaryDirectory() as scratch:

@@ -9,12 +9,15 @@ import onnx
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic import Dynamic
-from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.graph import GraphReport, StoredRecipe
 from workers.faces.graphs import Extraction, ModelTask, Shapes
-from workers.tvm.between import behaviour
+from workers.tvm.between import behaviour, with_totals
 from workers.tvm.onnx_reader import read_model
+from workers.tvm.passes import as_tvm_target
+from workers.tvm.point import Ends, load_point
 from workers.tvm.points import MOST_POINTS, points_of
-from workers.tvm.tasks import extract, merge
+from workers.tvm.refusals import naming_the_node
+from workers.tvm.tasks import describe_network, merge
 from workers.tvm.templates import compiling as stock
 from workers.tvm.templates import ranges
 
@@ -31,10 +34,10 @@ def extract_range(
     where sizes between could not be computed.
     """
     model = read_model(model_path)
-    inputs = _inputs(model, input_shapes, bounds)
+    inputs = _inputs(model_path, model, input_shapes, bounds)
     padded, divided = behaviour(model_path, inputs, _dtypes(model), bounds)
-    exact = [name for name in bounds if name not in padded]
-    points = _points(bounds, exact, divided)
+    closed = {name: each for name, each in bounds.items() if name not in ranges.grows(bounds)}
+    points = _points(closed, [name for name in closed if name not in padded], divided)
     dynamic = Dynamic(
         ranges={name: list(each) for name, each in bounds.items()},
         inputs=inputs,
@@ -42,8 +45,13 @@ def extract_range(
         padded=padded,
         divided=divided,
     )
-    found = [extract(model_path, target, recipe, dynamic.shapes(point)) for point in points]
-    _refuse_unknown_lengths(found, points)
+    ends, found = [], []
+    for point in points:  # one at a time: each holds all weights
+        network, shapes = load_point(model_path, dynamic, point, as_tvm_target(target))
+        with naming_the_node(model_path, shapes[0].inputs):
+            found.append(describe_network(network, target, recipe))
+        ends += shapes
+    _refuse_unknown_lengths(found[-1].graph, ends)
     named = [_at(point, each.tasks) for point, each in zip(points, found, strict=True)]
     tasks = merge(
         [
@@ -58,10 +66,21 @@ def extract_range(
     return Extraction(graph, tuple(tasks))
 
 
-def _inputs(model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds) -> dict[str, list[int | str]]:
+def _inputs(
+    path: str, model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds
+) -> dict[str, list[int | str]]:
     """What the inputs take. Raises InvalidModel where not just the free dimensions have bounds."""
     inputs = ranges.named_dims(model, input_shapes)
-    free = list(dict.fromkeys(dim for dims in inputs.values() for dim in dims if isinstance(dim, str)))
+    open_ = ranges.grows(bounds)
+    if len(open_) > 1:
+        raise InvalidModel(
+            f"two ranges begin with 0, and one dimension may grow: {', '.join(open_)}",
+            hint=f"--dynamic {open_[1]}=1..{bounds[open_[1]][1]}",
+        )
+    if open_:
+        inputs = with_totals(path, inputs, _dtypes(model), bounds)
+    named = [name for dims in inputs.values() for dim in dims for name in ranges.names_of(dim)]
+    free = list(dict.fromkeys(named))
     told = f"its free dimensions: {', '.join(free) or 'none'}"
     if unknown := [name for name in bounds if name not in free]:
         raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=told)
@@ -97,11 +116,12 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
         ) from None
 
 
-def _refuse_unknown_lengths(found: Sequence[Extraction], points: Sequence[Mapping[str, int]]) -> None:
-    for specs in zip(*(each.graph.outputs for each in found), strict=True):
-        if None in ranges.follows([spec.shape for spec in specs], points):
+def _refuse_unknown_lengths(graph: GraphReport, ends: Sequence[Ends]) -> None:
+    sizes = [each.sizes for each in ends]
+    for spec, shapes in zip(graph.outputs, zip(*(each.outputs for each in ends), strict=True), strict=True):
+        if None in ranges.follows(shapes, sizes):
             raise InvalidModel(
-                f"how long output {specs[0].name!r} is does not follow from the sizes of the inputs",
+                f"how long output {spec.name!r} is does not follow from the sizes of the inputs",
                 hint="export the model with outputs whose axes are those of the inputs",
             )
 

@@ -12,7 +12,7 @@ from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
 from workers.faces.graphs import Extraction, ModelTask, Ranges, Shapes
 from workers.tvm.anatomy import anchor_of, blocks_of, operator_of
 from workers.tvm.arguments import FREE_RANGE, arguments
-from workers.tvm.model import load_network
+from workers.tvm.model import ImportedModel, load_network
 from workers.tvm.passes import as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_of
 from workers.tvm.refusals import naming_the_node
@@ -25,10 +25,15 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
 
     A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
     """
-    tvm_target = as_tvm_target(target)
-    network = load_network(model_path, input_shapes, tvm_target)
+    network = load_network(model_path, input_shapes, as_tvm_target(target))
     with naming_the_node(model_path, input_shapes):
-        mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
+        return describe_network(network, target, recipe)
+
+
+def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
+    """The same of a model that is imported."""
+    tvm_target = as_tvm_target(target)
+    mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
     extracted = tasks_of(mod, tvm_target)
     tasks = merge(
         [describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight)) for task in extracted]

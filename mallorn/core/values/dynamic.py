@@ -24,9 +24,12 @@ class Dynamic(Value):
     ranges: Annotated[dict[str, list[int]], Field(description="The least and the largest of each dimension.")]
     inputs: Annotated[
         dict[str, list[int | str]],
-        Field(description="What each input takes: numbers, and names of dimensions."),
+        Field(description="What each input takes: numbers, names of dimensions, and sums of them."),
     ]
-    points: list[dict[str, int]]
+    points: Annotated[
+        list[dict[str, int]],
+        Field(description="Without dimensions that may be nothing: these are left open."),
+    ]
     padded: Annotated[
         list[str], Field(description="Dimensions that may be filled up with zeros: results stay the same.")
     ] = []
@@ -39,13 +42,22 @@ class Dynamic(Value):
     rules: Annotated[list[Rule], Field(description="The first that covers the sizes is followed.")] = []
 
     @property
+    def grows(self) -> list[str]:
+        """The dimensions that points leave open: those that may be nothing, such as a cache's length."""
+        return [name for name, (low, _) in self.ranges.items() if low == 0]
+
+    @property
     def largest(self) -> dict[str, int]:
-        """The point that has every dimension at its largest."""
-        return self.points[-1]
+        """Every dimension at its largest."""
+        return self.points[-1] | {name: self.ranges[name][1] for name in self.grows}
 
     def shapes(self, sizes: dict[str, int]) -> dict[str, list[int]]:
         """The shapes of inputs with free dimensions, at these sizes."""
         return {
-            name: [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
+            name: [_size(dim, sizes) if isinstance(dim, str) else dim for dim in dims]
             for name, dims in self.inputs.items()
         }
+
+
+def _size(dim: str, sizes: dict[str, int]) -> int:
+    return sum(int(name) if name.isdigit() else sizes[name] for name in dim.split(" + "))

@@ -168,6 +168,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     assert sorted(path.name for path in Path(stored.export_uri).iterdir()) == [
         "apply.py",
+        "attention.py",
         "bf16.py",
         "calls.py",
         "cells.py",
@@ -185,6 +186,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "gathering.py",
         "given.py",
         "groups.py",
+        "growing.py",
         "heads.py",
         "inlining.py",
         "int8.py",

@@ -5,6 +5,7 @@ import importlib
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -33,7 +34,20 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-checks, converters, equals, folding, forms, gathering, inlining, packing, ranges, rewriting, weights = (
+(
+    checks,
+    converters,
+    equals,
+    folding,
+    forms,
+    gathering,
+    growing,
+    inlining,
+    packing,
+    ranges,
+    rewriting,
+    weights,
+) = (
     importlib.import_module(f"{__package__}.{name}" if __package__ else name)
     for name in (
         "checks",
@@ -42,6 +56,7 @@ checks, converters, equals, folding, forms, gathering, inlining, packing, ranges
         "folding",
         "forms",
         "gathering",
+        "growing",
         "inlining",
         "packing",
         "ranges",
@@ -110,16 +125,19 @@ def _spec(value: Any, shapes: Shapes) -> InputSpec:
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
     """The model as a Relax module, after the recipe's first half; of a range one a point, by its label."""
     dynamic = manifest["dynamic"]
-    shapes = (
-        {ranges.label(point): ranges.shapes_at(dynamic["inputs"], point) for point in dynamic["points"]}
-        if dynamic
-        else {"": manifest["input_shapes"]}
-    )
     steps, constants = manifest["recipe"]["before"], equals.Constants()
-    return {
-        name: constants.shared(run_passes(read_graph(model, at, target), steps, target))
-        for name, at in shapes.items()
-    }
+    if dynamic:
+        reads = {ranges.label(p): partial(read_point, model, dynamic, p, target) for p in dynamic["points"]}
+    else:
+        reads = {"": partial(read_graph, model, manifest["input_shapes"], target)}
+    return {name: constants.shared(run_passes(read(), steps, target)) for name, read in reads.items()}
+
+
+def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
+    """The model as a Relax module at one point of a range; what grows is left open."""
+    sizes = ranges.samples(dynamic["ranges"], point)
+    graphs = [read_graph(model, ranges.shapes_at(dynamic["inputs"], at), target) for at in sizes]
+    return growing.grown(*graphs, *ranges.grows(dynamic["ranges"]))
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
@@ -196,12 +214,14 @@ def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[lis
 
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
-    """The workloads that have loops to schedule: a sort is a call of TVM's library."""
-    return [task for task in extract_tasks(mod, target) if _has_loops(task.dispatched[0]["main"])]
+    """The workloads that have loops of known sizes to schedule: a sort is a call of TVM's library."""
+    return [task for task in extract_tasks(mod, target) if _can_be_tuned(task.dispatched[0]["main"])]
 
 
-def _has_loops(function: Any) -> bool:
-    return any(block.iter_vars for block in rewriting.collect(function, SBlock))
+def _can_be_tuned(function: Any) -> bool:
+    return rewriting.static(function) and any(
+        block.iter_vars for block in rewriting.collect(function, SBlock)
+    )
 
 
 def build(mods: Mapping[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
@@ -240,13 +260,16 @@ def pool_options(target: Any) -> list[str]:
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Random inputs by name; integers stay within the model's look-up ranges."""
+    """Random inputs by name; integers stay within look-up ranges, and no mask hides everything."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
         low, high = ranges.get(name, (0, 2))
         whole = dtype.kind in "iub"
-        values[name] = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
+        drawn = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
+        if whole and drawn.ndim and low <= 1 < high:
+            drawn[..., :1] = 1
+        values[name] = drawn
     return values
 
 

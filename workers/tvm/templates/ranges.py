@@ -4,18 +4,25 @@
 filled up with zeros to the point's sizes, and of the results what was filled up is cut away. Or the point
 takes the first part of a dimension, as much as it has, and `main` is called again for the rest. Larger sizes
 end with an error.
+
+A dimension whose range begins with nothing grows, as a cache does: points leave it open.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypedDict
 
 import tvm
 from tvm import relax, te, tirx
 
+growing, rewriting = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("growing", "rewriting")
+)
+PLUS = " + "  # of sizes, in what torch's exporter calls a dimension that is as long as two others
 Sizes = Mapping[str, int]  # by the name of a dimension
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
-Dims = list[Any]  # of a tensor: numbers, and names of dimensions
+Dims = list[Any]  # of a tensor: numbers, names of dimensions, and sums of them
 
 
 class Rule(TypedDict):
@@ -50,12 +57,31 @@ def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
     return {name: _at(dims, sizes) for name, dims in inputs.items()}
 
 
+def names_of(dim: Any) -> list[str]:
+    """The dimensions that an axis is as long as."""
+    return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
+
+
+def grows(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+    """The dimensions that points leave open."""
+    return [name for name, (low, _) in ranges.items() if low == 0]
+
+
+def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
+    """The sizes at which a point is imported: two where it leaves a length open."""
+    if not (open_ := grows(ranges)):
+        return [dict(point)]
+    return [{**point, open_[0]: length} for length in growing.LENGTHS]
+
+
 def some_sizes(dynamic: Range) -> list[dict[str, int]]:
     """The least sizes, and those one above the half of what each point has."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
+    long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
     between = [
-        {name: max(bounds[name][0], size // 2 + 1) for name, size in p.items()} for p in dynamic["points"]
+        long | {name: max(bounds[name][0], size // 2 + 1) for name, size in p.items()}
+        for p in dynamic["points"]
     ]
     return [
         least,
@@ -63,9 +89,9 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
     ]
 
 
-def follows(shapes: Sequence[Sequence[int]], points: Sequence[Sizes]) -> Dims:
-    """What the axes of a tensor are as long as, by its shapes at all points; None where that is not known."""
-    return [_follows(lengths, points) for lengths in zip(*shapes, strict=True)]
+def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
+    """What the axes of a tensor are as long as, by its shapes at some sizes; None where that is not known."""
+    return [_follows(lengths, sizes) for lengths in zip(*shapes, strict=True)]
 
 
 def label(sizes: Sizes) -> str:
@@ -76,11 +102,14 @@ def label(sizes: Sizes) -> str:
 def joined(mods: Sequence[Any], dynamic: Range) -> Any:
     """The modules of a range's points as one, with a `main` for them all."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
+    open_ = grows(dynamic["ranges"])
     parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
     functions = {name: function for part in parts for name, function in part.items()}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
-    results = [follows(shapes, points) for shapes in zip(*map(_result_shapes, mods), strict=True)]
-    _Dispatcher(builder, points, inputs, results).emit(dynamic["rules"])
+    known = [found for mod, point in zip(mods, points, strict=True) for found in _results(mod, point, open_)]
+    sizes = [at for at, _ in known]
+    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in known), strict=True)]
+    _Dispatcher(builder, points, open_, (inputs, results)).emit(dynamic["rules"])
     return relax.transform.Normalize()(builder.finalize())
 
 
@@ -88,9 +117,14 @@ class _Dispatcher:
     """Writes `main`, and a function for each thing that its rules can do."""
 
     def __init__(
-        self, builder: Any, points: Sequence[Sizes], inputs: Sequence[Dims], results: Sequence[Dims]
+        self,
+        builder: Any,
+        points: Sequence[Sizes],
+        open_: Sequence[str],
+        ends: tuple[Sequence[Dims], Sequence[Dims]],
     ) -> None:
-        self._builder, self._points, self._inputs, self._results = builder, points, inputs, results
+        self._builder, self._points, self._open = builder, points, open_
+        self._inputs, self._results = ends
         self._of_point = [builder.get().get_global_var(f"main{label(point)}") for point in points]
         some = builder.get()[self._of_point[0]]
         self._many = isinstance(some.ret_ty, relax.TupleType)
@@ -121,9 +155,9 @@ class _Dispatcher:
         """A function that computes as a rule says."""
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
-        shapes = [_at(dims, at) for dims in self._inputs]
+        shapes = [_at(dims, self._opened(at, sizes)) for dims in self._inputs]
         with builder.function(f"run{label(at)}{_plain(first)}", params, private=True):
-            given = [builder.emit_te(_filled, *pair) for pair in zip(params, shapes, strict=True)]
+            given = [_whole(builder, *pair) for pair in zip(params, shapes, strict=True)]
             parts = [self._fields(relax.Call(self._of_point[point], given))]
             if first:
                 cut = [_cut_off(dims, first, at[first]) for dims in self._inputs]
@@ -144,7 +178,10 @@ class _Dispatcher:
         builder, at = self._builder, self._points[point]
         with builder.function(f"fits{label(at)}", params, private=True):
             pairs = zip(params, self._inputs, self._dtypes, strict=True)
-            cast = [builder.match_cast(p, relax.TensorType(_at(dims, at), dtype)) for p, dims, dtype in pairs]
+            opened = self._opened(at, sizes)
+            cast = [
+                builder.match_cast(p, relax.TensorType(_at(dims, opened), dtype)) for p, dims, dtype in pairs
+            ]
             found = self._fields(relax.Call(self._of_point[point], cast))
             types = self._types(sizes)
             told = [builder.match_cast(each, ty) for each, ty in zip(found, types, strict=True)]
@@ -156,9 +193,13 @@ class _Dispatcher:
             return [result]
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
+    def _opened(self, at: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """A point's sizes, and what it leaves open."""
+        return {**at, **{name: sizes[name] for name in self._open}}
+
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
         """Fresh sizes, and inputs that have them."""
-        names = sorted({dim for dims in self._inputs for dim in dims if isinstance(dim, str)})
+        names = sorted({name for dims in self._inputs for dim in dims for name in names_of(dim)})
         sizes = {name: tirx.Var(_plain(name), "int64") for name in names}
         pairs = zip(self._inputs, self._dtypes, strict=True)
         types = [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
@@ -206,16 +247,28 @@ def _declared(name: str, params: Sequence[Any], result: Any) -> Any:
     return var
 
 
-def _result_shapes(mod: Any) -> list[list[int]]:
+def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
+    """The shapes of a module's results, at its point and some of the sizes that it leaves open."""
     result = mod["main"].ret_ty
     fields = result.fields if isinstance(result, relax.TupleType) else [result]
-    return [list(map(int, field.shape)) for field in fields]
+    if not open_:
+        yield point, [list(map(int, field.shape)) for field in fields]
+        return
+    length = growing.length_of(mod)
+    for sample in growing.LENGTHS:
+        shapes = [rewriting.sizes_at(field.shape, length, sample) for field in fields]
+        yield {**point, open_[0]: sample}, shapes
 
 
-def _follows(lengths: Sequence[int], points: Sequence[Sizes]) -> Any:
+def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
     if len(set(lengths)) == 1:
         return lengths[0]
-    return next((name for name in points[0] if [point[name] for point in points] == list(lengths)), None)
+    names = list(sizes[0])
+    sums = [f"{one}{PLUS}{other}" for at, one in enumerate(names) for other in names[:at]]
+    more = [f"{name}{PLUS}{lengths[0] - sizes[0][name]}" for name in names if lengths[0] > sizes[0][name]]
+    return next(
+        (dim for dim in (*names, *sums, *more) if [_size(dim, at) for at in sizes] == list(lengths)), None
+    )
 
 
 def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
@@ -234,6 +287,13 @@ def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
     middle = first + len(runs) // 2
     low = _choose(place, runs[: middle - first], first)
     return relax.If(place < middle, low, _choose(place, runs[middle - first :], middle))
+
+
+def _whole(builder: Any, param: Any, shape: Sequence[Any]) -> Any:
+    """An input with zeros behind, up to a shape; itself if it cannot be shorter."""
+    if all(map(_is, param.ty.shape, shape)):
+        return param
+    return builder.emit_te(_filled, param, shape)
 
 
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
@@ -274,7 +334,16 @@ def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
 
 
 def _at(dims: Dims, sizes: Mapping[str, Any]) -> list[Any]:
-    return [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
+    return [_size(dim, sizes) for dim in dims]
+
+
+def _size(dim: Any, sizes: Mapping[str, Any]) -> Any:
+    if not isinstance(dim, str):
+        return dim
+    first, *others = (int(name) if name.isdigit() else sizes[name] for name in dim.split(PLUS))
+    for other in others:
+        first = first + other
+    return first
 
 
 def _cut_off(dims: Dims, name: str, size: int) -> list[int]:
@@ -285,8 +354,8 @@ def _axis(dims: Dims, name: str) -> int:
     return dims.index(name) if name in dims else -1
 
 
-def _is(have: Any, want: int) -> bool:
-    return isinstance(have, int | tirx.IntImm) and int(have) == want
+def _is(have: Any, want: Any) -> bool:
+    return bool(tvm.sym.Analyzer().can_prove_equal(have, want))
 
 
 def _plain(name: str) -> str:

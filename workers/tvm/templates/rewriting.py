@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
 from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
-from tvm.tirx import PrimFunc
+from tvm.tirx import IntImm, PrimFunc
 
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
@@ -34,16 +34,22 @@ def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
 
 
 def function_pass(name: str, rewrite: Callable[[Any], Any]) -> Any:
-    """A pass that rewrites every tensor function, fused by then."""
+    """A pass that rewrites every tensor function of static sizes, fused by then."""
 
     def rewrite_all(mod: Any, _: Any) -> Any:
         functions = {
-            var: rewrite(function) if isinstance(function, PrimFunc) else function
+            var: rewrite(function) if isinstance(function, PrimFunc) and static(function) else function
             for var, function in mod.functions.items()
         }
         return tvm.IRModule(functions, attrs=mod.attrs)
 
     return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
+
+
+def static(function: Any) -> bool:
+    """True if a tensor function takes tensors of known sizes."""
+    tensors = [param.ty for param in function.params]
+    return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
 
 
 def marked(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
@@ -127,6 +133,13 @@ def padded(data: Any, sizes: tuple[int, ...], padding: Iterable[Any]) -> tuple[A
 
 def sizes_of(value: Any) -> tuple[int, ...]:
     return tuple(map(int, value.ty.shape))
+
+
+def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
+    """Sizes in terms of a length, at one."""
+    analyzer = tvm.sym.Analyzer()
+    analyzer.bind(length, IntImm("int64", sample))
+    return [int(analyzer.simplify(size)) for size in shape]
 
 
 def mostly_whole(outputs: int, lanes: int) -> bool:

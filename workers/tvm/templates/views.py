@@ -25,7 +25,8 @@ class _Views(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         view: Any = self._value(call.args[0]) if _is(call, *_ELEMENTWISE) else None
-        if not _is(view, RESHAPE) or not _channels(view) or not self._ours(view.args[0]):
+        moves = _is(view, RESHAPE) and rewriting.known(view)
+        if not moves or not _channels(view) or not self._ours(view.args[0]):
             return call
         operands = [self._operand(operand, call, view) for operand in call.args[1:]]
         if None in operands:
@@ -41,6 +42,7 @@ class _Views(PyExprMutator):  # type: ignore[misc]
         other = self._value(operand)
         if (
             _is(other, RESHAPE)
+            and rewriting.known(other)
             and _shape(other.args[0]) == _shape(view.args[0])
             and _shape(other) == _shape(view)
         ):
