@@ -19,11 +19,13 @@ from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.machine import assumed
-from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload
+from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest
+from mallorn.core.values.report import PointTimes
 from mallorn.core.version import VERSION
 from workers.faces.graphs import Graphs, Tuned
-from workers.finish.rules import with_rules
+from workers.finish.rules import rules_of, with_rules
 from workers.finish.winners import Winner
+from workers.racing.engines import TUNED
 from workers.slot.stage import Stage
 
 # apply.py, the graph passes that it has beyond TVM's, what they share, and a library's threads.
@@ -53,7 +55,7 @@ def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, dir
 def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
     """Put the manifest, the scripts and what they need to run beside the logs."""
     manifest = _manifest(claimed, winners)
-    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+    _write_manifest(directory, manifest)
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
     for name in SCRIPTS:
@@ -74,6 +76,23 @@ def range_of(claimed: Stage, winners: Sequence[Winner]) -> Dynamic | None:
     machine = claimed.job.machine or assumed(claimed.target.num_cores, lanes=1)
     tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
     return with_rules(dynamic, tasks_us, machine.fork_us)
+
+
+def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
+    """Let an export's rules follow what the whole model took at its points, where all of them were timed.
+
+    Tasks add up to less than that: they leave out what lies between them, and were timed at other moments.
+    """
+    manifest, timed = read_manifest(directory / MANIFEST), [point.latency_us.get(TUNED) for point in points]
+    costs = [latency.median for latency in timed if latency is not None]
+    if manifest.dynamic is None or not costs or len(costs) < len(manifest.dynamic.points):
+        return
+    dynamic = manifest.dynamic.model_copy(update={"rules": rules_of(manifest.dynamic, costs)})
+    _write_manifest(directory, manifest.model_copy(update={"dynamic": dynamic}))
+
+
+def _write_manifest(directory: Path, manifest: Manifest) -> None:
+    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
 
 
 def upload(claimed: Stage, directory: Path) -> str:

@@ -8,7 +8,8 @@ from typing import Final, Self
 
 from mallorn.core.hosts import host_id
 from workers.faces.graphs import Compiled, Graphs
-from workers.finish.export import largest_shapes, range_of, write_records
+from workers.finish.export import largest_shapes, write_records
+from workers.finish.rules import to_next
 from workers.finish.winners import Winner
 from workers.host.alone import Host
 from workers.host.stress import stress
@@ -63,9 +64,10 @@ class JobModel:
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
-        """The model with the schedules of a directory that `write` filled."""
+        """The model with the schedules of a directory that `write` filled; of a range, to time its points."""
         library = directory.with_suffix(".so")
-        whole = replace(self.whole, dynamic=range_of(self.claimed, winners))
+        dynamic = self.claimed.graph.dynamic
+        whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
         return TunedModel(tuple(winners), directory, library, whole.compile(directory, library))
 
     @contextmanager

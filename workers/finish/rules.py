@@ -1,7 +1,8 @@
-"""Which point computes which sizes, by what its schedules were measured to take."""
+"""Which point computes which sizes, by what the points were measured to take."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Final
 
 from mallorn.core.values.dynamic import Dynamic, Rule
@@ -21,6 +22,15 @@ def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float 
         for calls in dynamic.calls
     ]
     return dynamic.model_copy(update={"rules": rules_of(dynamic, costs)})
+
+
+def to_next(dynamic: Dynamic) -> Dynamic:
+    """The range with rules by which every point computes its own sizes, as timing them needs it."""
+    rules = [
+        Rule(upto=dict(point), point=place)
+        for place, point in sorted(enumerate(dynamic.points), key=lambda each: prod(each[1].values()))
+    ]
+    return dynamic.model_copy(update={"rules": rules})
 
 
 def rules_of(dynamic: Dynamic, costs: Costs) -> list[Rule]:

@@ -22,7 +22,7 @@ from workers.finish.busy import beside_others
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
 from workers.finish.contenders import Contest, contests, second_chance
-from workers.finish.export import complete_export, upload
+from workers.finish.export import complete_export, settle_rules, upload
 from workers.finish.handout import Handout, choose, records_alone
 from workers.finish.job_model import JobModel
 from workers.finish.limits import limits
@@ -73,6 +73,7 @@ def _finish(claimed: Stage) -> None:
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             parts.append(timed)
+            settle_rules(handout.directory, timed.points)
             if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
                 parts.append(limits(claimed, [*(winner.contest for winner in winners), *losers], timed))
             parts.append(beside_others(model, winners, handout, check, undone))

@@ -662,5 +662,5 @@ def test_a_range_is_compiled_and_exported_with_rules_for_every_size(workshop, ex
     assert [rule.upto for rule in dynamic.rules] == [{"n": 1}, {"n": 8}]
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     manifest = json.loads(Path(stored.export_uri, "manifest.json").read_text())
-    assert manifest["dynamic"]["rules"] == [rule.model_dump() for rule in dynamic.rules]
+    assert [rule["upto"] for rule in manifest["dynamic"]["rules"]] == [{"n": 1}, {"n": 8}]
     assert manifest["input_shapes"] == {"x": [8, 4]}, "the largest, for whoever knows nothing of ranges"

@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.values.dynamic import Dynamic, Rule
-from workers.finish.rules import rules_of, with_rules
+from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
+from mallorn.core.values.report import ModelLatency, PointTimes
+from workers.finish.export import settle_rules
+from workers.finish.rules import rules_of, to_next, with_rules
 from workers.tvm.points import points_of
 
 SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
@@ -72,3 +77,45 @@ def test_a_points_cost_is_that_of_the_tasks_it_calls() -> None:
     found = dynamic({"n": [1, 2]}).model_copy(update={"calls": [{"a": 9, "b": 1}, {"c": 1}]})
     rules = with_rules(found, {"a": 1.0, "b": 1.0, "c": 2.0}).rules
     assert followed(rules, {"n": 1}).point == 1
+
+
+@given(st.dictionaries(st.sampled_from("ab"), SMALL, min_size=1), st.booleans())
+def test_points_compute_their_own_sizes_where_they_are_timed(
+    ranges: dict[str, list[int]], parted: bool
+) -> None:
+    found = to_next(dynamic(ranges, ["a"] if parted and "a" in ranges else []))
+    assert [runs(found, point) for point in found.points] == [[place] for place in range(len(found.points))]
+
+
+def timed(sizes: dict[str, int], us: float | None) -> PointTimes:
+    latency = None if us is None else ModelLatency(median=us, low=us, high=us)
+    return PointTimes(sizes=sizes, latency_us={"tuned": latency})
+
+
+def exported(folder: Path) -> Dynamic:
+    """A range whose rules were made by what its tasks took: the small point's were slow that day."""
+    found = dynamic({"n": [1, 2]})
+    found = found.model_copy(update={"rules": rules_of(found, [9.0, 5.0])})
+    recipe = StoredRecipe(name="plain", version=1, before=[], after=[])
+    manifest = Manifest(target={"kind": "llvm"}, recipe=recipe, dynamic=found)
+    (folder / MANIFEST).write_text(manifest.model_dump_json())
+    return found
+
+
+def rules_in(folder: Path) -> list[Rule]:
+    kept = read_manifest(folder / MANIFEST).dynamic
+    assert kept is not None
+    return kept.rules
+
+
+def test_rules_follow_what_the_whole_model_took_at_its_points(tmp_path: Path) -> None:
+    found = exported(tmp_path)
+    settle_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
+
+
+def test_rules_stay_where_a_point_was_not_timed(tmp_path: Path) -> None:
+    found = exported(tmp_path)
+    settle_rules(tmp_path, [timed(found.points[0], 3.0), timed(found.points[1], None)])
+    settle_rules(tmp_path, [])
+    assert rules_in(tmp_path) == found.rules
