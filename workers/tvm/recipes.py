@@ -96,6 +96,8 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             _step("mallorn.int8"),
             _step("mallorn.steps"),
             *_relax("DeadCodeElimination"),
+            _step("mallorn.reals"),
+            *_relax("DeadCodeElimination"),
             *choices,
             _step("mallorn.heads", _LANES),
             _step("mallorn.transposes"),

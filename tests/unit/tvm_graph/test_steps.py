@@ -131,3 +131,47 @@ def test_numbers_along_another_axis_are_multiplied_before() -> None:
     after = changed(body, "int32", SUMS)
     assert after is not None
     assert any(getattr(call.op, "name", "") == "relax.multiply" for call in calls(after))
+
+
+def decoded_as(body: Callable[..., Any], dtype: str, *arrays: Any) -> Any | None:
+    """The module after the pass for real numbers, which are the same but for rounding."""
+    mod = networks.network(body, *(array.shape for array in arrays), dtype=dtype)
+    after = networks.rewritten(steps.reals(), mod)
+    if after is not None:
+        np.testing.assert_allclose(run(after, *arrays), run(mod, *arrays), rtol=1e-5, atol=1e-4)
+    return after
+
+
+def test_bytes_become_real_numbers_in_one_function() -> None:
+    def body(emit: Emit, x: Any, y: Any) -> Any:
+        real = emit(relax.op.add(decoded(emit, x, 0.3, 7.0), vector(3, -1, 1)))
+        return relax.op.divide(emit(relax.op.add(real, decoded(emit, y, 0.2, 0.0))), number(8.0))
+
+    after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
+    assert after is not None
+    assert len(calls(after)) == 1
+
+
+def test_layers_that_differ_by_their_scales_decode_by_one_function() -> None:
+    def body(emit: Emit, x: Any, y: Any) -> Any:
+        return relax.op.maximum(decoded(emit, x, 0.3, 7.0), decoded(emit, y, 0.2, 9.0))
+
+    after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
+    assert after is not None
+    assert len(after.functions) == 2
+
+
+def test_other_integers_may_be_places_and_are_computed_as_they_are() -> None:
+    def body(emit: Emit, x: Any) -> Any:
+        return relax.op.divide(emit(relax.op.astype(x, "float32")), number(3.0))
+
+    assert decoded_as(body, "int32", SUMS) is None
+
+
+def test_products_of_computed_numbers_stay_products() -> None:
+    def body(emit: Emit, x: Any, y: Any) -> Any:
+        return relax.op.multiply(decoded(emit, x, 0.3, 7.0), decoded(emit, y, 0.2, 0.0))
+
+    after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
+    assert after is not None
+    assert any(getattr(call.op, "name", "") == "relax.multiply" for call in calls(after))

@@ -83,6 +83,7 @@ OWN_PASSES = {
     "mallorn.lines": "lines",
     "mallorn.norms": "norms",
     "mallorn.passable": "passable",
+    "mallorn.reals": "steps",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",
     "mallorn.smooth": "smooth",

@@ -6,7 +6,7 @@ layers whose scales differ. What rounds is one function from bytes to bytes, so 
 neither writes real numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-_INTEGERS = ("int32", "int16", "int8", "uint8")
+_BYTES, _PRODUCTS = ("int8", "uint8"), ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
+_INTEGERS = ("int32", "int16", *_BYTES)
 _ARITHMETIC = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 Values = Mapping[Any, Any]
 Limits = tuple[float, ...]  # the least and the most
@@ -28,12 +30,15 @@ class Linear:
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
+    inside: frozenset[Any] = frozenset()  # what it is made of, and nothing else reads
 
     def __add__(self, other: "Linear") -> "Linear":
-        return Linear((*self.terms, *other.terms), self.constant + other.constant)
+        inside = self.inside | other.inside
+        return Linear((*self.terms, *other.terms), self.constant + other.constant, inside)
 
     def times(self, factor: Any) -> "Linear":
-        return Linear(tuple((value, by * factor) for value, by in self.terms), self.constant * factor)
+        terms = tuple((value, by * factor) for value, by in self.terms)
+        return Linear(terms, self.constant * factor, self.inside)
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,11 @@ def steps() -> Any:
     return rewriting.graph_pass("Steps", _rewrite)
 
 
+def reals() -> Any:
+    """The pass that rewrites what bytes and sums become where real numbers are needed."""
+    return rewriting.graph_pass("Reals", _rewrite_reals)
+
+
 def _rewrite(builder: Any, graph: Any) -> Any:
     reading = _Reading(relax.analysis.get_var2val(graph), rewriting.readers_of(graph))
 
@@ -65,12 +75,39 @@ def _rewrite(builder: Any, graph: Any) -> Any:
         found = reading.rounded(call)
         if found is None:
             return call
-        sizes = rewriting.sizes_of(call)
-        function = builder.add_func(_function(found, sizes), "to_steps")
-        factors = map(relax.const, _factors(found.sum, sizes[-1]))
-        return relax.call_tir(function, [*(value for value, _ in found.sum.terms), *factors], call.ty)
+        limits = f"T.float32({found.least!r})", f"T.float32({found.most!r})"
+        text = "T.Cast('uint8', T.Cast('int32', T.min(T.max(T.round({{}}), {}), {})))".format(*limits)
+        return _computed(builder, "to_steps", found.sum, text, call.ty)
 
     return rewriting.rewrite_known(graph, "relax.astype", rewrite)
+
+
+def _rewrite_reals(builder: Any, graph: Any) -> Any:
+    reading = _Reading(relax.analysis.get_var2val(graph), rewriting.readers_of(graph))
+    return _Reals(builder, reading.decoded()).visit_expr(graph)
+
+
+@mutator
+class _Reals(PyExprMutator):  # type: ignore[misc]
+    """Patterns of products would be matched as TVM thinks of them: a quotient of one is one."""
+
+    def __init__(self, builder: Any, sums: Sequence[tuple[Any, Linear]]) -> None:
+        super().__init__(builder.get())
+        self._of, self._sums = builder, sums
+
+    def visit_call_(self, call: Any) -> Any:
+        found = next((sum_ for other, sum_ in self._sums if other.same_as(call)), None)
+        if found is None:
+            return self.visit_expr_post_order(call)
+        terms = tuple((self.visit_expr(value), by) for value, by in found.terms)
+        return _computed(self._of, "to_reals", Linear(terms, found.constant), "{}", call.ty)
+
+
+def _computed(builder: Any, name: str, sum_: Linear, text: str, ty: Any) -> Any:
+    """A call of a function of the values that are summed up."""
+    values, sizes = [value for value, _ in sum_.terms], tuple(map(int, ty.shape))
+    function = builder.add_func(_function(name, values, text, sizes, str(ty.dtype)), name)
+    return relax.call_tir(function, [*values, *map(relax.const, _factors(sum_, sizes[-1]))], ty)
 
 
 class _Reading:
@@ -78,6 +115,26 @@ class _Reading:
 
     def __init__(self, values: Values, readers: Mapping[Any, Any]) -> None:
         self._values, self._readers = values, readers
+
+    def decoded(self) -> list[tuple[Any, Linear]]:
+        """Calls that sum up integers and others, each with its sum, but for those inside another."""
+        found = []
+        for var, call in self._values.items():
+            if isinstance(call, relax.Call) and getattr(call.op, "name", "") in _ARITHMETIC:
+                sum_ = self._opened(call, rewriting.sizes_of(call)) if rewriting.known(call) else None
+                if sum_ is not None and self._of_integers(sum_, call):
+                    found.append((var, call, sum_))
+        inside = frozenset[Any]().union(*(sum_.inside for _, _, sum_ in found))
+        return [(call, sum_) for var, call, sum_ in found if var not in inside]
+
+    def _of_integers(self, sum_: Linear, call: Any) -> bool:
+        alike = all(rewriting.sizes_of(value) == rewriting.sizes_of(call) for value, _ in sum_.terms)
+        return call.ty.ndim > 0 and alike and any(self._counted(value) for value, _ in sum_.terms)
+
+    def _counted(self, value: Any) -> bool:
+        """Whether these are bytes, or sums of a product's bytes: other integers may be places."""
+        name = getattr(getattr(self._values.get(value), "op", None), "name", "")
+        return value.ty.dtype in _BYTES or (value.ty.dtype == "int32" and name in _PRODUCTS)
 
     def rounded(self, call: Any) -> Rounded | None:
         """What `integers` wrote for an encoding, from its last operator on."""
@@ -142,7 +199,9 @@ class _Reading:
             return Linear((), known)
         call = self._values.get(value) if self._read_once(value) else None
         found = self._opened(call, sizes) if isinstance(call, relax.Call) else None
-        return found or Linear(((value, np.float64(1)),))
+        if found is None:
+            return Linear(((value, np.float64(1)),))
+        return Linear(found.terms, found.constant, found.inside | {value})
 
     def _opened(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:
         name = getattr(call.op, "name", "")
@@ -193,29 +252,24 @@ def _factors(sum_: Linear, columns: int) -> list[Any]:
     return [np.broadcast_to(row, columns).astype("float32") for row in rows]
 
 
-def _function(found: Rounded, sizes: tuple[int, ...]) -> Any:
+def _function(name: str, values: list[Any], whole: str, sizes: tuple[int, ...], dtype: str) -> Any:
     """TVM finds by itself that this is element-wise, and fuses it behind products."""
-    values, axes = [value for value, _ in found.sum.terms], [f"i{axis}" for axis in range(len(sizes))]
-    numbers = rewriting.numbers(sizes)
+    axes, numbers = [f"i{axis}" for axis in range(len(sizes))], rewriting.numbers(sizes)
     place, last = ", ".join(f"v{axis}" for axis in axes), f"v{axes[-1]}"
     text = f"k{len(values)}[{last}]"
     for at in reversed(range(len(values))):
         text = f'T.Cast("float32", x{at}[{place}]) * k{at}[{last}] + {text}'
     buffers = [
-        *(
-            f'x{at}: T.Buffer(({rewriting.numbers(sizes)}), "{each.ty.dtype}")'
-            for at, each in enumerate(values)
-        ),
+        *(f'x{at}: T.Buffer(({numbers},), "{each.ty.dtype}")' for at, each in enumerate(values)),
         *(f'k{at}: T.Buffer((T.int64({sizes[-1]}),), "float32")' for at in range(len(values) + 1)),
-        f'y: T.Buffer(({numbers}), "uint8")',
+        f'y: T.Buffer(({numbers},), "{dtype}")',
     ]
     return tvm.script.from_source(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True}})
     for {", ".join(axes)} in T.grid({numbers}):
-        with T.sblock("to_steps"):
+        with T.sblock("{name}"):
             {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            y[{place}] = T.Cast("uint8", T.Cast("int32", T.min(T.max(
-                T.round({text}), T.float32({found.least!r})), T.float32({found.most!r}))))
+            y[{place}] = {whole.format(text)}
 """)
