@@ -21,6 +21,7 @@ from workers.tvm.pool import export_with_pool
 from workers.tvm.recipes import recipe_of, step_json
 from workers.tvm.templates import compiling as stock
 from workers.tvm.templates import equals, ranges
+from workers.tvm.templates.embedding import embedding
 
 
 def compile_model(
@@ -72,8 +73,10 @@ def _compile(
     mods, constants = {}, equals.Constants()
     for label, load in models.items():
         network = load(tvm_target)
+        inputs, outputs = network.inputs, network.outputs
         mod, _ = run_steps(network.mod, steps.before, tvm_target)
         mods[label] = constants.shared(mod)
+    del network, mod  # and with them weights that are re-laid
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mods, scratch, tvm_target)
@@ -84,8 +87,8 @@ def _compile(
         of=len(found) + len(missing),
         missing=missing,
         problems=problems,
-        inputs=network.inputs,
-        outputs=network.outputs,
+        inputs=inputs,
+        outputs=outputs,
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
     )
@@ -96,5 +99,6 @@ def compile_default(model_path: str, target: str, out_so: str, input_shapes: Sha
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
     executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
-    executable.export_library(out_so, fcompile=link_shared)
+    embedded = embedding() if stock.is_cpu(tvm_target) else {}
+    executable.export_library(out_so, fcompile=link_shared, **embedded)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

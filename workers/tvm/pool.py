@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from workers.tvm.linker import compiler, link_shared
 from workers.tvm.templates.compiling import POOL, is_cpu, pool_options
+from workers.tvm.templates.embedding import embedding
 
 NO_COMPILER: Final = (
     "no C compiler: libraries use TVM's threads, which lose much time beside other programs "
@@ -20,9 +21,10 @@ log = logging.getLogger(__name__)
 
 def export_with_pool(executable: Any, library: str, target: Any) -> None:
     """Write the library as `compiling.export` does, without a compiler driver for the rest of it."""
+    embedded = embedding() if is_cpu(target) else {}
     pool = pool_object(tuple(pool_options(target))) if is_cpu(target) else b""
     if not pool:
-        executable.export_library(library, fcompile=link_shared)
+        executable.export_library(library, fcompile=link_shared, **embedded)
         return
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
@@ -34,7 +36,7 @@ def export_with_pool(executable: Any, library: str, target: Any) -> None:
             beside.unlink(missing_ok=True)
 
     link.output_format = "so"  # type: ignore[attr-defined]
-    executable.export_library(library, fcompile=link)
+    executable.export_library(library, fcompile=link, **embedded)
 
 
 @lru_cache(maxsize=8)

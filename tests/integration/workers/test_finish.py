@@ -179,6 +179,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "converters.py",
         "cumulative.py",
         "depthwise.py",
+        "embedding.py",
         "equals.py",
         "folding.py",
         "folds.py",

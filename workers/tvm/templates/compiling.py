@@ -34,35 +34,16 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-(
-    checks,
-    converters,
-    equals,
-    folding,
-    forms,
-    gathering,
-    growing,
-    inlining,
-    packing,
-    ranges,
-    rewriting,
-    weights,
-) = (
-    importlib.import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in (
-        "checks",
-        "converters",
-        "equals",
-        "folding",
-        "forms",
-        "gathering",
-        "growing",
-        "inlining",
-        "packing",
-        "ranges",
-        "rewriting",
-        "weights",
-    )
+def _beside(name: str) -> Any:
+    """A file beside this one, in a package or in an export."""
+    return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
+
+
+checks, converters, embedding, equals, folding, forms, gathering = map(
+    _beside, ("checks", "converters", "embedding", "equals", "folding", "forms", "gathering")
+)
+growing, inlining, packing, ranges, rewriting, weights = map(
+    _beside, ("growing", "inlining", "packing", "ranges", "rewriting", "weights")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
@@ -183,7 +164,7 @@ def make_pass(step: Mapping[str, Any]) -> Any:
 def _module(name: str) -> Any:
     if name in OWN_PASSES:
         beside = OWN_PASSES[name]
-        return importlib.import_module(f"{__package__}.{beside}" if __package__ else beside)
+        return _beside(beside)
     if name.startswith(PASSES):
         return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
     raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
@@ -225,13 +206,14 @@ def _can_be_tuned(function: Any) -> bool:
     )
 
 
-def build(mods: Mapping[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
     """Apply the schedules in work_dir after the recipe's first half, run the second half, compile.
 
-    The modules of a range's points become one, with a `main` for all sizes.
+    The modules of a range's points become one, with a `main` for all sizes. None is left in `mods`: each
+    holds all weights, as what is made of it does.
     """
     constants = equals.Constants()
-    scheduled = packing.agreed([_scheduled(mod, target, work_dir) for mod in mods.values()])
+    scheduled = packing.agreed([_scheduled(mods.pop(label), target, work_dir) for label in list(mods)])
     ready = [constants.shared(run_passes(mod, after, target)) for mod in scheduled]
     (mod,) = [ranges.joined(ready, dynamic)] if dynamic else ready
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
@@ -245,8 +227,8 @@ def _scheduled(mod: Any, target: Any, work_dir: str) -> Any:
 
 def export(executable: Any, library: str, target: Any) -> None:
     """Write the library; on CPUs with threads of its own for its loops (`pool.c` says why)."""
-    pool: dict[str, Any] = {"addons": [str(POOL)], "options": pool_options(target)} if is_cpu(target) else {}
-    executable.export_library(library, **pool)
+    own = {"addons": [str(POOL)], "options": pool_options(target), **embedding.embedding()}
+    executable.export_library(library, **(own if is_cpu(target) else {}))
 
 
 def is_cpu(target: Any) -> bool:
