@@ -81,10 +81,11 @@ def range_of(claimed: Stage, winners: Sequence[Winner]) -> Dynamic | None:
 def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     """Let an export's rules follow what the whole model took at its points, where all of them were timed.
 
-    Tasks add up to less than that: they leave out what lies between them, and were timed at other moments.
+    Tasks add up to something else: they leave out what lies between them. The least of each point's bursts
+    counts, since points are timed one after the other, and what else a host does makes runs longer only.
     """
     manifest, timed = read_manifest(directory / MANIFEST), [point.latency_us.get(TUNED) for point in points]
-    costs = [latency.median for latency in timed if latency is not None]
+    costs = [min(latency.bursts or [latency.median]) for latency in timed if latency is not None]
     if manifest.dynamic is None or not costs or len(costs) < len(manifest.dynamic.points):
         return
     dynamic = manifest.dynamic.model_copy(update={"rules": rules_of(manifest.dynamic, costs)})

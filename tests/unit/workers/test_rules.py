@@ -87,8 +87,10 @@ def test_points_compute_their_own_sizes_where_they_are_timed(
     assert [runs(found, point) for point in found.points] == [[place] for place in range(len(found.points))]
 
 
-def timed(sizes: dict[str, int], us: float | None) -> PointTimes:
-    latency = None if us is None else ModelLatency(median=us, low=us, high=us)
+def timed(sizes: dict[str, int], us: float | None, slow_us: float = 0.0) -> PointTimes:
+    """Bursts of which one was quiet, and most were not."""
+    bursts = [] if us is None else [us + slow_us, us, us + slow_us]
+    latency = None if us is None else ModelLatency(median=us + slow_us, low=us, high=us, bursts=bursts)
     return PointTimes(sizes=sizes, latency_us={"tuned": latency})
 
 
@@ -111,6 +113,12 @@ def rules_in(folder: Path) -> list[Rule]:
 def test_rules_follow_what_the_whole_model_took_at_its_points(tmp_path: Path) -> None:
     found = exported(tmp_path)
     settle_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
+
+
+def test_a_point_that_was_disturbed_counts_with_its_least_burst(tmp_path: Path) -> None:
+    first, second = exported(tmp_path).points
+    settle_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
 
 
