@@ -1,59 +1,141 @@
-"""How much memory the import of a large model takes: `python -m benchmarks.import_memory --gb 1`."""
+"""How much memory a large model takes: `python -m benchmarks.import_memory --gb 1 --schedules DIR`.
+
+Every step in a process of its own: import; with schedules, which a job on a small model of this kind left,
+also the compilation and what an engine does before its first answer. Memory that is the files' own is not
+counted: the kernel takes it back when it wants to.
+"""
 
 import argparse
-import resource
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
-
-from workers.tvm.model import load_network
+from onnx import TensorProto, helper, numpy_helper
 
 ROWS, COLUMNS = 4096, 8192
+WEIGHTS: Final = "weights.bin"
+LOOK_SEC: Final = 0.02
+STATUS: Final = Path("/proc/self/status")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a step took."""
+
+    peak_gb: float
+    seconds: float
 
 
 def write(path: Path, gigabytes: float, outside: bool) -> None:
-    """A chain of products with weights of so many gigabytes."""
+    """A chain of products with weights of so many gigabytes, each of one number: equal ones are kept once."""
     count = max(1, round(gigabytes * 1e9 / (4 * ROWS * COLUMNS) / 2)) * 2
     shapes = [(ROWS, COLUMNS) if at % 2 == 0 else (COLUMNS, ROWS) for at in range(count)]
-    weights = [numpy_helper.from_array(np.full(s, at, "float32"), f"w{at}") for at, s in enumerate(shapes)]
+    make = _elsewhere if outside else _inside
+    weights = [make(at, shape) for at, shape in enumerate(shapes)]
     nodes = [helper.make_node("MatMul", [f"x{at}", f"w{at}"], [f"x{at + 1}"]) for at in range(count)]
     ends = [helper.make_tensor_value_info(name, 1, [4, ROWS]) for name in ("x0", f"x{count}")]
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(model, str(path), save_as_external_data=outside, location="weights.bin")
+    path.write_bytes(model.SerializeToString())
+    if outside:
+        with path.with_name(WEIGHTS).open("wb") as file:
+            for at, shape in enumerate(shapes):
+                np.full(shape, at, "float32").tofile(file)
+
+
+def _inside(at: int, shape: tuple[int, int]) -> TensorProto:
+    return numpy_helper.from_array(np.full(shape, at, "float32"), f"w{at}")
+
+
+def _elsewhere(at: int, shape: tuple[int, int]) -> TensorProto:
+    size = 4 * ROWS * COLUMNS
+    tensor = TensorProto(name=f"w{at}", data_type=TensorProto.FLOAT, dims=shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", WEIGHTS), ("offset", at * size), ("length", size)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
 
 
 def main() -> None:
-    """Write the model in another process, import it in this one, and print the peak."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Write the model, and tell what each step takes at most."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--outside", action="store_true", help="weights in a file beside the model")
+    parser.add_argument("--schedules", type=Path, help="what `mallorn tune --out` left of such a model")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "large.onnx")
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "large.onnx")
         _apart(write, path, args.gb, args.outside)
-        size_bytes = sum(file.stat().st_size for file in Path(folder).iterdir())
-        before, started_sec = _peak_bytes(), time.monotonic()
-        load_network(path)
-        seconds = time.monotonic() - started_sec
-        more_gb = (_peak_bytes() - before) / 1e9
-        print(f"{size_bytes / 1e9:.2f} GB on disk, {more_gb:.2f} GB more, {seconds:.1f} s")
+        size_gb = sum(file.stat().st_size for file in Path(scratch).iterdir()) / 1e9
+        steps: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {"import": (_import, (path,))}
+        if args.schedules:
+            library = Path(scratch, "large.so")
+            steps |= {"compile": (_compile, (path, args.schedules, library)), "load": (_load, (library,))}
+        for name, (work, given) in steps.items():
+            taken = _apart(_watched, work, given)
+            times = taken.peak_gb / size_gb
+            print(
+                f"{name}: {size_gb:.2f} GB of weights, {taken.peak_gb:.2f} GB at most ({times:.1f} times), "
+                f"{taken.seconds:.1f} s"
+            )
 
 
-def _apart(call: object, *args: object) -> None:
-    from multiprocessing import get_context
+def _import(path: Path) -> None:
+    from workers.tvm.model import load_network
 
-    process = get_context("spawn").Process(target=call, args=args)  # type: ignore[arg-type]
-    process.start()
-    process.join()
+    load_network(path)
 
 
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _compile(path: Path, schedules: Path, library: Path) -> None:
+    from mallorn.core.targets import parse_target
+    from mallorn.core.values.manifest import MANIFEST, read_manifest
+    from workers.tvm.compile import compile_model
+
+    known = read_manifest(schedules / MANIFEST)
+    target = parse_target(known.target).text
+    compile_model(str(path), str(schedules), target, known.recipe, str(library), {})
+
+
+def _load(library: Path) -> None:
+    import tvm
+    from tvm import relax
+
+    main = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())["main"]
+    main(tvm.runtime.tensor(np.zeros((4, ROWS), "float32"))).numpy()
+
+
+def _watched(work: Callable[..., None], given: tuple[Any, ...]) -> Taken:
+    ended, peaks, started_sec = Event(), [0.0], time.monotonic()
+
+    def watch() -> None:
+        while not ended.wait(LOOK_SEC):
+            peaks.append(max(peaks[-1], _own_gb()))
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        work(*given)
+    finally:
+        ended.set()
+        watcher.join()
+    return Taken(peaks[-1], time.monotonic() - started_sec)
+
+
+def _own_gb() -> float:
+    """The memory of this process that is no file's."""
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024 / 1e9
+
+
+def _apart(call: Callable[..., Any], *args: Any) -> Any:
+    with get_context("spawn").Pool(1) as process:
+        return process.apply(call, args)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,10 @@ class Settings(BaseSettings):
     max_model_bytes: int = Field(16 * 1024**3, description="Largest model upload accepted.")
     builders: int = Field(0, ge=0, description="Builder processes a worker keeps warm; 0: one a core.")
     import_timeout_sec: float = Field(600.0, gt=0, description="Wall time a model import may take.")
-    child_memory_bytes: int = Field(8 * 1024**3, description="Address space a compiler child may use.")
+    child_memory_bytes: int = Field(
+        8 * 1024**3,
+        description="Address space a compiler child may use; with a whole model eight times its size more.",
+    )
     keep_jobs_days: float = Field(
         0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."
     )

@@ -48,6 +48,9 @@ def beside_others(
     if model.claimed.graph.dynamic is not None:
         undone.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
         return FinishReport()
+    if built.is_large:
+        undone.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
+        return FinishReport()
     if not undone.attempt(STEP, partial(be_here, model.claimed)):
         return FinishReport()
     found = undone.attempt(STEP, partial(_versions, model, winners, built, check))

@@ -2,6 +2,7 @@
 
 from functools import partial
 from math import inf, isfinite
+from pathlib import Path
 
 from mallorn.core.errors import MallornError
 from mallorn.core.values.report import FinishReport
@@ -30,10 +31,13 @@ def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
 def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
     limit = model.whole.largest_error
     with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
-        if model.claimed.job.trials == 0:
+        if tuned.is_large:
+            engines.leave_out(UNTUNED)
+        elif model.claimed.job.trials == 0:
             _leave_out_untuned(engines, tuned, limit)
         if UNTUNED in engines:
-            _load_all(model, engines, tuned, undone)
+            _compile_untuned(model, engines, undone)
+        engines.load({UNTUNED: _untuned(model), TUNED: tuned.library})
         errors = engines.errors(TUNED)
         if TUNED in engines and not check_numbers(errors, limit, undone):
             engines.leave_out(TUNED)
@@ -49,14 +53,15 @@ def _leave_out_untuned(engines: Engines, tuned: TunedModel, limit: float) -> Non
         engines.leave_out(UNTUNED)
 
 
-def _load_all(model: JobModel, engines: Engines, tuned: TunedModel, undone: Undone) -> None:
-    """Load what is not loaded yet, the untuned build, too."""
-    libraries = {UNTUNED: model.whole.folder / "untuned.so", TUNED: tuned.library}
-    # Engines start while the model is compiled.
-    untuned = partial(model.whole.compile_untuned, libraries[UNTUNED])
+def _compile_untuned(model: JobModel, engines: Engines, undone: Undone) -> None:
+    """Engines start meanwhile."""
+    untuned = partial(model.whole.compile_untuned, _untuned(model))
     if undone.attempt("compile the untuned model", partial(twice, untuned)) is None:
         engines.leave_out(UNTUNED)
-    engines.load(libraries)
+
+
+def _untuned(model: JobModel) -> Path:
+    return model.whole.folder / "untuned.so"
 
 
 def be_here(claimed: Stage) -> bool:

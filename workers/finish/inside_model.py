@@ -68,9 +68,12 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Deci
 
 
 def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]:
-    """What is compiled beside the winners: a deadline leaves no time, and without trials all are guesses."""
+    """What is compiled beside the winners: a deadline leaves no time, a large model no memory.
+
+    Without trials all are guesses.
+    """
     job = model.claimed.job
-    if job.minutes is not None or job.trials == 0:
+    if job.minutes is not None or job.trials == 0 or first.is_large:
         return []
     tuned_sec = time.time() - job.started_at if job.started_at else 0.0
     rivals = fields(first.winners, [winner.rivals for winner in first.winners])

@@ -12,6 +12,7 @@ from workers.finish.export import largest_shapes, write_records
 from workers.finish.rules import to_next
 from workers.finish.winners import Winner
 from workers.host.alone import Host
+from workers.host.memory import is_large
 from workers.host.stress import stress
 from workers.racing.engines import Engines
 from workers.racing.whole_model import WholeModel
@@ -28,6 +29,11 @@ class TunedModel:
     directory: Path  # the tuning records that it was compiled with
     library: Path
     compiled: Compiled
+
+    @property
+    def is_large(self) -> bool:
+        """Whether this host's memory is little for several of them."""
+        return is_large(self.compiled.bytes)
 
 
 @dataclass(frozen=True, slots=True)

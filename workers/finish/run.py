@@ -57,7 +57,7 @@ def _finish(claimed: Stage) -> None:
     why = claimed.job.tuning_ended
     with (
         TemporaryDirectory(prefix="mallorn-finish-") as scratch,
-        claimed.runtime.graphs(claimed.target.num_cores) as graphs,
+        claimed.graphs() as graphs,
     ):
         folder = Path(scratch)
         model = JobModel.of(claimed, graphs, folder)

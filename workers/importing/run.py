@@ -57,7 +57,7 @@ def _extract(claimed: Stage) -> Extraction:
     with TemporaryDirectory(prefix="mallorn-import-") as scratch:
         model = claimed.model_file(Path(scratch))
         recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
-        with claimed.runtime.graphs(claimed.target.num_cores) as child, giving_way(child):
+        with claimed.graphs() as child, giving_way(child):
             try:
                 given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
                 if bounds := claimed.options.dynamic:

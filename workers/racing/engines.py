@@ -1,6 +1,6 @@
 """Several engines that hold one model: loaded side by side, compared, and timed in turn."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +11,7 @@ from workers.children.again import twice
 from workers.children.errors import ChildError
 from workers.faces.engine import Engine
 from workers.host.load import LoadMeter
+from workers.host.memory import is_large
 from workers.racing.bursts import race, race_kernels
 from workers.racing.fairly import FairRace, fair_race
 from workers.racing.whole_model import WholeModel
@@ -48,11 +49,18 @@ class Engines:
         self._ran: set[str] = set()  # and wrote what they computed
 
     def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
-        """Load the model at once in these engines, or in all that have not; each runs it and is suspended."""
+        """Load the model in these engines, or in all that have not; each runs it and is suspended.
+
+        All load at once, or one after another where the model is large for this host's memory.
+        """
         chosen = [name for name in names or self._held if name in self._held and name not in self._ran]
-        loading = {name: self._model.begin_loading(self._held[name], libraries.get(name)) for name in chosen}
-        self._each(chosen, "load", lambda name, _: loading[name].wait())
+        for together in [[name] for name in chosen] if _any_large(libraries) else [chosen]:
+            self._load(together, libraries)
         self._each(chosen, "run", self._save_outputs)
+
+    def _load(self, names: Sequence[str], libraries: Mapping[str, Path]) -> None:
+        loading = {name: self._model.begin_loading(self._held[name], libraries.get(name)) for name in names}
+        self._each(names, "load", lambda name, _: loading[name].wait())
 
     def errors(self, of: str) -> dict[str, float]:
         """How far an engine's outputs are from those of each other one that ran."""
@@ -120,6 +128,10 @@ class Engines:
         engine.suspend()
         self._ran.add(name)
         return count
+
+
+def _any_large(libraries: Mapping[str, Path]) -> bool:
+    return any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
 
 
 def _fail(error: ChildError) -> NoReturn:

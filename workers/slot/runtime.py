@@ -27,6 +27,8 @@ from workers.measure.validity import validate
 from workers.slot.attendance import RollCall
 
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
+# Of a model's weights in a process that compiles it, mapped files and buffers that grow among them.
+COPIES = 8
 
 
 class Runtime:
@@ -88,10 +90,10 @@ class Runtime:
         if options.measurer not in STAND_INS:
             self.builders.start()
 
-    def graphs(self, threads: int) -> Graphs:
-        """A new process for whole models, which TVM may run on `threads` threads; it is starting already."""
+    def graphs(self, threads: int, model_bytes: int) -> Graphs:
+        """A new process for a whole model, which TVM may run on `threads` threads; it is starting already."""
         env = {"TVM_NUM_THREADS": str(threads)}
-        memory = self.settings.child_memory_bytes
+        memory = self.settings.child_memory_bytes + COPIES * model_bytes
         graphs = Graphs(env=env, memory_bytes=memory, name="graphs")
         graphs.start()
         return graphs

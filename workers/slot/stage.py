@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from db.repositories.events import Events
 from db.repositories.holds import Hold, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.models import Models
 from db.repositories.stages import STAGES
 from db.repositories.targets import Targets
 from db.tables import Job
@@ -22,6 +23,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph import GraphReport
+from workers.faces.graphs import Graphs
 from workers.slot.held_work import Claimed, held_work
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
@@ -46,6 +48,12 @@ class Stage:
         """A local copy of the job's model, and of the files that hold its weights. Raises InvalidModel."""
         with fsspec.open(model_uri(self.runtime.settings.artifacts, self.job.model_id), "rb") as stored:
             return unpack(stored, directory)
+
+    def graphs(self) -> Graphs:
+        """A new process for the job's whole model; it is starting already."""
+        with self.runtime.database.session() as session:
+            model = Models(session).get(self.job.model_id, None)
+        return self.runtime.graphs(self.target.num_cores, model.size_bytes)
 
     @property
     def graph(self) -> GraphReport:

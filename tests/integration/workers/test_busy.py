@@ -1,6 +1,7 @@
 """What is fastest beside other programs: timed, kept in a context of its own, exported where it wins."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.manifest import RECORDS
 from mallorn.core.values.report import BesidePrograms
 from tests.integration.workers.test_finish import (
+    COMPILED,
     best,
     candidates,
     check,
@@ -153,6 +155,17 @@ def test_nobody_is_timed_beside_others_who_did_not_ask(workshop, busy):
     finish(workshop, job)
     assert "contention" not in report(workshop, job)
     assert contexts(workshop) == []
+
+
+def test_of_a_model_that_is_large_for_this_host_there_is_one_version(workshop, busy):
+    workshop.graph_answers["compile_model"] = replace(COMPILED, bytes=1 << 60)
+    job = tuned(workshop, ("w0",), contention="on")
+    finish(workshop, job)
+    told = report(workshop, job)
+    assert "contention" not in told
+    assert "inside_the_model" not in told
+    whys = {each["step"]: each["why"] for each in told["not_done"]}
+    assert "memory" in whys["choose schedules for a busy machine"]
 
 
 def test_what_fails_there_costs_the_version_alone(workshop, busy):

@@ -1,5 +1,6 @@
 """Whatever fails around the whole model, verified schedules are handed out, and the report says the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -127,6 +128,14 @@ def test_a_job_without_trials_asks_the_untuned_model_where_onnxruntime_says_some
     told = finished(workshop, trials=0)
     assert steps(told) == ["agree with onnxruntime"]
     assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
+
+
+def test_of_a_model_that_is_large_for_this_host_no_untuned_one_is_made(workshop, answers):
+    workshop.graph_answers["compile_default"] = AssertionError("nobody waits for this")
+    workshop.graph_answers["compile_model"] = replace(COMPILED, bytes=1 << 60)
+    told = finished(workshop)
+    assert told["not_done"] == []
+    assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
 
 
 def test_without_inputs_nothing_is_timed(workshop, answers):

@@ -1,0 +1,29 @@
+"""A process for a whole model may use as much address space as its weights need, however large they are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mallorn.core.settings import Settings
+from workers.slot.runtime import COPIES, Runtime
+
+
+class MadeUpGraphs:
+    """What it was made with."""
+
+    def __init__(self, **given: Any) -> None:
+        self.memory_bytes = given["memory_bytes"]
+
+    def start(self) -> None:
+        """There is no process."""
+
+
+@pytest.mark.parametrize("model_bytes", [0, 10, 4 << 30])
+def test_a_process_for_a_whole_model_has_room_for_it(
+    model_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.slot.runtime.Graphs", MadeUpGraphs)
+    config = Settings(database_url=f"sqlite:///{tmp_path}/m.db", child_memory_bytes=1 << 30)
+    made: Any = Runtime(config).graphs(2, model_bytes)
+    assert made.memory_bytes == (1 << 30) + COPIES * model_bytes
