@@ -1,6 +1,8 @@
 """A decoder whose caches grow: one library for steps and prompts at every length, exported for stock TVM."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +26,7 @@ from workers.tvm import points
 from workers.tvm.compile import compile_range
 from workers.tvm.ranged import extract_range
 
+GENERATE: Final = Path(__file__).parents[3] / "examples" / "decoder" / "generate.py"
 BOUNDS: Final = {"sequence": [1, 12], "past": [0, 40]}
 
 
@@ -55,11 +58,18 @@ class Decoder(Example):
             target=json.loads(self.target),
             recipe=self.recipe,
             input_shapes=shapes,
+            inputs=self.graph.inputs,
             input_ranges=self.graph.input_ranges,
             dynamic=self.dynamic,
         )
         Path(directory, "manifest.json").write_text(manifest.model_dump_json())
         return directory
+
+    @cached_property
+    def library(self) -> str:
+        path = str(self.folder / "decoder.so")
+        compile_range(self.path, None, self.target, self.recipe, path, self.dynamic)
+        return path
 
     def inputs(self, rows: int, past: int, seed: int = 0) -> dict[str, Any]:
         rng, shapes = np.random.default_rng(seed), self.dynamic.shapes({"sequence": rows, "past": past})
@@ -97,10 +107,8 @@ def test_what_depends_on_the_caches_length_is_no_task(decoder: Decoder) -> None:
     assert [task.name for task in decoder.tasks if "matmul" in task.name]
 
 
-def test_one_library_computes_steps_and_prompts_at_every_length(decoder: Decoder, tmp_path: Path) -> None:
-    library = str(tmp_path / "decoder.so")
-    compile_range(decoder.path, None, decoder.target, decoder.recipe, library, decoder.dynamic)
-    machine = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())
+def test_one_library_computes_steps_and_prompts_at_every_length(decoder: Decoder) -> None:
+    machine = relax.VirtualMachine(tvm.runtime.load_module(decoder.library), tvm.cpu())
     session = onnxruntime.InferenceSession(decoder.path)
     for past in (0, 1, 2, 11, 17, 40):
         for rows in (1, 2, 12):
@@ -115,6 +123,38 @@ def test_the_exported_script_makes_it_with_stock_tvm(decoder: Decoder) -> None:
     assert report["workloads_found"] == len(decoder.records)
     assert report["workloads"] == len(decoder.tasks)
     assert report["relative_error"] < 1e-4
+
+
+def test_the_example_generates_the_tokens_that_onnxruntime_does(decoder: Decoder) -> None:
+    """The prompt is longer than what one call takes."""
+    prompt, count = [int(n) for n in np.random.default_rng(3).integers(0, WORDS, 15)], 20
+    manifest = str(Path(decoder.schedules, "manifest.json"))
+    given = ["--prompt", ",".join(map(str, prompt)), "--tokens", str(count)]
+    done = subprocess.run(
+        [sys.executable, str(GENERATE), decoder.library, manifest, *given],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tokens, speed = done.stdout.splitlines()
+    assert [int(token) for token in tokens.split(",")] == _generated(decoder.path, prompt, count)
+    assert "ms to the first, then" in speed
+
+
+def _generated(path: str, prompt: list[int], count: int) -> list[int]:
+    session = onnxruntime.InferenceSession(path)
+    caches: list[Any] = [np.zeros((1, 2, 0, 16), "float32")] * 2
+    tokens, found = prompt, list[int]()
+    for _ in range(count):
+        past = caches[0].shape[2]
+        whole = past + len(tokens)
+        given = [np.array([tokens]), np.ones((1, whole), "int64"), np.arange(past, whole)[None], *caches]
+        names = [each.name for each in session.get_inputs()]
+        logits, *caches = session.run(None, dict(zip(names, given, strict=True)))
+        tokens = [int(logits[0, -1].argmax())]
+        found += tokens
+    return found
 
 
 def test_one_dimension_may_grow(decoder: Decoder) -> None:

@@ -1,0 +1,96 @@
+"""Generates tokens with a tuned decoder: numpy, TVM's runtime, the library and the export's manifest.
+
+python generate.py decoder.so tuned/manifest.json --prompt 11,4,205 --tokens 32
+
+Prints the tokens, the milliseconds until the first, and how many a second came after it.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
+
+
+class Decoder:
+    """A library whose caches are inputs and outputs; it keeps them between calls."""
+
+    def __init__(self, library: str, manifest: dict[str, Any]) -> None:
+        threads = manifest["target"].get("num-cores") or os.cpu_count()
+        os.environ.setdefault("TVM_NUM_THREADS", str(threads))
+        import tvm  # reads the threads once, at import
+        from tvm import relax
+
+        self._tensor = tvm.runtime.tensor
+        self._main = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())["main"]
+        dynamic, dtypes = manifest["dynamic"], {spec["name"]: spec["dtype"] for spec in manifest["inputs"]}
+        self._inputs = list(dynamic["inputs"])
+        self.most = dynamic["ranges"][dynamic["inputs"][IDS][1]][1]  # tokens that one call takes
+        empty = {
+            name: np.zeros([size if isinstance(size, int) else 0 for size in dims], dtypes[name])
+            for name, dims in dynamic["inputs"].items()
+        }
+        self._caches = {
+            name: self._tensor(value) for name, value in empty.items() if name not in (IDS, MASK, PLACES)
+        }
+        self._past = 0
+
+    def scores(self, tokens: list[int]) -> Any:
+        """Take tokens, and score those that could come next."""
+        for at in range(0, len(tokens), self.most):
+            logits = self._call(tokens[at : at + self.most])
+        return logits.numpy()[0, -1]
+
+    def _call(self, tokens: list[int]) -> Any:
+        whole = self._past + len(tokens)
+        given = {
+            IDS: self._tensor(np.array([tokens], "int64")),
+            MASK: self._tensor(np.ones((1, whole), "int64")),
+            PLACES: self._tensor(np.arange(self._past, whole, dtype="int64")[None]),
+            **self._caches,
+        }
+        logits, *caches = self._main(*(given[name] for name in self._inputs))
+        self._caches = dict(zip(self._caches, caches, strict=True))
+        self._past = whole
+        return logits
+
+
+def generate(decoder: Decoder, prompt: list[int]) -> Iterator[int]:
+    """The likeliest token behind all before it, again and again."""
+    tokens = prompt
+    while True:
+        token = int(decoder.scores(tokens).argmax())
+        yield token
+        tokens = [token]
+
+
+def main() -> None:
+    """Generate, and tell how fast."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("library", help="what mallorn compile or apply.py wrote")
+    parser.add_argument("manifest", type=Path, help="manifest.json of the export")
+    parser.add_argument("--prompt", default="1", help="tokens, with commas between them")
+    parser.add_argument("--tokens", type=int, default=32, help="how many to generate")
+    args = parser.parse_args()
+    decoder = Decoder(args.library, json.loads(args.manifest.read_text()))
+    tokens = generate(decoder, [int(token) for token in args.prompt.split(",")])
+    started = time.perf_counter()
+    found = [next(tokens)]
+    first = time.perf_counter()
+    found += [next(tokens) for _ in range(args.tokens - 1)]
+    took = time.perf_counter() - first
+    print(",".join(map(str, found)))
+    steps = f", then {len(found[1:]) / took:.1f} tokens a second" if found[1:] else ""
+    print(f"{(first - started) * 1e3:.1f} ms to the first{steps}")
+
+
+if __name__ == "__main__":
+    main()
