@@ -167,6 +167,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     assert report(workshop, job)["without_schedule"] == []
     stored = workshop.read(lambda session: Jobs(session).get(job, None))
     assert sorted(path.name for path in Path(stored.export_uri).iterdir()) == [
+        "appended.py",
         "apply.py",
         "attention.py",
         "bf16.py",

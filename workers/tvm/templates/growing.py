@@ -13,7 +13,9 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-attention = import_module(f"{__package__}.attention" if __package__ else "attention")
+appended, attention = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("appended", "attention")
+)
 # No size of a network but its cache's is likely to be as long, and none is 1, which would be broadcast.
 LENGTHS = (11, 18)
 MOST_PARTS = 8  # places that look something up have so many axes
@@ -29,8 +31,9 @@ def grown(first: Any, second: Any = None, name: str = "") -> Any:
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
     _Both(builder, length).main(first["main"], second["main"])
     mod = relax.transform.Normalize()(builder.finalize())
-    fused = attention.attention(length, LENGTHS[0])(mod)
-    return relax.transform.DeadCodeElimination()(fused)
+    for rewrite in (attention.attention, appended.appended):
+        mod = rewrite(length, LENGTHS[0])(mod)
+    return relax.transform.DeadCodeElimination()(mod)
 
 
 def length_of(mod: Any) -> Any:
