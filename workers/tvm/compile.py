@@ -76,7 +76,7 @@ def _compile(
         inputs, outputs = network.inputs, network.outputs
         mod, _ = run_steps(network.mod, steps.before, tvm_target)
         mods[label] = constants.shared(mod)
-    del network, mod  # and with them weights that are re-laid
+    del network, mod, constants  # and with them weights that are re-laid
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mods, scratch, tvm_target)
