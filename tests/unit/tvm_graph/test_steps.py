@@ -109,6 +109,19 @@ def test_a_sum_of_bytes_is_a_function_of_bytes() -> None:
     assert [str(arg.ty.dtype) for arg in calls(after)[0].args[1].fields[:2]] == ["uint8", "uint8"]
 
 
+def test_limits_of_bytes_are_read_as_bytes() -> None:
+    """As of an activation between two encodings: the first still ends in bytes."""
+
+    def body(emit: Emit, x: Any) -> Any:
+        first = emit(encoded(emit, product(emit, x), 0.25, 9.0))
+        limited = emit(relax.op.maximum(first, relax.const(np.uint8(9))))
+        return encoded(emit, decoded(emit, limited, 0.25, 9.0), 0.3)
+
+    after = changed(body, "int32", SUMS)
+    assert after is not None
+    assert [str(call.ty.dtype) for call in calls(after)] == ["uint8", "uint8"]
+
+
 def test_what_another_operator_reads_too_is_computed_as_it_is() -> None:
     def body(emit: Emit, x: Any) -> Any:
         real = product(emit, x)

@@ -205,9 +205,11 @@ class _Reading:
 
     def _opened(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:
         name = getattr(call.op, "name", "")
+        if call.ty.dtype != "float32":
+            return None
         if name == "relax.astype" and call.args[0].ty.dtype in _INTEGERS:
             return self._whole(call.args[0])
-        if name not in _ARITHMETIC or call.ty.dtype != "float32" or rewriting.sizes_of(call) != sizes:
+        if name not in _ARITHMETIC or rewriting.sizes_of(call) != sizes:
             return None
         left, right = (self.linear(value, sizes) for value in call.args)
         if name == "relax.add":
