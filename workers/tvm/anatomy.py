@@ -61,6 +61,8 @@ def operator_of(blocks: list[ProgramBlock]) -> str:
         return "-".join(products)
     if anchor.factors is not None:
         return _product(anchor, *anchor.factors)
+    if anchor.operator:
+        return anchor.operator
     if not anchor.reduced:
         return _rows(anchor) if anchor.loops else _pointwise(blocks)
     if _sliding(anchor, frozenset()):

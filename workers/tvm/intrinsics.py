@@ -13,7 +13,7 @@ from typing import Final
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 # Instructions and schedule rules that TVM has not, registered where the passes that need them are.
 _OURS: Final = {
-    "llvm": ("workers.tvm.folds", "workers.tvm.lines", "workers.tvm.strips"),
+    "llvm": ("workers.tvm.blocks", "workers.tvm.folds", "workers.tvm.lines", "workers.tvm.strips"),
     "x86": ("workers.tvm.templates.bf16", "workers.tvm.templates.int8"),
 }
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}

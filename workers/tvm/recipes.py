@@ -90,6 +90,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
         before=(
             # Before weights are folded into real numbers.
             _step("mallorn.integers"),
+            _step("mallorn.blocked"),
             *_relax("DeadCodeElimination"),
             *_SIMPLIFY,
             *_NHWC,
@@ -111,6 +112,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *_LEGALIZE,
             # Reshapes become views, and are no tasks.
             *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
+            _step("mallorn.laid"),
             _step("mallorn.calls"),
             _step("mallorn.folds", _LANES),
             _step("mallorn.lines", _LANES),

@@ -24,6 +24,7 @@ from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import as_tvm_target
+from workers.tvm.portable import portable
 from workers.tvm.programs import parse_module
 from workers.tvm.templates.rewriting import collect
 
@@ -45,7 +46,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     save_arrays(inputs_npz, _named(arrays))
     # A new path each time: the loader takes an old one for the library it has already.
     with tempfile.TemporaryDirectory() as scratch:
-        results = call(_build(mod, _HOST, str(Path(scratch, "reference.so"))), arrays)
+        results = call(_build(portable(mod), _HOST, str(Path(scratch, "reference.so"))), arrays)
     save_arrays(expected_npz, _named(results))
     return Reference(list(args.outputs), reduction_length(mod), rounds(mod))
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import tvm
-from tvm.s_tir.analysis import estimate_tir_flops
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
@@ -17,6 +16,7 @@ from workers.tvm.passes import as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_of
 from workers.tvm.refusals import naming_the_node
 from workers.tvm.templates.compiling import tasks_of
+from workers.tvm.work import operations
 from workers.tvm.workload import canonical, structure_key, workload_key
 
 
@@ -62,7 +62,7 @@ def describe(mod: Any, name: str, weight: int) -> ModelTask:
         key=workload_key(mod),
         op=operator_of(blocks),
         structure=structure_key(mod),
-        flops=float(estimate_tir_flops(mod)),
+        flops=operations(mod),
         tir=tvm.ir.save_json(mod),
         args=arguments(mod),
         extents=tuple(anchor_of(blocks).extents),

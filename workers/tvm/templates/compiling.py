@@ -49,6 +49,7 @@ PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Passes that TVM lacks, each in a file beside this one.
 OWN_PASSES = {
     "mallorn.bf16": "bf16",
+    "mallorn.blocked": "blocked",
     "mallorn.calls": "calls",
     "mallorn.constants": "constants",
     "mallorn.cumulative": "cumulative",
@@ -60,6 +61,7 @@ OWN_PASSES = {
     "mallorn.int8": "int8",
     "mallorn.integers": "integers",
     "mallorn.joined": "groups",
+    "mallorn.laid": "blocks",
     "mallorn.lanes": "lanes",
     "mallorn.lines": "lines",
     "mallorn.norms": "norms",

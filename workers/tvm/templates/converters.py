@@ -12,7 +12,7 @@ from typing import Any
 from tvm.relax.frontend.onnx import onnx_frontend
 
 Convert = Callable[[Any, Any, Any, Any], Any]
-_FILES = ("recurrent", "quantised")
+_FILES = ("recurrent", "quantised", "narrow")
 
 
 def teach() -> None:

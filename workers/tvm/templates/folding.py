@@ -24,9 +24,9 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-inlining, sequences, unrolling, weights = (
+contributed, inlining, sequences, unrolling, weights = (
     import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("inlining", "sequences", "unrolling", "weights")
+    for name in ("contributed", "inlining", "sequences", "unrolling", "weights")
 )
 
 # Larger results are left to be computed: a file must not grow by masks and repeated weights.
@@ -151,7 +151,10 @@ class Folding:
 
     def _infer(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
-        if node.domain not in inlining.DOMAINS or any(name not in self._types for name in node.input if name):
+        if node.domain not in inlining.DOMAINS:
+            inferred: dict[str, TypeProto] = contributed.types(node, [*map(self._given, node.input)])
+            return inferred | declared
+        if any(name not in self._types for name in node.input if name):
             return declared
         data = {name: self._tensors[name] for name in node.input if self._is_small(name)}
         types = {name: self._types[name] for name in node.input if name}
@@ -170,6 +173,12 @@ class Folding:
         return {name: kind for name, kind in found.items() if sizes_of(kind) is not None} | {
             name: kind for name, kind in declared.items() if sizes_of(found.get(name)) is None
         }
+
+    def _given(self, name: str) -> tuple[int, tuple[int, ...]] | None:
+        """The type of a name's elements and its sizes, where both are known."""
+        kind = self._types.get(name)
+        sizes = sizes_of(kind)
+        return None if kind is None or sizes is None else (kind.tensor_type.elem_type, sizes)
 
     def _is_small(self, name: str) -> bool:
         sizes = sizes_of(self._types[name]) if name in self._tensors else None

@@ -13,7 +13,9 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-given = import_module(f"{__package__}.given" if __package__ else "given")
+given, narrow = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("given", "narrow")
+)
 _NEWEST = 99  # opset: of converters that take what older ones take, and more
 _AFTER_ZERO_POINT = "int16"  # holds a byte less its zero point
 
@@ -94,6 +96,8 @@ def _narrowest(values: Any) -> Any:
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """QuantizeLinear and DequantizeLinear, by TVM's own converters."""
     node = Node(builder, attrs, params)
+    if kind == "DequantizeLinear" and node.attrs.get("block_size"):
+        return narrow.dequantize(builder, inputs, node.attrs, params)
     data, scale, zero = given.padded(inputs, 3)
     scale, zero = node.scalar(scale), None if zero is None else node.scalar(zero)
     node.attrs.setdefault("axis", axis)

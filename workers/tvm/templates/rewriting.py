@@ -14,7 +14,7 @@ from tvm.tirx import IntImm, PrimFunc
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
 # What a block says of its rule, and of what it computes.
-RULE, WIDTH, OPERATOR = "schedule_rule", "mallorn_width", "mallorn_operator"
+RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
 WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8

@@ -47,11 +47,23 @@ def teach() -> None:
 
 def array(tensor: TensorProto) -> Any:
     """A tensor's elements; those of a heavy one are read from the disk as they are used."""
+    wide = _WIDE.get(tensor.data_type)
     if tensor.data_location != TensorProto.EXTERNAL:
-        return numpy_helper.to_array(tensor)
+        found = numpy_helper.to_array(tensor)
+        return found if wide is None else found.astype(wide)
     place = {entry.key: entry.value for entry in tensor.external_data}
     kind = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    return np.memmap(place["location"], kind, "r", int(place["offset"]), tuple(tensor.dims))
+    if wide is None:
+        return np.memmap(place["location"], kind, "r", int(place["offset"]), tuple(tensor.dims))
+    count = -(-prod(tensor.dims) // 2)
+    halves = np.memmap(place["location"], "uint8", "r", int(place["offset"]), (count,))
+    return _unpacked(halves, wide)[: prod(tensor.dims)].reshape(tuple(tensor.dims))
+
+
+def _unpacked(halves: Any, wide: str) -> Any:
+    """Numbers of four bits, the lower half of a byte first, as bytes: TVM has none so small."""
+    found = np.stack([halves & 0xF, halves >> 4], -1).reshape(-1)
+    return found if wide == "uint8" else ((found ^ 8).view("int8") - 8)
 
 
 def _parse(data: mmap.mmap, file: Path) -> ModelProto:
@@ -134,13 +146,16 @@ def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:
 
 
 def _bytes_of(tensor: TensorProto) -> int | None:
-    """How many bytes the data of a tensor has; None where elements share bytes or have no size."""
-    if tensor.data_type in _SIZES and all(size >= 0 for size in tensor.dims):
-        return int(prod(tensor.dims)) * _SIZES[tensor.data_type]
-    return None
+    """How many bytes the data of a tensor has; None where that is not known."""
+    count = None if any(size < 0 for size in tensor.dims) else int(prod(tensor.dims))
+    if count is not None and tensor.data_type in _WIDE:
+        return -(-count // 2)
+    return count * _SIZES[tensor.data_type] if count is not None and tensor.data_type in _SIZES else None
 
 
-# Others, of four bits, share bytes.
+# By what they are read as, where two share a byte.
+_WIDE = {int(TensorProto.INT4): "int8", int(TensorProto.UINT4): "uint8"}
+# Others share bytes, too, or are no numbers.
 _KINDS = ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64")
 _SIZES = {
     number: helper.tensor_dtype_to_np_dtype(number).itemsize

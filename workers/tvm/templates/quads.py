@@ -1,0 +1,256 @@
+"""Sums of products of bytes, in LLVM's words: of a block of weights without a sign, and inputs with one.
+
+A real input becomes two bytes with a sign, by the largest of its block: a number of 13 to 15 bits.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from tvm.target.codegen import target_has_features
+
+QUAD = 4  # bytes that an instruction multiplies for each number of its vector
+NIBBLES, BYTES = 4, 8  # bits
+_QUADS = "mallorn_quads"  # the instruction, as a function
+_LEAST = 1e-30  # a block of smaller inputs is one of zeros
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Adds four products of bytes to each number of a vector, by one step or by three."""
+
+    features: str
+    lanes: int
+    steps: tuple[str, ...]
+
+    def high(self, bits: int) -> int:
+        """The largest upper byte of an input: where pairs are summed in 16 bits, they must fit."""
+        return 64 if bits == BYTES and len(self.steps) > 1 else 127
+
+    def low_bits(self, bits: int) -> int:
+        """Of an input's lower byte."""
+        return 8 if self.high(bits) == 127 else 7
+
+    def most(self, bits: int) -> int:
+        """The largest input as a whole number."""
+        low = self.low_bits(bits)
+        return (self.high(bits) << low) + (1 << (low - 1)) - 1
+
+
+#: By what a target must have, the best first.
+_INSTRUCTIONS = {
+    "avx512vnni": Instruction("+avx512f,+avx512vnni", 16, ("avx512.vpdpbusd.512",)),
+    "avxvnni": Instruction("+avx2,+avxvnni", 8, ("avx512.vpdpbusd.256",)),
+    "avx512bw": Instruction("+avx512f,+avx512bw", 16, ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512")),
+    "avx2": Instruction("+avx2", 8, ("avx2.pmadd.ub.sw", "avx2.pmadd.wd")),
+}
+
+
+def instruction() -> Instruction | None:
+    """That of the target, if it has one."""
+    target = tvm.target.Target.current()
+    if target is None or target.kind.name != "llvm":
+        return None
+    return next((by for name, by in _INSTRUCTIONS.items() if target_has_features(name, target)), None)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One in LLVM's words."""
+
+    name: str
+    text: str
+
+
+def split(by: Instruction, block: int, bits: int) -> Function:
+    """A block of inputs as upper and lower bytes, what one of them is worth, and their sum."""
+    low = by.low_bits(bits)
+    name = f"mallorn_split_{block}_{low}"
+    reals, wholes, most = f"<{block} x float>", f"<{block} x i32>", _real(by.most(bits))
+    return Function(
+        name,
+        f"""
+declare i32 @llvm.vector.reduce.umax.v{block}i32({wholes})
+declare i32 @llvm.vector.reduce.add.v{block}i32({wholes})
+declare {reals} @llvm.rint.v{block}f32({reals})
+define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
+    alwaysinline nounwind{_features(by)} {{
+  %given = load {reals}, ptr %x, align 4
+  %bits = bitcast {reals} %given to {wholes}
+  %sizes = and {wholes} %bits, {_all("i32", block, 0x7FFFFFFF)}
+  %size = call i32 @llvm.vector.reduce.umax.v{block}i32({wholes} %sizes)
+  %largest = bitcast i32 %size to float
+  %none = fcmp olt float %largest, {_real(_LEAST)}
+  %most = fdiv float {most}, %largest
+  %factor = select i1 %none, float 0.0, float %most
+  %one = fdiv float %largest, {most}
+  %first = insertelement {reals} poison, float %factor, i32 0
+  %factors = shufflevector {reals} %first, {reals} poison, <{block} x i32> zeroinitializer
+  %scaled = fmul {reals} %given, %factors
+  %rounded = call {reals} @llvm.rint.v{block}f32({reals} %scaled)
+  %numbers = fptosi {reals} %rounded to {wholes}
+  %sum = call i32 @llvm.vector.reduce.add.v{block}i32({wholes} %numbers)
+  %moved = add {wholes} %numbers, {_all("i32", block, 1 << (low - 1))}
+  %high = ashr {wholes} %moved, {_all("i32", block, low)}
+  %back = shl {wholes} %high, {_all("i32", block, low)}
+  %low = sub {wholes} %numbers, %back
+  %upper = trunc {wholes} %high to <{block} x i8>
+  %lower = trunc {wholes} %low to <{block} x i8>
+  store <{block} x i8> %upper, ptr %bytes, align 1
+  %behind = getelementptr i8, ptr %bytes, i64 {block}
+  store <{block} x i8> %lower, ptr %behind, align 1
+  store float %one, ptr %worth, align 4
+  store i32 %sum, ptr %total, align 4
+  ret void
+}}
+""",
+    )
+
+
+def total(by: Instruction, block: int, bits: int) -> Function:
+    """The sums of a block: a vector of them, of its weights and the bytes of its inputs."""
+    lanes, low = by.lanes, by.low_bits(bits)
+    name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
+    body = _Body(by)
+    each = QUAD * BYTES // bits
+    for step in range(block // each):
+        weights = body.load(step * QUAD * lanes)
+        for half, numbers in enumerate(body.nibbles(weights) if bits == NIBBLES else [weights]):
+            for part in (0, 1):
+                way = half if bits == NIBBLES else step % 2
+                body.add((part, way), numbers, part * block + step * each + half * QUAD)
+    upper, lower = body.sum(0), body.sum(1)
+    moved = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
+    both = body.put(f"add {vector} {moved}, {lower}")
+    found = body.put(f"add {vector} {both}, %start")
+    return Function(
+        name,
+        f"""
+{_multiply(by)}
+define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
+    alwaysinline nounwind{_features(by)} {{
+  {f"{chr(10)}  ".join(body.lines)}
+  ret {vector} {found}
+}}
+!0 = !{{}}
+""",
+    )
+
+
+class _Body:
+    """Lines of a function of LLVM: loads, and chains of sums."""
+
+    def __init__(self, by: Instruction) -> None:
+        self.lines: list[str] = []
+        self._by = by
+        self._vector = f"<{by.lanes} x i32>"
+        self._chains: dict[tuple[int, int], str] = {}
+
+    def put(self, value: str) -> str:
+        name = f"%v{len(self.lines)}"
+        self.lines.append(f"{name} = {value}")
+        return name
+
+    def load(self, place: int) -> str:
+        """Weights; they never change, so several rows share what was read of them."""
+        pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
+        return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
+
+    def nibbles(self, both: str) -> list[str]:
+        """The lower and the upper ones."""
+        mask = _all("i32", self._by.lanes, 0x0F0F0F0F)
+        moved = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
+        return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, moved)]
+
+    def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
+        """To a chain of sums, the products with four inputs."""
+        pointer = self.put(f"getelementptr i8, ptr %x, i64 {place}")
+        quad = self.put(f"load i32, ptr {pointer}, align 4")
+        first = self.put(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
+        spread = f"<{self._by.lanes} x i32> zeroinitializer"
+        inputs = self.put(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
+        before, vector = self._chains.get(chain, "zeroinitializer"), self._vector
+        given = f"{vector} {before}, {vector} {weights}, {vector} {inputs}"
+        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({given})")
+
+    def sum(self, part: int) -> str:
+        """Of all chains of a part."""
+        first, *others = (found for (of, _), found in self._chains.items() if of == part)
+        for other in others:
+            first = self.put(f"add {self._vector} {first}, {other}")
+        return first
+
+
+def _multiply(by: Instruction) -> str:
+    """The instruction as a function; three steps sum pairs in 16 bits first."""
+    lanes = by.lanes
+    vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
+    head = f"""
+define linkonce_odr {vector} @{_QUADS}_{lanes}({vector} %sums, {vector} %w, {vector} %x)
+    alwaysinline nounwind{_features(by)} {{"""
+    if len(by.steps) == 1:
+        (at_once,) = by.steps
+        return f"""
+declare {vector} @llvm.x86.{at_once}({vector}, {vector}, {vector})
+{head}
+  %out = call {vector} @llvm.x86.{at_once}({vector} %sums, {vector} %w, {vector} %x)
+  ret {vector} %out
+}}"""
+    multiply, add = by.steps
+    return f"""
+declare {pairs} @llvm.x86.{multiply}({singles}, {singles})
+declare {vector} @llvm.x86.{add}({pairs}, {pairs})
+{head}
+  %weights = bitcast {vector} %w to {singles}
+  %inputs = bitcast {vector} %x to {singles}
+  %pairs = call {pairs} @llvm.x86.{multiply}({singles} %weights, {singles} %inputs)
+  %quads = call {vector} @llvm.x86.{add}({pairs} %pairs, {pairs} {_all("i16", 2 * lanes, 1)})
+  %out = add {vector} %sums, %quads
+  ret {vector} %out
+}}"""
+
+
+def plain(text: str) -> str:
+    """One of these functions without any instruction of a processor: the same numbers, slowly."""
+    for by in _INSTRUCTIONS.values():
+        text = text.replace(_multiply(by), _plain(by.lanes)).replace(_features(by), "")
+    return text
+
+
+def _plain(lanes: int) -> str:
+    vector, singles, wide = f"<{lanes} x i32>", f"<{4 * lanes} x i8>", f"<{4 * lanes} x i32>"
+    parts = [
+        f"""
+  %part{at} = shufflevector {wide} %products, {wide} poison, <{lanes} x i32> {_places(lanes, at)}
+  %sum{at + 1} = add {vector} %sum{at}, %part{at}"""
+        for at in range(QUAD)
+    ]
+    return f"""
+define linkonce_odr {vector} @{_QUADS}_{lanes}({vector} %sum0, {vector} %w, {vector} %x)
+    alwaysinline nounwind {{
+  %weights = bitcast {vector} %w to {singles}
+  %inputs = bitcast {vector} %x to {singles}
+  %without = zext {singles} %weights to {wide}
+  %with = sext {singles} %inputs to {wide}
+  %products = mul {wide} %without, %with
+{"".join(parts)}
+  ret {vector} %sum{QUAD}
+}}"""
+
+
+def _places(lanes: int, first: int) -> str:
+    return "<" + ", ".join(f"i32 {QUAD * lane + first}" for lane in range(lanes)) + ">"
+
+
+def _features(by: Instruction) -> str:
+    return f' "target-features"="{by.features}"'
+
+
+def _all(kind: str, count: int, value: int) -> str:
+    return "<" + ", ".join([f"{kind} {value}"] * count) + ">"
+
+
+def _real(value: float) -> str:
+    """A float32 number as LLVM reads it exactly."""
+    return "0x" + struct.pack(">d", float(np.float32(value))).hex().upper()
