@@ -1,0 +1,91 @@
+"""How fast products with weights of a few bits read them, beside what the machine's memory gives.
+
+    python -m benchmarks.few_bits [--threads 2] [--bits 4] [--block 32] [--shapes 896x4864,896x151936]
+
+One row of inputs, our first guess without a trial, the least time of many. Weights that fit a cache are read
+faster than memory is: the largest shape tells the share of memory's rate, which is what numpy's sums reach.
+"""
+
+import argparse
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+SHAPES = "4096x4096,896x4864,4864x896,896x151936"
+REPEATS, STREAMED = 60, 1 << 28  # runs of each; bytes that a thread reads
+
+
+def main() -> None:
+    """Print a line for memory and one for each shape."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--bits", type=int, choices=(4, 8), default=4)
+    parser.add_argument("--block", type=int, default=32)
+    parser.add_argument("--shapes", default=SHAPES, help="inputs x outputs, with commas")
+    given = parser.parse_args()
+    os.environ["TVM_NUM_THREADS"] = str(given.threads)
+    streaming = memory(given.threads)
+    print(f"memory: {streaming:.1f} GB/s, {given.threads} threads")
+    for shape in given.shapes.split(","):
+        inputs, outputs = map(int, shape.split("x"))
+        seconds, size = product(inputs, outputs, given.bits, given.block, given.threads)
+        rate = size / seconds / 1e9
+        told = f"{seconds * 1e6:.0f} us, {size / 1e6:.1f} MB, {rate:.1f} GB/s"
+        print(f"{shape}: {told}, {rate / streaming:.2f} of memory's rate")
+
+
+def memory(threads: int) -> float:
+    """Gigabytes a second that so many threads sum up together."""
+    import numpy as np
+
+    arrays = [np.ones(STREAMED // 8) for _ in range(threads)]
+    best = float("inf")
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(8):
+            started = time.perf_counter()
+            list(pool.map(np.sum, arrays))
+            best = min(best, time.perf_counter() - started)
+    return threads * STREAMED / best / 1e9
+
+
+def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> tuple[float, int]:
+    """Seconds of one, and bytes of its weights and scales."""
+    import numpy as np
+    import tvm
+
+    from mallorn.core.targets import parse_target
+    from mallorn.core.values.machine import assumed
+    from workers.search.roller.ranking import ranked
+    from workers.tvm.nests import nests
+    from workers.tvm.passes import as_tvm_target
+    from workers.tvm.rebuild import rebuild
+    from workers.tvm.sketches import design_space
+    from workers.tvm.templates import blocks, quads
+
+    target = parse_target(
+        {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}
+    )
+    with as_tvm_target(target.text):
+        by = quads.instruction()
+    if by is None:
+        raise SystemExit("this processor has no AVX2")
+    of = blocks.Product(by, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1))
+    mod = tvm.IRModule({"main": blocks.function(of).with_attr("global_symbol", "main")})
+    tir = tvm.ir.save_json(mod)
+    first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, by.lanes), 1)
+    (sketch,) = (each for each in design_space(tir, target.text) if each.key == first.sketch)
+    schedule = rebuild(tir, target.text, sketch.trace, first.decisions)
+    if schedule is None:
+        raise SystemExit("the first guess is not valid")
+    library = tvm.compile(schedule.mod, target=as_tvm_target(target.text)).jit()
+    rng = np.random.default_rng(0)
+    packed = rng.integers(0, 256, (of.vectors, of.blocks, of.bytes)).astype("uint8")
+    scales = rng.random((of.vectors, of.blocks, by.lanes)).astype("float32")
+    x = rng.standard_normal((1, inputs)).astype("float32")
+    arrays = map(tvm.runtime.tensor, (x, packed, scales, np.zeros((1, outputs), "float32")))
+    times = library.time_evaluator("main", tvm.cpu(), number=1, repeat=REPEATS)(*arrays).results
+    return min(times), packed.nbytes + scales.nbytes
+
+
+if __name__ == "__main__":
+    main()
