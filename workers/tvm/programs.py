@@ -10,6 +10,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 
 from workers.tvm.intrinsics import load_intrinsics
 from workers.tvm.templates.lanes import lanes_of
+from workers.tvm.templates.sums import PAIRS
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
 SPACE: Final = "post-order-apply"
@@ -45,9 +46,23 @@ def tune_context(tir: str, target: str) -> Any:
     return ms.TuneContext(
         parse_module(tir),
         target=parse_tvm_target(target),
-        space_generator=SPACE,
+        space_generator=_tensorizing() if PAIRS in tir else SPACE,
         rand_state=_SEED,
         num_threads=1,
+    )
+
+
+def _tensorizing() -> Any:
+    """With what MetaSchedule does after a sketch where a processor has VNNI, which puts instructions in."""
+    steps = ms.postproc
+    return ms.space_generator.PostOrderApply(
+        postprocs=[
+            steps.DisallowDynamicLoop(),
+            steps.RewriteParallelVectorizeUnroll(),
+            steps.RewriteReductionBlock(),
+            steps.RewriteTensorize(vectorize_init_loop=True),
+            steps.RewriteLayout(),
+        ]
     )
 
 

@@ -158,6 +158,7 @@ def test_schedules_come_down_to_the_instruction(target: str) -> None:
     ]
     schedule = rebuild(tir, target, sketch.trace, decisions)
     assert schedule is not None
+    assert 'mallorn_dot_int8"' in schedule.mod.script()  # a call of it: LLVM finds vpmaddwd by itself, too
     library = tvm.tirx.build(schedule.mod, target=as_tvm_target(target))
     word = "vpmaddwd" if "by_pairs" in tir else "vpdpbusd"
     assert word in library.inspect_source("asm")

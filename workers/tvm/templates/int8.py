@@ -75,7 +75,7 @@ FEATURES = {
 
 def _rule(feature: str, lanes: int) -> str:
     """The rule's name; those of VNNI differ by their lanes."""
-    return f"{FUNCTION}_{lanes}" if feature.endswith("vnni") else f"{FUNCTION}_{lanes}_by_pairs"
+    return f"{FUNCTION}_{lanes}" if feature.endswith("vnni") else f"{FUNCTION}_{lanes}_{sums.PAIRS}"
 
 
 def _register(name: str, lanes: int, text: str) -> None:

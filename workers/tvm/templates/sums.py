@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
+PAIRS = "by_pairs"  # in the name of a rule for a processor without VNNI
 
 
 @dataclass(frozen=True)
