@@ -1,7 +1,7 @@
 """`mallorn quantize`: a network in 8 bits, made with samples of what it will see."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,35 +10,51 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.extras import need
 from mallorn.exporting import existing
 
+if TYPE_CHECKING:
+    from cli.samples import Quantised
+
 INSTALL = "bench"  # the extra that has onnxruntime
+BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
+SAVE = "numpy.savez('samples.npz', INPUT=array)   (samples along the first axis)"
 
 
 def quantize(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file of float32 numbers.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.onnx", help="The file to write.")],
     data: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--data",
             metavar="SAMPLES.npz",
             help="What it will see: an array for each input, by its name, samples along the first axis.",
         ),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT.onnx", help="The file to write.")],
+    ] = None,
+    weights: Annotated[
+        int | None,
+        typer.Option("--weights", metavar="BITS", help="Weights alone, of 4 or 8 bits; needs no samples."),
+    ] = None,
+    group: Annotated[
+        int,
+        typer.Option("--group", metavar="N", help="With --weights: how many share a scale, 16 to 256."),
+    ] = 32,
     as_json: JsonOption = False,
 ) -> None:
     """Make a network of 8 bits from one of float32, with onnxruntime's quantiser.
 
     Scales follow the samples, and those of weights each of their outputs. Convolutions and products with
     weights are quantised; of a network that is mostly convolutions, what lies between them too.
+
+    With --weights 4 or 8 only the weights of products become narrow, with a scale for each group of them:
+    what a decoder's step spends its time reading. Samples then tell the error, and change nothing.
     """
     need("onnxruntime", "mallorn quantize", INSTALL)
     need("onnx", "mallorn quantize", INSTALL)
-    from cli.quantizer import quantised
-
     model = existing(model)
     _refuse(model, data, output)
-    print_note(f"quantising {model} with onnxruntime")
-    found = quantised(model, data, output)
+    if weights is None:
+        found = _with_samples(model, data, output)
+    else:
+        found = _weights_alone(model, data, output, weights, group)
     if as_json:
         print_json({"model": str(output), **found.told()})
         return
@@ -51,10 +67,33 @@ def quantize(
     print_note(f"tune it: mallorn tune {output}")
 
 
-def _refuse(model: Path, data: Path, output: Path) -> None:
-    if not data.is_file():
-        hint = "numpy.savez('samples.npz', INPUT=array)   (samples along the first axis)"
-        raise InvalidRequest(f"there is no file {str(data)!r}", hint=hint)
+def _with_samples(model: Path, data: Path | None, output: Path) -> "Quantised":
+    from cli.quantizer import quantised
+
+    if data is None:
+        raise InvalidRequest(
+            "scales follow samples, and none are given",
+            hint="--data samples.npz   or   --weights 8",
+        )
+    print_note(f"quantising {model} with onnxruntime")
+    return quantised(model, data, output)
+
+
+def _weights_alone(model: Path, data: Path | None, output: Path, bits: int, group: int) -> "Quantised":
+    from cli.narrowing import narrowed
+
+    if bits not in BITS:
+        raise InvalidRequest(f"weights of {bits} bits are not made", hint="--weights 4 or --weights 8")
+    if group not in GROUPS:
+        told = ", ".join(map(str, GROUPS))
+        raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {told}")
+    print_note(f"rounding the weights of {model} to {bits} bits")
+    return narrowed(model, data, output, bits, group)
+
+
+def _refuse(model: Path, data: Path | None, output: Path) -> None:
+    if data is not None and not data.is_file():
+        raise InvalidRequest(f"there is no file {str(data)!r}", hint=SAVE)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     if output.exists() and output.samefile(model):

@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from cli.narrowing import rounded
+from workers.tvm.model import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Type = Callable[..., Result]
@@ -138,6 +145,100 @@ def test_a_quantised_file_is_not_quantised_again(mallorn: Type, network: Any, tm
     data = samples(tmp_path, x=drawn(2, *network[1][1:]))
     mallorn(network[0], "--data", data, "-o", "out.onnx")
     result = mallorn("out.onnx", "--data", data, "-o", "again.onnx")
+    assert result.exit_code == 1
+    assert "quantised already" in result.output
+
+
+@pytest.fixture(params=["MatMul", "turned", "Gemm"])
+def products(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A product of 50 inputs and 24 outputs, and a sum behind it."""
+    kind, rng = request.param, np.random.default_rng(0)
+    shape = (50, 24) if kind == "MatMul" else (24, 50)
+    weights = [numpy_helper.from_array(rng.standard_normal(shape).astype("float32"), "w")]
+    weights += [numpy_helper.from_array(rng.standard_normal(24).astype("float32"), "b")]
+    nodes = {
+        "MatMul": [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])],
+        "turned": [
+            helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
+            helper.make_node("MatMul", ["x", "t"], ["a"]),
+            helper.make_node("Add", ["a", "b"], ["y"]),
+        ],
+        "Gemm": [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)],
+    }[kind]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, size])
+        for name, size in (("x", 50), ("y", 24))
+    )
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y], weights),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    onnx.save(model, tmp_path / "real.onnx")
+    return tmp_path / "real.onnx"
+
+
+@pytest.mark.parametrize(("bits", "largest"), [(4, 0.15), (8, 0.01)])
+@pytest.mark.parametrize("group", [16, 32])
+def test_weights_alone_become_narrow_and_lose_a_step_at_most(
+    mallorn: Type, products: Path, tmp_path: Path, bits: int, largest: float, group: int
+) -> None:
+    data = samples(tmp_path, x=drawn(2, 3, 50))
+    result = mallorn(
+        products, "--weights", bits, "--group", group, "--data", data, "-o", "out.onnx", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    assert 0 < json.loads(result.stdout)["errors"]["y"]["largest"] < largest
+    graph = onnx.load(tmp_path / "out.onnx").graph
+    assert [node.op_type for node in graph.node if node.op_type != "Add"] == ["MatMulNBits"]
+    assert "w" not in [tensor.name for tensor in graph.initializer]
+
+
+def test_narrow_weights_come_in_and_are_multiplied_as_they_are(
+    mallorn: Type, products: Path, tmp_path: Path
+) -> None:
+    assert mallorn(products, "--weights", 4, "-o", "out.onnx").exit_code == 0
+    mod = load_network(tmp_path / "out.onnx").mod
+    machine = relax.VirtualMachine(tvm.compile(mod, tvm.target.Target("llvm")), tvm.cpu())
+    x = drawn(3, 50)
+    found = machine["main"](tvm.runtime.tensor(x)).numpy()
+    session = onnxruntime.InferenceSession(str(tmp_path / "out.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(found, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
+
+
+@given(
+    st.sampled_from([4, 8]),
+    arrays("float32", (20, 3), elements=st.floats(-1e3, 1e3, width=32)),
+)
+def test_no_weight_is_further_from_its_number_than_one_step(bits: int, weights: Any) -> None:
+    numbers, scales = rounded(weights, bits, 16)
+    half = 1 << (bits - 1)
+    assert numbers.max() < 2 * half
+    found = ((numbers.astype("float32") - half) * scales[..., None]).reshape(3, -1)[:, :20].T
+    steps = np.repeat(np.abs(scales).T, 16, 0)[:20]
+    assert (np.abs(found - weights) <= steps * 1.001 + 1e-30).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--weights", "5"), "weights of 5 bits are not made"),
+        (("--weights", "4", "--group", "20"), "--group takes 16, 32, 64, 128, 256"),
+        (("--weights", "4", "--group", "64"), "no product with constant weights of 64 rows"),
+        ((), "--weights 8"),
+    ],
+)
+def test_narrow_weights_that_are_not_made_are_refused(
+    mallorn: Type, products: Path, words: tuple[str, ...], said: str
+) -> None:
+    result = mallorn(products, *words, "-o", "out.onnx")
+    assert result.exit_code == 1
+    assert said in result.output
+
+
+def test_weights_of_few_bits_are_not_rounded_again(mallorn: Type, products: Path) -> None:
+    mallorn(products, "--weights", 8, "-o", "out.onnx")
+    result = mallorn("out.onnx", "--weights", 4, "-o", "again.onnx")
     assert result.exit_code == 1
     assert "quantised already" in result.output
 
