@@ -60,12 +60,14 @@ class TimedPoint:
 
     sizes: str
     tuned: str
+    a_second: str
     onnxruntime: str
 
 
 POINT_COLUMNS: Final = (
     Column[TimedPoint]("AT", lambda row: row.sizes),
     Column[TimedPoint]("TUNED", lambda row: row.tuned),
+    Column[TimedPoint]("A SECOND", lambda row: row.a_second),
     Column[TimedPoint]("ONNXRUNTIME", lambda row: row.onnxruntime),
 )
 
@@ -76,10 +78,17 @@ def point_rows(points: Sequence[PointTimes]) -> list[TimedPoint]:
         TimedPoint(
             sizes=" ".join(f"{name}={size}" for name, size in point.sizes.items()),
             tuned=_timed(point, "tuned"),
+            a_second=_rate(point, "tuned"),
             onnxruntime=_timed(point, "onnxruntime"),
         )
         for point in points
     ]
+
+
+def _rate(point: PointTimes, engine: str) -> str:
+    """Calls a second; of a decoder's step, tokens."""
+    timing = point.latency_us.get(engine)
+    return "" if timing is None else f"{1e6 / timing.median:,.{0 if timing.median < 1e4 else 1}f}"
 
 
 def _timed(point: PointTimes, engine: str) -> str:

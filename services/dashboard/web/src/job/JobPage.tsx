@@ -20,6 +20,7 @@ import { Failures } from "./Failures";
 import { Graph } from "./Graph";
 import { NoJob } from "./NoJob";
 import { loadRounds, roundsOf, type Leaf } from "./log";
+import { Points } from "./Points";
 import { Summary } from "./Summary";
 import { TaskTable } from "./TaskTable";
 
@@ -78,6 +79,7 @@ function Parts({ job: known, tasks, log, rounds }: PartsProps): ReactNode {
   return (
     <>
       <Summary job={known} />
+      <Points job={known} />
       <section aria-labelledby="curve">
         <h2 id="curve">{isFinal(known) ? "Latency" : "Latency so far"}</h2>
         {missing ? (
