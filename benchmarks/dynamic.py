@@ -60,7 +60,7 @@ def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         raise InvalidRequest(f"{options.schedules} is no job's for a range", hint="mallorn tune --dynamic")
     cells = Cells(options.raw)
     with TemporaryDirectory(prefix="mallorn-dynamic-") as scratch:
-        bench = _Bench(options, manifest, manifest.dynamic, Path(scratch))
+        bench = Bench(options, manifest, manifest.dynamic, Path(scratch))
         found = []
         for sizes in spread(manifest.dynamic.ranges, options.sizes):
             name = "-".join([options.model.stem, *(f"{dim}{size}" for dim, size in sizes.items())])
@@ -89,8 +89,8 @@ def headline(cells: Sequence[Mapping[str, Any]]) -> str:
     return f"one library of {cells[0]['bytes'] / 1e6:.1f} MB: {', '.join(told)}, filled up {filled:.0%}"
 
 
-class _Bench:
-    """The library of the range, and what is compiled beside it as it is needed."""
+class Bench:
+    """The library of a range, and what is compiled beside it as it is needed."""
 
     def __init__(
         self, options: argparse.Namespace, manifest: Manifest, dynamic: Dynamic, folder: Path

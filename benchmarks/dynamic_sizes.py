@@ -41,4 +41,4 @@ def computed(dynamic: Dynamic, sizes: Sizes) -> list[Sizes]:
 def filled_up(points: list[Sizes], sizes: Sizes) -> float:
     """The share of what is computed that nobody asked for."""
     whole = sum(prod(point.values()) for point in points)
-    return 1 - prod(sizes.values()) / whole
+    return 1 - prod(sizes[name] for name in points[0]) / whole

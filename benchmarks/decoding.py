@@ -1,0 +1,144 @@
+"""A decoder with caches in one library: steps of one token behind caches of some lengths, and prompts.
+
+python -m benchmarks.decoding MODEL.onnx --schedules DIR [--past 64,512] [--prompts 128] [--python PYTHON]
+                              [--raw FOLDER] [--json FILE]
+
+DIR is of a job with --dynamic for the tokens of a call, and for the caches from 0 on. onnxruntime and
+OpenVINO (from PYTHON) take the same file; engines are timed in turn, each stopped while another runs. A step
+reads every weight that it multiplies once: what that comes to a second stands beside what numpy's sums read
+of memory in the same sitting. A size's figures are a file in FOLDER; a second run times what is missing.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import onnx
+
+from benchmarks.cells import Cells
+from benchmarks.dynamic import RANGE, Bench
+from benchmarks.few_bits import memory
+from benchmarks.hosts import describe_host
+from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.targets import parse_target
+from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.manifest import MANIFEST, read_manifest
+from workers.children.errors import ChildError
+from workers.racing.bursts import PASSES
+
+PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
+
+
+def main() -> None:
+    """Compile, then time steps and prompts."""
+    options = _arguments()
+    try:
+        steps, prompts, rate = measured(options)
+    except (MallornError, ChildError) as error:
+        sys.exit(str(error))
+    size = weights_read(options.model)
+    said = headline(steps, prompts, size, rate)
+    if options.json:
+        raw = {"headline": said, "model": options.model.name, "steps": steps, "prompts": prompts}
+        raw |= {"weights_bytes": size, "memory_gb_s": rate}
+        options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
+    print(said)
+
+
+def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float]:
+    """Figures of steps and prompts, and gigabytes a second that memory gives."""
+    manifest = read_manifest(options.schedules / MANIFEST)
+    dynamic = manifest.dynamic
+    if dynamic is None or len(dynamic.grows) != 1 or len(dynamic.ranges) != 2:
+        raise InvalidRequest(
+            f"{options.schedules} is no decoder's with caches that grow",
+            hint="mallorn tune MODEL --dynamic sequence=1..128 --dynamic past=0..2048 --out DIR",
+        )
+    cells = Cells(options.raw)
+    rate = memory(parse_target(manifest.target).num_cores)
+    with TemporaryDirectory(prefix="mallorn-decoding-") as scratch:
+        bench = Bench(options, manifest, dynamic, Path(scratch))
+        steps = [_at(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
+        prompts = [_at(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
+    return steps, prompts, rate
+
+
+def _at(bench: Bench, cells: Cells, model: str, dynamic: Dynamic, rows: int, past: int) -> dict[str, Any]:
+    """All engines at one size; told as it is known."""
+    (grows,) = dynamic.grows
+    tokens = next(name for name in dynamic.ranges if name != grows)
+    name = f"{model}-{rows}-behind-{past}"
+    if name not in cells:
+        cells.keep(name, bench.at({tokens: rows, grows: past}))
+    cell = cells[name]
+    told = "  ".join(f"{engine} {us / 1e3:.3f} ms" for engine, us in cell["us"].items())
+    print(f"{rows} tokens behind {past}: {told}", flush=True)
+    return cell
+
+
+def weights_read(model: Path) -> int:
+    """Bytes of the constants that products read, as the file keeps them."""
+    graph = onnx.load(str(model), load_external_data=False).graph
+    sizes = {tensor.name: _bytes(tensor) for tensor in graph.initializer}
+    turned = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"}
+    read = {
+        turned.get(name, name) for node in graph.node if node.op_type in PRODUCTS for name in node.input[1:]
+    }
+    return sum(sizes.get(name, 0) for name in read)
+
+
+def _bytes(tensor: Any) -> int:
+    count = 1
+    for size in tensor.dims:
+        count *= size
+    return count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+
+
+def headline(
+    steps: Sequence[dict[str, Any]], prompts: Sequence[dict[str, Any]], size: int, rate: float
+) -> str:
+    """Tokens a second of steps, their share of memory's rate, and milliseconds to a first token."""
+    told = []
+    for cell in steps:
+        each = ", ".join(f"{name} {1e6 / us:.1f}" for name, us in cell["us"].items())
+        share = size / cell["us"][RANGE] / 1e3 / rate
+        told.append(f"tokens a second behind {_past(cell)}: {each} ({share:.0%} of memory's rate)")
+    for cell in prompts:
+        each = ", ".join(f"{name} {us / 1e3:.1f}" for name, us in cell["us"].items())
+        told.append(f"ms to the first token of {_rows(cell)}: {each}")
+    return "; ".join(told)
+
+
+def _rows(cell: dict[str, Any]) -> int:
+    return int(next(iter(cell["sizes"].values())))
+
+
+def _past(cell: dict[str, Any]) -> int:
+    return int(list(cell["sizes"].values())[-1])
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+def _arguments() -> argparse.Namespace:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--schedules", type=Path, required=True, help="of a job with --dynamic")
+    parser.add_argument("--past", type=_numbers, default=[64, 512], help="lengths of caches, with commas")
+    parser.add_argument("--prompts", type=_numbers, default=[128], help="tokens of prompts, with commas")
+    parser.add_argument("--python", help="an interpreter that has OpenVINO")
+    parser.add_argument("--passes", type=int, default=PASSES, help="bursts of each engine at each size")
+    parser.add_argument("--raw", type=Path, default=Path("docs/results/decoding"))
+    parser.add_argument("--json", type=Path)
+    parser.set_defaults(untuned=False, fixed=[])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

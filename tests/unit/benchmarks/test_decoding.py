@@ -1,0 +1,36 @@
+"""The benchmark of decoders: what a step reads, and its headline."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.decoding import headline, weights_read
+
+
+def cell(rows: int, past: int, **us: float) -> dict[str, object]:
+    return {"sizes": {"sequence": rows, "past": past}, "us": us}
+
+
+def test_only_what_products_multiply_is_read_by_a_step(tmp_path: Path) -> None:
+    arrays = {"table": (50, 8), "w": (8, 4), "turned": (4, 8), "bias": (4,)}
+    constants = [numpy_helper.from_array(np.zeros(shape, "float32"), name) for name, shape in arrays.items()]
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"]),
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Transpose", ["turned"], ["t"]),
+        helper.make_node("MatMul", ["x", "t"], ["b"]),
+        helper.make_node("Add", ["a", "bias"], ["y"]),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [ids], [y], constants)), tmp_path / "m.onnx")
+    assert weights_read(tmp_path / "m.onnx") == 2 * 4 * 8 * 4
+
+
+def test_the_headline_tells_tokens_a_second_and_the_share_of_the_memory() -> None:
+    steps = [cell(1, 64, range=10_000.0, onnxruntime=20_000.0)]
+    said = headline(steps, [cell(128, 0, range=50_000.0)], size=200_000_000, rate=25.0)
+    assert "tokens a second behind 64: range 100.0, onnxruntime 50.0 (80% of memory's rate)" in said
+    assert "ms to the first token of 128: range 50.0" in said
