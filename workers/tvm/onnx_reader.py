@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import SAMPLE_BYTES, foreign_format
-from workers.tvm.templates import unrolling, weights
+from workers.tvm.templates import fused, unrolling, weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
@@ -96,6 +96,11 @@ def _checkable(model: ModelProto) -> ModelProto:
         for tensor in heavy
         if tensor.name not in given
     )
+    for node in result.graph.node:
+        if node.op_type in fused.HOMELESS:
+            node.domain = fused.DOMAIN
+    if all(entry.domain != fused.DOMAIN for entry in result.opset_import):
+        result.opset_import.append(helper.make_opsetid(fused.DOMAIN, 1))
     for value in result.graph.output:
         kind = value.type.tensor_type
         kind.elem_type = kind.elem_type or TensorProto.FLOAT
@@ -137,6 +142,8 @@ def _refuse_foreign(model: ModelProto) -> None:
 
 def _is_known(node: NodeProto) -> bool:
     """Whether ONNX has heard of the operator in any version, or onnxruntime may have added it."""
+    if node.op_type in fused.HOMELESS:
+        return True
     standard = node.domain in ("", "ai.onnx")
     return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version()) if standard else node.domain in DOMAINS
 

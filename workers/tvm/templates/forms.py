@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-layouts, resizing, rewritten, spectra = (
+fused, inlining, layouts, resizing, rewritten, spectra = (
     import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("layouts", "resizing", "rewritten", "spectra")
+    for name in ("fused", "inlining", "layouts", "resizing", "rewritten", "spectra")
 )
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 
@@ -21,16 +21,23 @@ _UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorPr
 
 def rewrite(model: ModelProto) -> ModelProto:
     """The model with such forms replaced; itself where it has none. ValueError for those of training."""
-    strange = [node for node in model.graph.node if node.op_type in _RULES and not node.domain]
+    strange = [(node, rule) for node in model.graph.node if (rule := _rule(node)) is not None]
     if not strange:
         return model
     known, written = rewritten.Known(model), {}
-    for node in strange:
+    for node, rule in strange:
         form = rewritten.Form(node, known)
-        _RULES[node.op_type](form)
+        rule(form)
         if form.nodes:
             written[node.output[0]] = form
     return _with(model, written) if written else model
+
+
+def _rule(node: Any) -> Callable[[Any], None] | None:
+    """Of ONNX's operators, or of onnxruntime's, one of which claims to be ONNX's."""
+    own = _RULES.get(node.op_type) if node.domain in inlining.DOMAINS else None
+    theirs = node.domain == fused.DOMAIN or node.op_type in fused.HOMELESS
+    return own or (fused.RULES.get(node.op_type) if theirs else None)
 
 
 def _with(model: ModelProto, written: Mapping[str, Any]) -> ModelProto:
@@ -110,7 +117,7 @@ def _length(form: Any) -> None:
     """LpNormalization: numbers over the length of their row."""
     (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
     squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
-    total = form.write("ReduceSum", squared, form.constant(np.array([axis], "int64")), keepdims=1)
+    total = form.write("ReduceSum", squared, form.whole(axis), keepdims=1)
     length = form.write("Sqrt", total) if order == 2 else total
     dtype = helper.tensor_dtype_to_np_dtype(form.kind(0) or TensorProto.FLOAT)
     least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has no length, and remains
@@ -126,7 +133,7 @@ def _one_hot(form: Any) -> None:
     shape = [1] * (len(sizes) + 1)
     shape[axis] = count
     whole = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
-    wide = form.write("Unsqueeze", whole, form.constant(np.array([axis], "int64")))
+    wide = form.write("Unsqueeze", whole, form.whole(axis))
     places = np.arange(count, dtype="int64").reshape(shape)
     here = form.write("Equal", wide, form.constant(places))
     from_the_end = form.write("Equal", wide, form.constant(places - count))

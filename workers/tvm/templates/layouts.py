@@ -33,10 +33,10 @@ def space_to_depth(form: Any) -> None:
         raise ValueError("the sizes of its SpaceToDepth are not constant")
     batch, channels, height, width = sizes
     split = [batch, channels, height // block, block, width // block, block]
-    blocks = form.write("Reshape", form.node.input[0], form.constant(np.array(split, "int64")))
+    blocks = form.write("Reshape", form.node.input[0], form.whole(*split))
     blocks = form.write("Transpose", blocks, perm=[0, 1, 3, 5, 2, 4])
     deep = [batch, channels * block**2, height // block, width // block]
-    form.write("Reshape", blocks, form.constant(np.array(deep, "int64")), name=form.node.output[0])
+    form.write("Reshape", blocks, form.whole(*deep), name=form.node.output[0])
 
 
 def reverse_sequences(form: Any) -> None:
@@ -69,9 +69,7 @@ def from_columns(form: Any) -> None:
     steps = [each // stride + 1 for each, stride in zip(covered, strides, strict=True)]
     left = [each % stride for each, stride in zip(covered, strides, strict=True)]
     channels = sizes[1] // area
-    data = form.write(
-        "Reshape", form.node.input[0], form.constant(np.array([sizes[0], sizes[1], *steps], "int64"))
-    )
+    data = form.write("Reshape", form.node.input[0], form.whole(sizes[0], sizes[1], *steps))
     kernel = np.tile(np.eye(area, dtype="float32").reshape(area, 1, *map(int, block)), (channels, 1, *ones))
     form.write(
         "ConvTranspose", data, form.constant(kernel), name=form.node.output[0], group=channels,

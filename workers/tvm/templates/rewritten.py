@@ -82,6 +82,15 @@ class Form:
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
+    def whole(self, *numbers: int) -> str:
+        """Whole numbers as a constant."""
+        return self.constant(np.array(numbers, "int64"))
+
+    def number(self, value: float, at: int = 0) -> str:
+        """A number of the type of an input's."""
+        kind = self.kind(at) or TensorProto.FLOAT
+        return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(kind)))
+
     def write(self, operator: str, *given: str, name: str = "", **attributes: Any) -> str:
         """A node more; the name of what it gives."""
         found = name or f"{self.node.output[0]}/step_{len(self.nodes)}"

@@ -23,9 +23,9 @@ def transform(form: Any) -> None:
     order = [at for at in range(len(sizes) - 1) if at != axis] + [axis, len(sizes) - 1]
     others = [sizes[at] for at in order[:-2]]
     rows = form.write("Transpose", form.node.input[0], perm=order)
-    rows = form.write("Reshape", rows, form.constant(np.array([prod(others), -1], "int64")))
+    rows = form.write("Reshape", rows, form.whole(prod(others), -1))
     found = form.write("MatMul", rows, form.constant(matrix))
-    found = form.write("Reshape", found, form.constant(np.array([*others, *spectrum.shape[1:]], "int64")))
+    found = form.write("Reshape", found, form.whole(*others, *spectrum.shape[1:]))
     back = [order.index(at) for at in range(len(sizes))]
     form.write("Transpose", found, perm=back, name=form.node.output[0])
 
@@ -47,7 +47,7 @@ def short_transforms(form: Any) -> None:
     signal = form.write("Transpose", form.node.input[0], perm=[0, 2, 1])
     strides = [int(np.ravel(step)[0])]
     found = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
-    found = form.write("Reshape", found, form.constant(np.array([sizes[0], bins, 2, -1], "int64")))
+    found = form.write("Reshape", found, form.whole(sizes[0], bins, 2, -1))
     form.write("Transpose", found, perm=[0, 3, 1, 2], name=form.node.output[0])
 
 
