@@ -21,26 +21,11 @@ from tests.unit.tvm_graph.test_quantised import (  # noqa: E402 (they need onnxr
     QLINEAR,
     S8,
     U8,
-    Samples,
+    quantised,
     quantization,
     sample,
     theirs,
 )
-
-
-def quantised(folder: Path, network: str, form: Any, data: Any, weights: Any = S8) -> Path:
-    make, shape = NETWORKS[network]
-    onnx.save(make(17), folder / "real.onnx")
-    quantization.quantize_static(
-        folder / "real.onnx",
-        folder / "quantised.onnx",
-        Samples(shape),
-        quant_format=form,
-        per_channel=True,
-        activation_type=data,
-        weight_type=weights,
-    )
-    return folder / "quantised.onnx"
 
 
 def lowered(path: Path, target: str = WIDE) -> Any:

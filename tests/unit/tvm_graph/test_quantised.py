@@ -128,6 +128,30 @@ QDQ, QLINEAR = quantization.QuantFormat.QDQ, quantization.QuantFormat.QOperator
 U8, S8 = quantization.QuantType.QUInt8, quantization.QuantType.QInt8
 
 
+def quantised(
+    folder: Path,
+    network: str,
+    form: Any,
+    data: Any,
+    weights: Any = S8,
+    channels: bool = True,
+    opset: int = 17,
+) -> Path:
+    """A network of this file, quantised by samples."""
+    make, shape = NETWORKS[network]
+    onnx.save(make(opset), folder / "real.onnx")
+    quantization.quantize_static(
+        folder / "real.onnx",
+        folder / "quantised.onnx",
+        Samples(shape),
+        quant_format=form,
+        per_channel=channels,
+        activation_type=data,
+        weight_type=weights,
+    )
+    return folder / "quantised.onnx"
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("form", [QDQ, QLINEAR], ids=["QDQ", "QLinear"])
 @pytest.mark.parametrize(
@@ -136,18 +160,8 @@ U8, S8 = quantization.QuantType.QUInt8, quantization.QuantType.QInt8
     ids=["u8s8", "u8u8", "s8s8", "s8s8-21"],
 )
 def test_static_quantisation(tmp_path, network, form, data, weights, channels, opset):
-    make, shape = NETWORKS[network]
-    onnx.save(make(opset), tmp_path / "real.onnx")
-    quantization.quantize_static(
-        tmp_path / "real.onnx",
-        tmp_path / "quantised.onnx",
-        Samples(shape),
-        quant_format=form,
-        per_channel=channels,
-        activation_type=data,
-        weight_type=weights,
-    )
-    near(tmp_path / "quantised.onnx", sample(shape, 1))
+    path = quantised(tmp_path, network, form, data, weights, channels, opset)
+    near(path, sample(NETWORKS[network][1], 1))
 
 
 @pytest.mark.parametrize("network", NETWORKS)
