@@ -22,16 +22,21 @@ def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int
     """Write the model with narrow weights. Raises InvalidModel or InvalidRequest."""
     network = read_network(model)
     samples = [] if data is None else list(read_samples(network, data))
-    before = network.ByteSize()
+    before = _weight_bytes(network)
     if not _narrow(network, bits, group):
         raise InvalidModel(
             f"the model has no product with constant weights of {group} rows or more",
             hint="there is nothing to gain",
         )
-    after = network.ByteSize()
+    after = _weight_bytes(network)
     onnx.save(network, output, save_as_external_data=after > MOST_BYTES, location=f"{output.name}.data")
     errors = errors_of(model, output, samples) if samples else {}
     return Quantised(len(samples), after, before, errors)
+
+
+def _weight_bytes(network: Any) -> int:
+    """Of a network that may be too large to be counted as a whole."""
+    return sum(tensor.ByteSize() for tensor in network.graph.initializer)
 
 
 def _narrow(network: Any, bits: int, group: int) -> int:
