@@ -1,6 +1,5 @@
 """A decoder whose caches grow: one library for steps and prompts at every length, exported for stock TVM."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +14,11 @@ import tvm
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.values.dynamic import Dynamic
-from mallorn.core.values.manifest import Manifest
 from tests.fixtures.decoder import WORDS, write_decoder
-from tests.integration.tvm_graph.conftest import Example, first_trace
+from tests.integration.tvm_graph.conftest import first_trace
+from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.faces.graphs import Extraction, Tuned
-from workers.finish.rules import with_rules
+from workers.faces.graphs import Tuned
 from workers.tvm import points
 from workers.tvm.compile import compile_range
 from workers.tvm.ranged import extract_range
@@ -30,40 +27,18 @@ GENERATE: Final = Path(__file__).parents[3] / "examples" / "decoder" / "generate
 BOUNDS: Final = {"sequence": [1, 12], "past": [0, 40]}
 
 
-class Decoder(Example):
+class Decoder(InRange):
+    bounds = BOUNDS
+
     @cached_property
     def path(self) -> str:
         return str(write_decoder(self.folder / "decoder.onnx"))
-
-    @cached_property
-    def extracted(self) -> Extraction:
-        return extract_range(self.path, self.target, self.recipe, {}, BOUNDS)
-
-    @cached_property
-    def dynamic(self) -> Dynamic:
-        assert self.graph.dynamic is not None
-        return with_rules(self.graph.dynamic, {t.name: t.flops for t in self.tasks})
 
     @cached_property
     def records(self) -> list[Tuned]:
         """Of a table that is read at one place TVM drops an axis; a finish would find it wrong."""
         sound = [task for task in self.tasks if "take" not in task.name]
         return [Tuned(task.tir, first_trace(task.tir, self.target), [1e-3]) for task in sound]
-
-    @cached_property
-    def schedules(self) -> str:
-        directory = self.write("schedules", self.records)
-        shapes = self.dynamic.shapes(self.dynamic.largest)
-        manifest = Manifest(
-            target=json.loads(self.target),
-            recipe=self.recipe,
-            input_shapes=shapes,
-            inputs=self.graph.inputs,
-            input_ranges=self.graph.input_ranges,
-            dynamic=self.dynamic,
-        )
-        Path(directory, "manifest.json").write_text(manifest.model_dump_json())
-        return directory
 
     @cached_property
     def library(self) -> str:

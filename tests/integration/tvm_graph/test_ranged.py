@@ -1,6 +1,5 @@
 """A range of shapes: imported at its points, compiled to one library that takes every size, and exported."""
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -14,20 +13,19 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.values.dynamic import Dynamic
-from mallorn.core.values.manifest import Manifest
 from tests.integration.tvm_graph.conftest import Example
+from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.faces.graphs import Extraction
-from workers.finish.rules import with_rules
 from workers.tvm.compile import compile_range
 from workers.tvm.ranged import extract_range
 
 BOUNDS: Final = {"batch": [1, 5], "length": [2, 9]}
 
 
-class Ranged(Example):
+class Ranged(InRange):
     """Two products with free rows in two dimensions, and a result that has lost one of them."""
+
+    bounds = BOUNDS
 
     @cached_property
     def path(self) -> str:
@@ -55,29 +53,11 @@ class Ranged(Example):
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
         return str(path)
 
-    @cached_property
-    def extracted(self) -> Extraction:
-        return extract_range(self.path, self.target, self.recipe, {}, BOUNDS)
 
-    @cached_property
-    def dynamic(self) -> Dynamic:
-        assert self.graph.dynamic is not None
-        return with_rules(self.graph.dynamic, {t.name: t.flops for t in self.tasks})
-
-    @cached_property
-    def schedules(self) -> str:
-        directory = self.write("schedules", self.records)
-        shapes = self.dynamic.shapes(self.dynamic.largest)
-        manifest = Manifest(
-            target=json.loads(self.target), recipe=self.recipe, input_shapes=shapes, dynamic=self.dynamic
-        )
-        Path(directory, "manifest.json").write_text(manifest.model_dump_json())
-        return directory
-
-
-class Heavy(Ranged):
+class Heavy(InRange):
     """A product that is mostly weights."""
 
+    bounds: ClassVar[Any] = {"rows": [1, 64]}
     weights: ClassVar[Any] = np.random.default_rng(0).standard_normal((512, 1024)).astype("float32")
 
     @cached_property
@@ -94,10 +74,6 @@ class Heavy(Ranged):
         path = self.folder / "heavy.onnx"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
         return str(path)
-
-    @cached_property
-    def extracted(self) -> Extraction:
-        return extract_range(self.path, self.target, self.recipe, {}, {"rows": [1, 64]})
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,42 @@
+"""A model for a range of shapes, with rules and schedules as a finish exports them."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.manifest import MANIFEST, Manifest
+from tests.integration.tvm_graph.conftest import Example
+from workers.faces.graphs import Extraction
+from workers.finish.rules import with_rules
+from workers.tvm.ranged import extract_range
+
+
+class InRange(Example):
+    """An example whose free dimensions lie within these bounds."""
+
+    bounds: ClassVar[dict[str, list[int]]]
+
+    @cached_property
+    def extracted(self) -> Extraction:
+        return extract_range(self.path, self.target, self.recipe, {}, self.bounds)
+
+    @cached_property
+    def dynamic(self) -> Dynamic:
+        assert self.graph.dynamic is not None
+        return with_rules(self.graph.dynamic, {t.name: t.flops for t in self.tasks})
+
+    @cached_property
+    def schedules(self) -> str:
+        directory = self.write("schedules", self.records)
+        manifest = Manifest(
+            target=json.loads(self.target),
+            recipe=self.recipe,
+            input_shapes=self.dynamic.shapes(self.dynamic.largest),
+            inputs=self.graph.inputs,
+            input_ranges=self.graph.input_ranges,
+            dynamic=self.dynamic,
+        )
+        Path(directory, MANIFEST).write_text(manifest.model_dump_json())
+        return directory
