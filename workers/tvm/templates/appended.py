@@ -6,7 +6,6 @@ TVM asks of every number which part it belongs to, in plain loops.
 from importlib import import_module
 from typing import Any
 
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -47,7 +46,7 @@ def _function(sizes: list[int]) -> Any:
     batch, heads, rows, numbers = sizes
     few, all_, whole = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
     at = f"vj // {heads}, vj % {heads}"
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(

@@ -209,7 +209,7 @@ def _function(shape: Any, rows: int, masks: list[list[int]], scale: float, after
         )
         for c in parts
     ]
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(

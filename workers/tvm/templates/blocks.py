@@ -13,7 +13,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm.s_tir import SBlock
 
 quads, rewriting = (
@@ -108,7 +107,7 @@ def function(product: Product) -> Any:
         else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
     )
     beside_weights = rewriting.numbers((product.vectors, product.blocks, lanes))
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({of_rows}, T.int64({product.blocks * block})), "float32"),

@@ -7,7 +7,6 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -45,7 +44,7 @@ def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusiv
     region = f"vo * {rows}:vo * {rows} + {rows}, 0:{steps}, vc * {wide}:vc * {wide} + {wide}"
     added, given = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
     first, second = (given, added) if exclusive else (added, given)
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})

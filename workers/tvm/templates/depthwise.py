@@ -130,7 +130,7 @@ def _function(pair: Pair, lanes: int) -> Any:
     between = batch, height, width, channels
     padded = batch, height + top + bottom, width + left + right, channels
     inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
 {buffers}

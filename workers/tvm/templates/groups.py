@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -57,7 +56,7 @@ def _view(groups: tuple[int, ...], whole: tuple[int, ...]) -> Any:
     axes = [f"i{at}" for at in range(len(whole))]
     *outer, last = (f"v{axis}" for axis in axes)
     source = ", ".join([*outer, f"{last} // {groups[-1]}", f"{last} % {groups[-1]}"])
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({vectors.shape(groups)}, "float32"), y: T.Buffer({vectors.shape(whole)}, "float32")
@@ -103,7 +102,7 @@ def _function(sizes: Any, count: int) -> Any:
     names, shape = vectors.names, vectors.shape
     kinds = "S" * len(result) + "R" * len(summed)
     copied = (*sizes.result[:-1], count, wanted)
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({shape(sizes.data)}, "float32"),

@@ -211,7 +211,7 @@ def _call(
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
     axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
     text = body.format(**facts)
-    function = tvm.script.from_source(f"""
+    function = rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})
@@ -240,7 +240,7 @@ def _region(name: str, shape: tuple[int, ...], own: int) -> str:
 def _applied(sizes: tuple[int, ...]) -> Any:
     loops = [f"a{axis}" for axis in range(len(sizes))]
     values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({rewriting.numbers(sizes)}), "float32"),

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-import tvm
-
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 
 
@@ -49,7 +47,7 @@ def function(product: Product) -> Any:
     if result[0] == "z":
         body = [_buffer(product, "z", order), *body, _taken(product, order)]
     constant = product.whole if product.w_is_whole else product.sizes
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     {_parameter("x", product.x, product.sizes)},

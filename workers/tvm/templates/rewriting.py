@@ -1,6 +1,7 @@
 """Helpers of the graph passes beside this file."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -18,6 +19,12 @@ RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operato
 WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> Any:
+    """A tensor function from TVMScript; layers that are alike ask for the same, and parsing is slow."""
+    return tvm.script.from_source(text)
 
 
 def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:

@@ -9,7 +9,6 @@ from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any
 
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -184,7 +183,7 @@ def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts:
     whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
     text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})

@@ -10,7 +10,6 @@ from textwrap import indent
 from typing import Any
 
 import numpy as np
-import tvm
 
 cells, rewriting = (
     import_module(f"{__package__}.{name}" if __package__ else name) for name in ("cells", "rewriting")
@@ -94,7 +93,7 @@ def function(scan: Scan) -> Any:
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})

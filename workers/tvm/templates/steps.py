@@ -266,7 +266,7 @@ def _function(name: str, values: list[Any], whole: str, sizes: tuple[int, ...], 
         *(f'k{at}: T.Buffer((T.int64({sizes[-1]}),), "float32")' for at in range(len(values) + 1)),
         f'y: T.Buffer(({numbers},), "{dtype}")',
     ]
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True}})

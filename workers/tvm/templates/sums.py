@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -88,7 +87,7 @@ def dot(by: Instruction, sums: Sums) -> Any:
     every = rewriting.numbers((*sizes, rewriting.whole_vectors(outputs, by.lanes)))
     z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
     packed_sizes = rewriting.numbers((vectors, *sums.kernel, steps, by.lanes, by.each))
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({rewriting.numbers(sums.data)}), "{by.data}"),

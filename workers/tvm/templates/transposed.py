@@ -197,7 +197,7 @@ def _images(sizes: Deconvolution, shape: tuple[int, ...], weights: tuple[int, ..
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
     channel = f"vo // {sizes.outputs // sizes.groups} * {channels} + vc" if sizes.groups > 1 else "vc"
     extents = *shape, high.taps, wide.taps, channels
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({rewriting.numbers(sizes.data)}), "{dtype}"),
@@ -231,7 +231,7 @@ def _sums(sizes: Deconvolution, dtype: str) -> Any:
     taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
     terms = " + ".join(_term(sizes, *tap, dtype) for tap in taps)
     products = sizes.batch, high.size, wide.size, high.kernel * wide.kernel * sizes.outputs
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({rewriting.numbers(products)}), "{dtype}"),

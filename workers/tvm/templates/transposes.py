@@ -7,7 +7,6 @@ cache. A tile of 16 x 16 elements reads sixteen lines and uses each completely.
 from importlib import import_module
 from typing import Any
 
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -47,7 +46,7 @@ def _function(sizes: list[int], axes: list[int], across: int) -> Any:
     whole = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
     source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
     place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, whole))
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {rewriting.OPAQUE}}})

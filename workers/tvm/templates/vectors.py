@@ -103,7 +103,7 @@ def _function(sizes: Sizes) -> Any:
     source = f"{'filled' if grown else 'x'}[vn, {read(sizes)}, vc]"
     weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
     kinds = "S" * len(result) + "R" * len(summed)
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({shape(sizes.data)}, "float32"),

@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
@@ -267,7 +266,7 @@ def _function(
             lines.append(f"h{i}_{j}: T.let = {_sum(matrix[i], [f't{k}_{j}' for k in range(span)])}")
     lines += [store(i, j, _sum(matrix[j], [f"h{i}_{k}" for k in range(span)])) for i, j in backwards]
     body = "\n".join(f"            {line}" for line in lines)
-    return tvm.script.from_source(f"""
+    return rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True}})
