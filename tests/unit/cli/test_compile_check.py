@@ -45,6 +45,14 @@ def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: f
         check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so")
 
 
+def test_weights_of_few_bits_may_cost_what_their_inputs_lose(tmp_path: Path) -> None:
+    narrow = replace(model(TUNED, 1e-2, tmp_path), path=tmp_path / "narrow.onnx")
+    narrow.path.write_bytes(b"...MatMulNBits...")
+    assert check_numbers(narrow, tmp_path / "tuned.so") == 1e-2
+    with pytest.raises(WrongNumbers):
+        check_numbers(replace(narrow, graphs=model(TUNED, 0.1, tmp_path).graphs), tmp_path / "tuned.so")
+
+
 def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
     quantised, plain = (
         replace(model(TUNED, 5e-2, tmp_path), path=tmp_path / f"{kind}.onnx")
