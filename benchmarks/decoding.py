@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -92,10 +93,7 @@ def weights_read(model: Path) -> int:
 
 
 def _bytes(tensor: Any) -> int:
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    return count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return prod(tensor.dims) * int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def headline(

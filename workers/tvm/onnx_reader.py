@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import SAMPLE_BYTES, foreign_format
-from workers.tvm.templates import fused, unrolling, weights
+from workers.tvm.templates import fused, inlining, unrolling, weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
@@ -60,10 +60,9 @@ def _check(model: ModelProto) -> None:
 
 
 def _refuse_newer(model: ModelProto) -> None:
-    opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     versions = {
         "IR version": (model.ir_version, onnx.IR_VERSION),
-        "opset": (max(opsets, default=0), onnx.defs.onnx_opset_version()),
+        "opset": (inlining.opset_of(model), onnx.defs.onnx_opset_version()),
     }
     for what, (found, known) in versions.items():
         if found > known:
@@ -96,10 +95,10 @@ def _checkable(model: ModelProto) -> ModelProto:
         for tensor in heavy
         if tensor.name not in given
     )
-    for node in result.graph.node:
-        if node.op_type in fused.HOMELESS:
-            node.domain = fused.DOMAIN
-    if all(entry.domain != fused.DOMAIN for entry in result.opset_import):
+    homeless = [node for node in result.graph.node if node.op_type in fused.HOMELESS]
+    for node in homeless:
+        node.domain = fused.DOMAIN
+    if homeless and all(entry.domain != fused.DOMAIN for entry in result.opset_import):
         result.opset_import.append(helper.make_opsetid(fused.DOMAIN, 1))
     for value in result.graph.output:
         kind = value.type.tensor_type
@@ -144,7 +143,7 @@ def _is_known(node: NodeProto) -> bool:
     """Whether ONNX has heard of the operator in any version, or onnxruntime may have added it."""
     if node.op_type in fused.HOMELESS:
         return True
-    standard = node.domain in ("", "ai.onnx")
+    standard = node.domain in inlining.DOMAINS
     return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version()) if standard else node.domain in DOMAINS
 
 

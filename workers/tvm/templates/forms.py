@@ -71,12 +71,10 @@ def _is_inf(form: Any) -> None:
     above, below = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
     if above and below:
         return
-    dtype = helper.tensor_dtype_to_np_dtype(form.kind(0) or TensorProto.FLOAT)
     (data,), (found,) = form.node.input, form.node.output
     if not above and not below:
         raise ValueError("its IsInf looks for neither side")
-    infinite = form.constant(np.array(np.inf if above else -np.inf, dtype))
-    form.write("Equal", data, infinite, name=found)
+    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=found)
 
 
 def _transposed_convolution(form: Any) -> None:
@@ -175,7 +173,7 @@ def _remainder(form: Any) -> None:
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return
     data, by = form.node.input
-    zero = form.constant(np.array(0, helper.tensor_dtype_to_np_dtype(kind)))
+    zero = form.number(0)
     rest = form.write("Mod", data, by, fmod=1)
     differ = form.write("Xor", form.write("Less", rest, zero), form.write("Less", by, zero))
     some = form.write("Not", form.write("Equal", rest, zero))
@@ -194,15 +192,8 @@ def _truths(form: Any) -> None:
 def _of_all(form: Any) -> None:
     """RMSNormalization of all numbers at once, over which TVM stumbles."""
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
-    if sizes is None or axis % len(sizes):
-        return
-    data, scale = form.node.input
-    axes = form.constant(np.arange(len(sizes), dtype="int64"))
-    mean = form.write("ReduceMean", form.write("Mul", data, data), axes, keepdims=1)
-    dtype = helper.tensor_dtype_to_np_dtype(form.kind(0))
-    least = form.constant(np.asarray(form.attribute("epsilon", 1e-5), dtype))
-    plain = form.write("Div", data, form.write("Sqrt", form.write("Add", mean, least)))
-    form.write("Mul", plain, scale, name=form.node.output[0])
+    if sizes is not None and not axis % len(sizes):
+        fused.normalised(form, *form.node.input, range(len(sizes)))
 
 
 _RULES: Mapping[str, Callable[[Any], None]] = {

@@ -1,6 +1,6 @@
 """Operators of onnxruntime's own, which its optimiser and its tools for language models write, in ONNX's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import sqrt
 from typing import Any
@@ -18,7 +18,7 @@ def _rms_norm(form: Any) -> None:
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has(1):
         raise ValueError("its SimplifiedLayerNormalization gives what training needs")
-    _normalised(form, form.node.input[0], form.node.input[1])
+    normalised(form, form.node.input[0], form.node.input[1])
 
 
 def _skip_rms_norm(form: Any) -> None:
@@ -29,15 +29,16 @@ def _skip_rms_norm(form: Any) -> None:
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])
     summed = form.write("Add", data, skip, name=form.node.output[3] if form.has(3) else "")
-    _normalised(form, summed, scale)
+    normalised(form, summed, scale)
 
 
-def _normalised(form: Any, data: str, scale: str) -> None:
+def normalised(form: Any, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
+    """Write numbers over the root of the mean of their squares along axes, times a scale."""
     squares = form.write("Mul", data, data)
     if form.opset < 18:
-        mean = form.write("ReduceMean", squares, axes=[-1], keepdims=1)
+        mean = form.write("ReduceMean", squares, axes=list(axes), keepdims=1)
     else:
-        mean = form.write("ReduceMean", squares, form.whole(-1), keepdims=1)
+        mean = form.write("ReduceMean", squares, form.whole(*axes), keepdims=1)
     root = form.write("Sqrt", form.write("Add", mean, form.number(form.attribute("epsilon", 1e-5))))
     form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
 
