@@ -21,7 +21,7 @@ from typing import Any, Final
 import onnx
 
 from benchmarks.cells import Cells
-from benchmarks.dynamic import RANGE, Bench
+from benchmarks.dynamic import RANGE, Bench, Given
 from benchmarks.few_bits import memory
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
@@ -62,7 +62,8 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
     cells = Cells(options.raw)
     rate = memory(parse_target(manifest.target).num_cores)
     with TemporaryDirectory(prefix="mallorn-decoding-") as scratch:
-        bench = Bench(options, manifest, dynamic, Path(scratch))
+        given = Given(options.model, options.schedules, options.python, options.passes)
+        bench = Bench(given, dynamic, Path(scratch))
         steps = [_at(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
         prompts = [_at(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
     return steps, prompts, rate
@@ -134,7 +135,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--passes", type=int, default=PASSES, help="bursts of each engine at each size")
     parser.add_argument("--raw", type=Path, default=Path("docs/results/decoding"))
     parser.add_argument("--json", type=Path)
-    parser.set_defaults(untuned=False, fixed=[])
     return parser.parse_args()
 
 

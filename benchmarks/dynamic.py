@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from benchmarks.rival import Rival
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic import Dynamic
-from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
+from mallorn.core.values.manifest import MANIFEST, read_manifest
 from workers.children.errors import ChildError
 from workers.faces.engine import Engine
 from workers.racing.bursts import PASSES, Racer, race
@@ -60,7 +61,8 @@ def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         raise InvalidRequest(f"{options.schedules} is no job's for a range", hint="mallorn tune --dynamic")
     cells = Cells(options.raw)
     with TemporaryDirectory(prefix="mallorn-dynamic-") as scratch:
-        bench = Bench(options, manifest, manifest.dynamic, Path(scratch))
+        given = Given(options.model, options.schedules, options.python, options.passes)
+        bench = Bench(given, manifest.dynamic, Path(scratch), options.fixed, options.untuned)
         found = []
         for sizes in spread(manifest.dynamic.ranges, options.sizes):
             name = "-".join([options.model.stem, *(f"{dim}{size}" for dim, size in sizes.items())])
@@ -89,18 +91,29 @@ def headline(cells: Sequence[Mapping[str, Any]]) -> str:
     return f"one library of {cells[0]['bytes'] / 1e6:.1f} MB: {', '.join(told)}, filled up {filled:.0%}"
 
 
+@dataclass(frozen=True)
+class Given:
+    """A model, a job's schedules for a range of it, and how it is timed beside what."""
+
+    model: Path
+    schedules: Path
+    python: str | None
+    passes: int
+
+
 class Bench:
     """The library of a range, and what is compiled beside it as it is needed."""
 
     def __init__(
-        self, options: argparse.Namespace, manifest: Manifest, dynamic: Dynamic, folder: Path
+        self, given: Given, dynamic: Dynamic, folder: Path, fixed: Sequence[Path] = (), untuned: bool = False
     ) -> None:
-        self._options, self._manifest, self._dynamic, self._folder = options, manifest, dynamic, folder
-        self._target = parse_target(manifest.target)
+        self._given, self._dynamic, self._folder = given, dynamic, folder
+        self._manifest = read_manifest(given.schedules / MANIFEST)
+        self._target = parse_target(self._manifest.target)
         self._range = folder / "range.so"
         self._compile_range()
-        self._untuned = self._compile_untuned() if options.untuned else None
-        self._fixed = [(each, read_manifest(each / MANIFEST).input_shapes) for each in options.fixed]
+        self._untuned = self._compile_untuned() if untuned else None
+        self._fixed = [(each, read_manifest(each / MANIFEST).input_shapes) for each in fixed]
 
     def at(self, sizes: Sizes) -> dict[str, Any]:
         """All engines at one size."""
@@ -108,7 +121,7 @@ class Bench:
         inputs = self._write_inputs(shapes)
         libraries = {RANGE: self._range}
         if sizes in self._dynamic.points:
-            libraries[POINT] = self._compile(self._options.schedules, shapes, POINT)
+            libraries[POINT] = self._compile(self._given.schedules, shapes, POINT)
         for directory, tuned in self._fixed:
             if tuned == shapes:
                 libraries[FIXED] = self._compile(directory, shapes, FIXED)
@@ -120,7 +133,7 @@ class Bench:
             }
             engines[ONNXRUNTIME] = self._engine(held, ONNXRUNTIME, None, inputs)
             engines |= self._openvino(held, inputs)
-            times = race(engines, self._options.passes)
+            times = race(engines, self._given.passes)
         return {
             "sizes": sizes,
             "points": points,
@@ -134,25 +147,25 @@ class Bench:
         cores = self._target.num_cores
         engine = held.enter_context(Engine(env={"TVM_NUM_THREADS": str(cores)}, name=name))
         if library is None:
-            engine.load_onnxruntime(str(self._options.model.absolute()), inputs, cores)
+            engine.load_onnxruntime(str(self._given.model.absolute()), inputs, cores)
         else:
             engine.load_library(str(library), self._target.text, inputs)
         engine.suspend()
         return engine
 
     def _openvino(self, held: ExitStack, inputs: str) -> dict[str, Rival]:
-        if self._options.python is None:
+        if self._given.python is None:
             return {}
-        rival = Rival(OPENVINO, self._options.python)
+        rival = Rival(OPENVINO, self._given.python)
         held.callback(rival.kill)
-        rival.load(LOAD_SEC, self._options.model.absolute(), inputs, self._target.num_cores)
+        rival.load(LOAD_SEC, self._given.model.absolute(), inputs, self._target.num_cores)
         rival.suspend()
         return {OPENVINO: rival}
 
     def _compile_range(self) -> None:
         from workers.tvm.compile import compile_range
 
-        given = (str(self._options.model), str(self._options.schedules), self._target.text)
+        given = (str(self._given.model), str(self._given.schedules), self._target.text)
         compile_range(*given, self._manifest.recipe, str(self._range), self._dynamic)
 
     def _compile(self, schedules: Path, shapes: Mapping[str, list[int]], name: str) -> Path:
@@ -160,7 +173,7 @@ class Bench:
 
         library, recipe = self._folder / f"{name}.so", read_manifest(schedules / MANIFEST).recipe
         compile_model(
-            str(self._options.model), str(schedules), self._target.text, recipe, str(library), dict(shapes)
+            str(self._given.model), str(schedules), self._target.text, recipe, str(library), dict(shapes)
         )
         return library
 
@@ -172,7 +185,7 @@ class Bench:
         from workers.tvm.templates import compiling
 
         target = as_tvm_target(self._target.text)
-        model = compiling.read_model(str(self._options.model))
+        model = compiling.read_model(str(self._given.model))
         library = self._folder / "untuned.so"
         built = tvm.compile(compiling.convert(compiling.simplify(model, {}), {}, target), target)
         built.export_library(str(library))
@@ -181,7 +194,7 @@ class Bench:
     def _write_inputs(self, shapes: Mapping[str, list[int]]) -> str:
         from workers.tvm.templates import compiling
 
-        model = compiling.read_model(str(self._options.model))
+        model = compiling.read_model(str(self._given.model))
         path = self._folder / "inputs.npz"
         np.savez(path, **compiling.random_inputs(model, shapes, self._manifest.input_ranges))
         return str(path)

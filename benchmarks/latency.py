@@ -68,26 +68,20 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             for label, whole in models.items()
         }
         engines: dict[str, Engine | Rival] = {
-            label: _loaded(stack, whole, label, _library(whole)) for label, whole in models.items()
+            label: loaded(stack, whole, label, _library(whole)) for label, whole in models.items()
         }
         label, whole = next(iter(models.items()))
         if not onnxruntime_runs(exported[label]):
             raise Unavailable(
                 "onnxruntime, which all are compared with, cannot run this", hint="a CPU target"
             )
-        engines[BASE] = _loaded(stack, whole, BASE, None)
+        engines[BASE] = loaded(stack, whole, BASE, None)
         inputs = str(whole.inputs)
         held, left_out = rivals_of(args.rivals, args.python, model.absolute(), inputs, threads, stack)
-        engines |= held
-        for name, engine in engines.items():
-            engine.save_outputs(str(whole.outputs(name)))
-        expected = whole.outputs(BASE)
-        times = race(engines, passes=PASSES)
         return {
             "model": model.stem,
             "threads": threads,
-            "errors": {n: whole.error(whole.outputs(n), expected) for n in engines if n != BASE},
-            "latency_us": {name: latency.stored() for name, latency in times.items()},
+            **compared(engines | held, whole, BASE),
             "left_out": left_out,
             "hits": {label: {"found": found.found, "of": found.of} for label, found in hits.items()},
         }
@@ -97,7 +91,20 @@ def _library(model: WholeModel) -> Path:
     return model.folder / "tuned.so"
 
 
-def _loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None) -> Engine:
+def compared(engines: Mapping[str, Engine | Rival], whole: WholeModel, base: str) -> dict[str, Any]:
+    """Errors of all outputs against those of one engine, and latencies in turn."""
+    for name, engine in engines.items():
+        engine.save_outputs(str(whole.outputs(name)))
+    expected = whole.outputs(base)
+    times = race(engines, passes=PASSES)
+    return {
+        "errors": {name: whole.error(whole.outputs(name), expected) for name in engines if name != base},
+        "latency_us": {name: latency.stored() for name, latency in times.items()},
+    }
+
+
+def loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None) -> Engine:
+    """An engine that holds a library, or the model itself."""
     engine = stack.enter_context(model.engine(name))
     model.begin_loading(engine, library).wait()
     return engine

@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
-from benchmarks.latency import rivals_of
+from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
 from cli.exported import read_exported
@@ -32,11 +32,8 @@ from cli.quantizer import quantised
 from cli.service.connect import connected_stack, wait_for_device
 from workers.faces.engine import Engine
 from workers.faces.graphs import Graphs
-from workers.racing.bursts import race
-from workers.racing.whole_model import WholeModel
 
 RAW: Final = Path("docs/results/int8")
-PASSES: Final = 9
 
 
 @dataclass(frozen=True)
@@ -120,30 +117,18 @@ def _measured(network: Network, threads: int, args: argparse.Namespace) -> dict[
             library = whole.folder / "tuned.so"
             whole.compile(exported.directory.absolute(), library)
             engines |= {
-                label: _loaded(stack, whole, label, library),
-                rival: _loaded(stack, whole, rival, None),
+                label: loaded(stack, whole, label, library),
+                rival: loaded(stack, whole, rival, None),
             }
         bytes_, inputs = network.bytes_.absolute(), str(whole.inputs)
         held, left_out = rivals_of(args.rivals, args.python, bytes_, inputs, threads, stack)
-        engines |= held
-        for name, engine in engines.items():
-            engine.save_outputs(str(whole.outputs(name)))
-        expected = whole.outputs(RIVAL_FLOAT)
-        times = race(engines, passes=PASSES)
         return {
             "model": network.name,
             "threads": threads,
             "trials": args.trials,
-            "errors": {n: whole.error(whole.outputs(n), expected) for n in engines if n != RIVAL_FLOAT},
-            "latency_us": {name: latency.stored() for name, latency in times.items()},
+            **compared(engines | held, whole, RIVAL_FLOAT),
             "left_out": left_out,
         }
-
-
-def _loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None) -> Engine:
-    engine = stack.enter_context(model.engine(name))
-    model.begin_loading(engine, library).wait()
-    return engine
 
 
 def _arguments() -> argparse.Namespace:
