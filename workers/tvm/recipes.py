@@ -95,6 +95,7 @@ def _tuned(name: str, version: int, *choices: RecipeStep) -> Recipe:
             *_SIMPLIFY,
             *_NHWC,
             _step("mallorn.int8"),
+            _step("mallorn.taps", _LANES),
             _step("mallorn.steps"),
             *_relax("DeadCodeElimination"),
             _step("mallorn.reals"),
@@ -137,10 +138,10 @@ _WHOLE: Final = (
 # What several products read is rounded once.
 _ROUND: Final = (_step(ROUNDS), *_relax("EliminateCommonSubexpr"))
 
-TUNED: Final = _tuned("tuned", 10, _step("mallorn.winograd"), *_DEPTHWISE, *_WHOLE)
-DIRECT: Final = _tuned("direct", 9, *_DEPTHWISE, *_WHOLE)
-BF16: Final = _tuned("bf16", 6, _step("mallorn.winograd", "bfloat16"), *_ROUND)
-DIRECT_BF16: Final = _tuned("direct-bf16", 5, *_ROUND)
+TUNED: Final = _tuned("tuned", 11, _step("mallorn.winograd"), *_DEPTHWISE, *_WHOLE)
+DIRECT: Final = _tuned("direct", 10, *_DEPTHWISE, *_WHOLE)
+BF16: Final = _tuned("bf16", 7, _step("mallorn.winograd", "bfloat16"), *_ROUND)
+DIRECT_BF16: Final = _tuned("direct-bf16", 6, *_ROUND)
 # CUDA schedules tile NCHW convolutions and re-lay nothing; fast forms of erf and exp exist in hardware.
 TUNED_GPU: Final = Recipe("tuned-gpu", 1, before=(*_SIMPLIFY, *_DISPATCH, *_LEGALIZE), after=(_DLIGHT,))
 

@@ -1,7 +1,7 @@
-"""The schedule rule of the two convolutions that `mallorn.depthwise` makes one of.
+"""The schedule rule of depthwise convolutions in strips: those of `mallorn.depthwise` and `mallorn.taps`.
 
-All of it is in one loop over strips of rows and groups of channels, which the cores share: row after row of
-the pointwise convolution is padded, and the depthwise one follows once the strip is whole.
+All of it is in one loop over strips of rows and groups of channels, which the cores share: row after row, of
+a pointwise convolution if there is one, is padded, and the depthwise one follows once the strip is whole.
 """
 
 from typing import Any
@@ -23,14 +23,15 @@ MAX_INPUTS, INPUTS = 64, 8  # of a pointwise sum, unrolled
 def strips(schedule: Any, block: Any) -> list[Any]:
     """A strip of rows and some vectors of channels of everything, one behind the other."""
     (padded,) = schedule.get_producers(block)
-    (pointwise,) = schedule.get_producers(padded)
-    schedule = inline_all_but(schedule, [pointwise, padded, block])
+    pointwise = schedule.get_producers(padded)
+    schedule = inline_all_but(schedule, [*pointwise, padded, block])
     groups, tile = _tile_window(schedule, block, padded)
     schedule.compute_at(padded, groups, preserve_unit_loops=True)
     *_, rows, _, channels = schedule.get_loops(padded)
     schedule.split(channels, tile)
-    schedule.compute_at(pointwise, rows, preserve_unit_loops=True)
-    _tile_sums(schedule, pointwise, tile)
+    for sums in pointwise:
+        schedule.compute_at(sums, rows, preserve_unit_loops=True)
+        _tile_sums(schedule, sums, tile)
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 

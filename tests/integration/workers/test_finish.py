@@ -225,6 +225,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "spectra.py",
         "steps.py",
         "sums.py",
+        "taps.py",
         "transposed.py",
         "transposes.py",
         "unrolling.py",

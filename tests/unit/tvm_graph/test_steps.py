@@ -188,3 +188,15 @@ def test_products_of_computed_numbers_stay_products() -> None:
     after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
     assert after is not None
     assert any(getattr(call.op, "name", "") == "relax.multiply" for call in calls(after))
+
+
+def test_halves_go_to_the_even_step_and_what_is_far_out_to_the_limits() -> None:
+    values = np.zeros(SIZES, "int32")
+    values.reshape(-1)[:8] = [1, 3, 5, -1, 509, 511, 2**30, -(2**30)]
+
+    def body(emit: Emit, x: Any) -> Any:
+        return encoded(emit, emit(relax.op.multiply(emit(relax.op.astype(x, "float32")), number(0.5))), 1.0)
+
+    after = networks.rewritten(steps.steps(), networks.network(body, SIZES, dtype="int32"))
+    assert after is not None
+    assert run(after, values).reshape(-1)[:8].tolist() == [0, 2, 2, 0, 254, 255, 255, 0]

@@ -71,6 +71,7 @@ OWN_PASSES = {
     "mallorn.rows": "rows",
     "mallorn.smooth": "smooth",
     "mallorn.steps": "steps",
+    "mallorn.taps": "taps",
     "mallorn.transposed": "transposed",
     "mallorn.transposes": "transposes",
     "mallorn.vectors": "vectors",

@@ -59,6 +59,11 @@ def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
     return rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
 
 
+def strip_rule(lanes: int) -> str:
+    """What a block says of its schedule rule."""
+    return f'"schedule_rule": "{STRIPS}"' + (f', "{WIDTH}": {lanes}' if lanes != rewriting.LANES else "")
+
+
 def _is_depthwise(call: Any, lanes: int) -> bool:
     channels, attrs = rewriting.sizes_of(call)[-1], call.attrs
     plain = all(int(number) == 1 for number in attrs.dilation) and call.ty.dtype == "float32"
@@ -126,7 +131,6 @@ def _function(pair: Pair, lanes: int) -> Any:
     top, left, bottom, right = map(int, pair.depthwise.attrs.padding)
     high, wide = rewriting.sizes_of(pair.depthwise.args[1])[:2]
     down, across = map(int, pair.depthwise.attrs.strides)
-    rule = f'"schedule_rule": "{STRIPS}"' + (f', "{WIDTH}": {lanes}' if lanes != rewriting.LANES else "")
     between = batch, height, width, channels
     padded = batch, height + top + bottom, width + left + right, channels
     inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
@@ -151,7 +155,7 @@ def main(
     for n, i, j, c, r, s in T.grid({rewriting.numbers((*rewriting.sizes_of(pair.depthwise), high, wide))}):
         with T.sblock("depthwise"):
             vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
-            T.sblock_attr({{{rule}}})
+            T.sblock_attr({{{strip_rule(lanes)}}})
             with T.init():
                 y[vn, vi, vj, vc] = T.float32(0)
             y[vn, vi, vj, vc] = (

@@ -13,9 +13,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-int8, rewriting = (
-    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("int8", "rewriting")
+int8, rewriting, taps = (
+    import_module(f"{__package__}.{name}" if __package__ else name) for name in ("int8", "rewriting", "taps")
 )
+_EXACT = 2**24 // (255 * int8.OFFSET)  # products of bytes whose sums float32 holds
 # Operators whose results are numbers that they were given.
 _MOVES = frozenset(
     f"relax.{name}"
@@ -230,8 +231,12 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
         scale = (data.scale * weights.scale).astype("float32")
         if convolves and scale.ndim:
             scale = scale.reshape(1, -1, 1, 1)
-        found = _convolved(call, shifted, made) if convolves else _multiplied(shifted, made)
-        return relax.op.multiply(relax.op.astype(found, "float32"), relax.const(scale))
+        if convolves and _real_taps(call, made):
+            found = _convolved(call, relax.op.astype(shifted, "float32"), made.astype("float32"), "float32")
+        else:
+            found = _convolved(call, shifted, made) if convolves else _multiplied(shifted, made)
+            found = relax.op.astype(found, "float32")
+        return relax.op.multiply(found, relax.const(scale))
 
     def _fits(self, call: Any, weights: Any) -> bool:
         if call.op.name == "relax.matmul":
@@ -276,10 +281,17 @@ def _weights(stored: Stored) -> Any | None:
     return values.astype("int8") if fits else None
 
 
-def _convolved(call: Any, data: Any, weights: Any) -> Any:
+def _real_taps(call: Any, weights: Any) -> bool:
+    """Whether `taps` may sum up a depthwise convolution: float32 holds its sums exactly."""
+    outputs, _, *window = weights.shape
+    each = int(call.attrs.groups) == outputs and outputs % taps.NARROWEST == 0
+    return bool(each and np.prod(window) <= _EXACT)
+
+
+def _convolved(call: Any, data: Any, weights: Any, dtype: str = "int32") -> Any:
     names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
     attrs = {name: getattr(call.attrs, name) for name in names}
-    return relax.op.nn.conv2d(data, relax.const(weights), **attrs, out_dtype="int32")
+    return relax.op.nn.conv2d(data, relax.const(weights), **attrs, out_dtype=dtype)
 
 
 def _multiplied(data: Any, weights: Any) -> Any:

@@ -20,6 +20,8 @@ rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewrit
 _BYTES, _PRODUCTS = ("int8", "uint8"), ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 _INTEGERS = ("int32", "int16", *_BYTES)
 _ARITHMETIC = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
+# Added to a number of few digits, it leaves the nearest whole one, of two the even one, in the last bits.
+_WHOLE = 1.5 * 2**23
 Values = Mapping[Any, Any]
 Limits = tuple[float, ...]  # the least and the most
 
@@ -76,7 +78,8 @@ def _rewrite(builder: Any, graph: Any) -> Any:
         if found is None:
             return call
         limits = f"T.float32({found.least!r})", f"T.float32({found.most!r})"
-        text = "T.Cast('uint8', T.Cast('int32', T.min(T.max(T.round({{}}), {}), {})))".format(*limits)
+        within = "T.min(T.max({{}}, {}), {})".format(*limits)
+        text = f"T.Cast('uint8', T.reinterpret('int32', {within} + T.float32({_WHOLE!r})))"
         return _computed(builder, "to_steps", found.sum, text, call.ty)
 
     return rewriting.rewrite_known(graph, "relax.astype", rewrite)

@@ -35,13 +35,17 @@ class Sizes:
         return (*self.result[:-2], self.width, self.outputs)
 
     @property
+    def around(self) -> tuple[int, ...]:
+        """The data between its zeros."""
+        sides = zip(self.before, self.data[1:-1], self.after, strict=True)
+        return (self.data[0], *map(sum, sides), self.data[-1])
+
+    @property
     def filled(self) -> tuple[int, ...]:
         """The data between zeros, as far as the sums reach."""
         places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
         reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
-        sides = zip(self.data[1:-1], self.before, self.after, reach, strict=True)
-        whole = (max(first + size + last, far) for size, first, last, far in sides)
-        return (self.data[0], *whole, self.data[-1])
+        return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
 
 
 def vectors(lanes: int = rewriting.LANES) -> Any:
@@ -135,11 +139,8 @@ def read(sizes: Sizes) -> str:
 def filling(sizes: Sizes) -> str:
     """The block that puts the data between zeros."""
     axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
-    inside, moved = [], []
-    for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
-        inside.append(f"{first} <= vi{at} and vi{at} < {first + size}")
-        moved.append(f"vi{at} - {first}" if first else f"vi{at}")
-    value = f"T.if_then_else({' and '.join(inside)}, x[vn, {', '.join(moved)}, vc], T.float32(0))"
+    where, place = inside(sizes)
+    value = f"T.if_then_else({where}, x[vn, {place}, vc], T.float32(0))"
     return f"""
     filled = T.sblock_alloc_buffer({shape(sizes.filled)}, "float32")
     for {names(axes)} in T.grid{shape(sizes.filled)}:
@@ -147,6 +148,15 @@ def filling(sizes: Sizes) -> str:
             {names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{names(axes)}])
             filled[{names(axes, "v")}] = {value}
 """
+
+
+def inside(sizes: Sizes) -> tuple[str, str]:
+    """Which places between zeros are the data's, and where those are in it."""
+    within, moved = [], []
+    for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
+        within.append(f"{first} <= vi{at} and vi{at} < {first + size}")
+        moved.append(f"vi{at} - {first}" if first else f"vi{at}")
+    return " and ".join(within), ", ".join(moved)
 
 
 def names(axes: list[str], before: str = "") -> str:
