@@ -266,3 +266,40 @@ def test_what_is_not_taken_is_said(tmp_path: Path, change: Any, told: str) -> No
     network.graph.initializer.append(array("order", np.arange(64, dtype="int32")[::-1] // 32))
     with pytest.raises(InvalidModel, match=told):
         lowered(network, tmp_path)
+
+
+def table_of(bits: int, kind: str, *, zeros: bool) -> onnx.ModelProto:
+    """A look-up in a table of 40 rows of 64 numbers, in blocks of 32; bytes hold two numbers of 4 bits."""
+    rng, packed = np.random.default_rng(bits), kind == "UINT8" and bits == 4
+    sizes, blocks = {"w": (40, 32 if packed else 64), "z": (40, 1 if packed else 2)}, (40, 2)
+    tensors = [
+        helper.make_tensor(
+            name, getattr(TensorProto, kind), shape, rng.integers(*LIMITS[kind], shape).ravel()
+        )
+        for name, shape in sizes.items()
+        if name == "w" or zeros
+    ]
+    node = helper.make_node(
+        "GatherBlockQuantized",
+        ["w", "x", "s", *(["z"] if zeros else [])],
+        ["y"],
+        domain="com.microsoft",
+        bits=bits,
+        block_size=32,
+        gather_axis=0,
+        quantize_axis=1,
+    )
+    scales = array("s", rng.random(blocks).astype("float32") + 0.1)
+    return model([node], (2, 3), (2, 3, 64), [*tensors, scales], TensorProto.INT64)
+
+
+@pytest.mark.parametrize("zeros", [False, True], ids=["no zero points", "zero points"])
+@pytest.mark.parametrize(("bits", "kind"), [(4, "UINT4"), (4, "INT4"), (4, "UINT8"), (8, "UINT8")], ids=str)
+def test_a_look_up_in_a_table_of_few_bits_is_onnxruntimes(
+    tmp_path: Path, bits: int, kind: str, zeros: bool
+) -> None:
+    if not runs_here(WIDE):
+        pytest.skip("this processor lacks the instruction")
+    network = table_of(bits, kind, zeros=zeros)
+    places = np.array([[0, 39, 7], [7, 20, 1]], "int64")
+    assert difference(ours(lowered(network, tmp_path), places), theirs(network, places)) < 1e-6

@@ -87,32 +87,31 @@ def _unpacked(rows: Any, bits: int, count: int) -> Any:
     """The first numbers of each row of bytes; the lower half of a byte comes first."""
     if bits == _BYTE:
         return rows[:, :count]
-    return np.stack([rows & 0xF, rows >> _NIBBLE], -1).reshape(len(rows), -1)[:, :count]
+    return _halves(rows)[:, :count]
+
+
+def _halves(numbers: Any) -> Any:
+    """Two numbers for each byte, side by side along the last axis."""
+    return np.stack([numbers & 0xF, numbers >> _NIBBLE], -1).reshape(*numbers.shape[:-1], -1)
 
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """GatherBlockQuantized: rows of a table, which are decoded."""
     data, indices, scale, zero = given.padded(inputs, 4)
     table, scales, zeros = (given.array_of(value, params) for value in (data, scale, zero))
-    bits = int(attrs.get("bits", _NIBBLE))
+    bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
     if table is None or scales is None or (zeros is None and zero is not None):
         raise ValueError("its table is not constant")
-    packed, signed = bits == _NIBBLE and table.dtype == np.uint8, table.dtype.kind == "i"
+    whole = scales.shape[axis] * int(attrs.get("block_size", 128))
+    packed = bits == _NIBBLE and whole == 2 * table.shape[axis]  # a type of 4 bits comes as bytes, too
     if packed:
-        table = _unpacked(table.reshape(-1, table.shape[-1]), bits, 2 * table.shape[-1]).reshape(
-            *table.shape[:-1], -1
-        )
-        if zeros is not None:
-            zeros = _unpacked(zeros.reshape(-1, zeros.shape[-1]), bits, scales.shape[-1]).reshape(
-                scales.shape
-            )
-    axis = int(attrs.get("quantize_axis", 1)) % table.ndim
-    if zeros is None:
-        zeros = np.full(scales.shape, 0 if signed else 1 << (bits - 1), "float32")
-    missing = scales.shape[axis] * int(attrs.get("block_size", 128)) - table.shape[axis]
-    if missing:
+        table = _halves(table)
+        zeros = None if zeros is None else _halves(zeros)[..., : scales.shape[-1]]
+    if whole != table.shape[axis]:
         raise ValueError("its blocks are not of one size")
-    rows = decoded(builder, table, scales, zeros, axis)
+    if zeros is None and (packed or bits == _BYTE):
+        zeros = np.full(scales.shape, 1 << (bits - 1), "float32")
+    rows = decoded(builder, table, scales, zeros, axis % table.ndim)
     return builder.emit(relax.op.take(rows, indices, int(attrs.get("gather_axis", 0))))
 
 
