@@ -60,14 +60,18 @@ class Client:
         self.connection.close()
 
     def upload(
-        self, model: Model, progress: Progress | None = None, example_inputs: Any = None
+        self,
+        model: Model,
+        progress: Progress | None = None,
+        example_inputs: Any = None,
+        dynamic_shapes: Any = None,
     ) -> UploadedModel:
         """Stream a model up; the answer's `id` is the SHA-256 of its bytes.
 
         An ONNX file goes as it is, one with weights in files beside it as a tar, streamed from the disk; what
         else `tune` takes is made ONNX here first.
         """
-        with as_onnx(model, example_inputs) as file:
+        with as_onnx(model, example_inputs, dynamic_shapes) as file:
             parcel = Parcel.of(file)
             size_bytes = parcel.size_bytes
             content = _counted(parcel.chunks(), size_bytes, progress)
@@ -85,17 +89,19 @@ class Client:
         priority: int = 0,
         progress: Progress | None = None,
         example_inputs: Any = None,
+        dynamic_shapes: Any = None,
         **options: Unpack[Asked],
     ) -> Job:
         """Upload a model file, or name an uploaded model by its id, and submit a job for it.
 
         Without `trials` it gets as many as are worth their seconds, or as fit into `minutes` where those are
-        given. Also takes a `torch.nn.Module` with example inputs, a Keras file or a TFLite file, which are
-        made ONNX on this machine.
+        given. Also takes a `torch.nn.Module` with example inputs (and `dynamic_shapes`, as torch.export takes
+        them, where the option `dynamic` gives ranges), a Keras file or a TFLite file, which are made ONNX on
+        this machine.
         """
         known = isinstance(model, str) and is_model_id(model)
         body = {
-            "model_id": model if known else self.upload(model, progress, example_inputs).id,
+            "model_id": model if known else self.upload(model, progress, example_inputs, dynamic_shapes).id,
             "target": target,
             "trials": trials,
             "minutes": minutes,

@@ -13,16 +13,19 @@ from mallorn.parcel import Parcel
 
 Convert = Callable[[Path, Path], None]
 NAMES_TOLD: Final = 12
+MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf ends at 2 GB, and constants of the graph come on top
 
 
-def to_onnx(model: Any, file: str | Path, example_inputs: Any = None) -> Path:
+def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
     """Write a model as an ONNX file, for `Client.tune` and then for `mallorn compile`.
 
     A `torch.nn.Module` is exported with its example inputs (a tensor, a tuple of arguments, or a dictionary
-    of named ones); a Keras or TFLite file is converted. Raises MissingPackage without the exporter.
+    of named ones); which of their dimensions stay free, `dynamic_shapes` tells as torch.export takes it. More
+    weights than an ONNX file holds lie beside it. A Keras or TFLite file is converted. Raises MissingPackage
+    without the exporter.
     """
     if _is_module(model):
-        _export_torch(model, example_inputs, Path(file))
+        _export_torch(model, example_inputs, dynamic_shapes, Path(file))
         return Path(file)
     convert = CONVERTERS.get(Path(model).suffix.lower())
     if convert is None:
@@ -35,7 +38,7 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None) -> Path:
 
 
 @contextmanager
-def as_onnx(model: Any, example_inputs: Any = None) -> Iterator[Path]:
+def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) -> Iterator[Path]:
     """The path of an ONNX file: the model's own, or one that is gone after the block.
 
     Raises InvalidModel for what is no ONNX model by its first look; nothing is run or parsed that costs time.
@@ -46,7 +49,7 @@ def as_onnx(model: Any, example_inputs: Any = None) -> Iterator[Path]:
     name = type(model).__name__ if _is_module(model) else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:
         file = Path(directory) / f"{name}.onnx"
-        yield to_onnx(model, file, example_inputs)
+        yield to_onnx(model, file, example_inputs, dynamic_shapes)
 
 
 def existing(model: str | Path) -> Path:
@@ -78,7 +81,7 @@ def _is_module(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def _export_torch(module: Any, example_inputs: Any, file: Path) -> None:
+def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: Path) -> None:
     if example_inputs is None:
         raise InvalidModel(
             "a torch module needs example inputs to be exported", hint="client.tune(net, example_inputs=(x,))"
@@ -88,12 +91,23 @@ def _export_torch(module: Any, example_inputs: Any, file: Path) -> None:
     was_training = module.training
     module.eval()
     try:
-        # One file: weights in files of their own cannot be streamed up.
         sys.modules["torch"].onnx.export(
-            module, args, str(file), kwargs=kwargs, dynamo=True, external_data=False, verbose=False
+            module,
+            args,
+            str(file),
+            kwargs=kwargs,
+            dynamic_shapes=dynamic_shapes,
+            dynamo=True,
+            external_data=_weights_bytes(module) > MOST_IN_ONE_FILE,
+            verbose=False,
         )
     finally:
         module.train(was_training)
+
+
+def _weights_bytes(module: Any) -> int:
+    tensors = (*module.parameters(), *module.buffers())
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -31,6 +31,7 @@ def tune(
     data: str | Path | None = None,
     name: str | None = None,
     example_inputs: Any = None,
+    dynamic_shapes: Any = None,
     **options: Unpack[Asked],
 ) -> Job:
     """Tune a model and save its schedules, as the command `mallorn tune` does; the finished job.
@@ -39,7 +40,7 @@ def tune(
     service on this machine is used, or started for the time being, with its data in `data`
     (MALLORN_DATA_DIR). Raises MissingPackage where that cannot be, JobFailed, and all that the client raises.
     """
-    with as_onnx(model, example_inputs) as file:
+    with as_onnx(model, example_inputs, dynamic_shapes) as file:
         directory = Path(out or f"{file.stem}-tuned")
         return _tune(
             file,

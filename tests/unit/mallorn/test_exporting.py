@@ -38,8 +38,15 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 class Module:
     """What `torch.nn.Module` is to an exporter."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: int = 10) -> None:
         self.training = True
+        self._tensors = [SimpleNamespace(numel=lambda: numbers, element_size=lambda: 4)]
+
+    def parameters(self) -> list[Any]:
+        return self._tensors
+
+    def buffers(self) -> list[Any]:
+        return []
 
     def eval(self) -> None:
         self.training = False
@@ -144,6 +151,34 @@ def test_an_onnx_file_is_taken_as_it_is(tmp_path: Path) -> None:
     with as_onnx(str(model)) as file:
         assert file == model
     assert model.exists()
+
+
+def test_dimensions_stay_free_as_torch_is_told(install: Install) -> None:
+    seen: list[Any] = []
+
+    def export(module: Module, args: Any, file: str, **options: Any) -> None:
+        seen.append(options["dynamic_shapes"])
+        Path(file).write_bytes(b"onnx")
+
+    install(torch=torch(export), onnxscript={})
+    shapes = ({0: "batch"},)
+    with as_onnx(MyNet(), "x", shapes), as_onnx(MyNet(), "x"):
+        assert seen == [shapes, None]
+
+
+@pytest.mark.parametrize(("gigabytes", "beside"), [(0.5, False), (3, True)])
+def test_weights_that_no_onnx_file_holds_lie_beside_it(
+    install: Install, gigabytes: float, beside: bool
+) -> None:
+    seen: list[bool] = []
+
+    def export(module: Module, args: Any, file: str, **options: Any) -> None:
+        seen.append(options["external_data"])
+        Path(file).write_bytes(b"onnx")
+
+    install(torch=torch(export), onnxscript={})
+    with as_onnx(MyNet(int(gigabytes * (1 << 28))), "x"):
+        assert seen == [beside]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
