@@ -137,3 +137,170 @@ def test_an_attention_without_caches_is_refused_with_what_it_lacks(tmp_path: Pat
     del node.output[1:]
     with pytest.raises(InvalidModel, match="its GroupQueryAttention has no caches"):
         load_network(written(tmp_path / "m.onnx", node, fed, known))
+
+
+@pytest.mark.parametrize("opset", [14, 17, 18])
+@pytest.mark.parametrize("more", [(), ("beta",), ("beta", "bias")], ids=len)
+def test_a_norm_of_a_sum(tmp_path: Path, opset: int, more: tuple[str, ...]) -> None:
+    fed = {"x": drawn(2, 5, 16), "z": drawn(2, 5, 16)}
+    known = {name: drawn(16) for name in ("gamma", *more)}
+    given, found = [*fed, *known], ["y", "", "", "sum"]
+    node = helper.make_node("SkipLayerNormalization", given, found, domain="com.microsoft", epsilon=1e-6)
+    same(written(tmp_path / "m.onnx", node, fed, known, opset), fed)
+
+
+WIDE = HEADS * NUMBERS
+MASKS: Mapping[str, Any] = {
+    "places": np.array([[1] * 12, [1] * 9 + [0] * 3], "int32"),
+    "rows": np.tril(np.ones((2, 5, 12), "int32"), 7),
+    "lengths": np.array([12, 9], "int32"),
+}
+
+
+def many_heads(past: int, given: Sequence[str] = (), **attributes: Any) -> tuple[Any, Arrays, Arrays]:
+    """A MultiHeadAttention of 5 rows over 12 keys, what it is fed, and its constants."""
+    new = 12 - past
+    fed: dict[str, Any] = {"q": drawn(2, 5, WIDE), "k": drawn(2, new, WIDE), "v": drawn(2, new, WIDE)}
+    if "heads" in given:
+        fed |= {name: drawn(2, HEADS, new, NUMBERS) for name in "kv"}
+    known = {"bias": drawn(3 * WIDE)} if "bias" in given else {}
+    names = ["q", "k", "v", *("bias" if "bias" in given else "",)]
+    mask = next((name for name in given if name in MASKS), "")
+    if mask:
+        fed["mask"] = MASKS[mask]
+    names.append("mask" if mask else "")
+    if "scores" in given:
+        fed["scores"] = drawn(1, HEADS, 5, 12)
+    names.append("scores" if "scores" in given else "")
+    if past:
+        fed |= {name: drawn(2, HEADS, past, NUMBERS) for name in ("past_k", "past_v")}
+        names += ["past_k", "past_v"]
+    results = ["y", "keys", "values"] if past else ["y"]
+    node = helper.make_node(
+        "MultiHeadAttention", names, results, domain="com.microsoft", num_heads=HEADS, **attributes
+    )
+    return node, fed, known
+
+
+@pytest.mark.parametrize("past", [0, 7])
+@pytest.mark.parametrize(
+    ("given", "attributes"),
+    [
+        ((), {}),
+        (("bias",), {"scale": 0.5}),
+        (("places",), {}),
+        (("lengths",), {}),
+        (("rows", "scores"), {}),
+        (("bias", "places", "scores"), {"mask_filter_value": -5.0}),
+    ],
+    ids=str,
+)
+def test_attention_with_masks_biases_and_caches(
+    tmp_path: Path, past: int, given: Any, attributes: Any
+) -> None:
+    node, fed, known = many_heads(past, given, **attributes)
+    same(written(tmp_path / "m.onnx", node, fed, known), fed)
+
+
+def test_attention_to_keys_that_come_by_heads(tmp_path: Path) -> None:
+    node, fed, known = many_heads(0, ("heads",))
+    same(written(tmp_path / "m.onnx", node, fed, known), fed)
+
+
+@pytest.mark.parametrize("past", [0, 7])
+def test_attention_to_nothing_behind_a_row(tmp_path: Path, past: int) -> None:
+    node, fed, known = many_heads(past, unidirectional=1)
+    rows = {name: value[:, : 12 - past] for name, value in {"q": drawn(2, 12, WIDE)}.items()}
+    same(written(tmp_path / "m.onnx", node, {**fed, **rows}, known), {**fed, **rows})
+
+
+def test_layers_behind_each_other_know_their_sizes(tmp_path: Path) -> None:
+    fed = {"x": drawn(2, 5, WIDE)}
+    tensors = [
+        numpy_helper.from_array(drawn(WIDE), "gamma"),
+        numpy_helper.from_array(drawn(3 * WIDE), "bias"),
+    ]
+    nodes, last = [], "x"
+    for at in range(2):
+        attended, last_but_one = f"attended{at}", last
+        last = f"normed{at}"
+        nodes += [
+            helper.make_node(
+                "MultiHeadAttention",
+                [last_but_one, last_but_one, last_but_one, "bias"],
+                [attended],
+                domain="com.microsoft",
+                num_heads=HEADS,
+            ),
+            helper.make_node(
+                "SkipLayerNormalization", [attended, last_but_one, "gamma"], [last], domain="com.microsoft"
+            ),
+        ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, fed["x"].shape)]
+    outputs = [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "two", inputs, outputs, tensors)
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=9), path)
+    same(path, fed)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda node: node.input.__setitem__(slice(1, 3), ["", ""]), "queries, keys and values in one"),
+        (lambda node: node.output.extend(["", "", "scores"]), "scores as a result"),
+    ],
+    ids=["packed", "scores"],
+)
+def test_an_attention_that_is_not_written_is_refused(tmp_path: Path, change: Any, said: str) -> None:
+    node, fed, known = many_heads(0)
+    change(node)
+    with pytest.raises(InvalidModel, match=f"its MultiHeadAttention has {said}"):
+        load_network(written(tmp_path / "m.onnx", node, {"q": fed["q"], **fed}, known))
+
+
+@pytest.mark.parametrize(
+    ("past", "given"),
+    [
+        *((past, given) for past in (0, 7) for given in ((), ("places",), ("lengths",))),
+        (0, ("rows", "scores")),
+    ],
+    ids=str,
+)
+def test_attention_with_its_weights(tmp_path: Path, past: int, given: Any) -> None:
+    rows = 12 - past
+    fed: dict[str, Any] = {"x": drawn(2, rows, WIDE)}
+    known = {"w": 0.03 * drawn(WIDE, 3 * WIDE), "b": drawn(3 * WIDE)}
+    mask = next((name for name in given if name in MASKS), "")
+    names = ["x", "w", "b", "mask" if mask else "", "past" if past else ""]
+    if mask:
+        fed["mask"] = MASKS[mask] if mask != "rows" else np.tril(np.ones((2, rows, 12), "int32"), past)
+    if past:
+        fed["past"] = drawn(2, 2, HEADS, past, NUMBERS)
+    if "scores" in given:
+        fed["scores"] = drawn(1, HEADS, rows, 12)
+        names.append("scores")
+    found = ["y", "present"] if past else ["y"]
+    node = helper.make_node("Attention", names, found, domain="com.microsoft", num_heads=HEADS, scale=0.1)
+    same(written(tmp_path / "m.onnx", node, fed, known), fed)
+
+
+@pytest.mark.parametrize("opset", [12, 17])
+@pytest.mark.parametrize("more", [(), ("mask",), ("mask", "places")], ids=len)
+@pytest.mark.parametrize("segments", [False, True])
+def test_a_norm_of_rows_of_tables(tmp_path: Path, opset: int, more: Any, segments: bool) -> None:
+    fed: dict[str, Any] = {"x": RNG.integers(0, 30, (2, 5)).astype("int32")}
+    fed |= {"segments": RNG.integers(0, 2, (2, 5)).astype("int32")} if segments else {}
+    fed |= {"mask": np.array([[1] * 5, [1] * 3 + [0] * 2], "int32")} if "mask" in more else {}
+    fed |= {"places": RNG.integers(0, 9, (2, 5)).astype("int32")} if "places" in more else {}
+    known = {"words": drawn(30, 16), "table": drawn(9, 16), "gamma": drawn(16), "beta": drawn(16)}
+    known |= {"kinds": drawn(2, 16)} if segments else {}
+    names = ["x", "segments", "words", "table", "kinds", "gamma", "beta", "mask", "places"]
+    given = [name if name in fed or name in known else "" for name in names]
+    node = helper.make_node("EmbedLayerNormalization", given, ["y", "count", "sum"], domain="com.microsoft")
+    path = written(tmp_path / "m.onnx", node, fed, known, opset)
+    typed = onnx.load(path)
+    typed.graph.output[1].type.tensor_type.elem_type = TensorProto.INT32
+    onnx.save(typed, path)
+    same(path, fed)

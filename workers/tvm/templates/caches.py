@@ -15,7 +15,7 @@ def attention(form: Any) -> None:
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     _refuse(form)
     query, key, value = _split(form, heads, groups)
-    rows = _size(form, form.node.input[0], 1)
+    rows = size(form, form.node.input[0], 1)
     places = _places(form, rows)
     if form.attribute("do_rotary", 0):
         query, key = (_rotated(form, each, places) for each in (query, key))
@@ -25,13 +25,24 @@ def attention(form: Any) -> None:
     )
     mask = _mask(form, keys, places)
     keys, values = (_for_each_query(form, each, heads, groups) for each in (keys, values))
-    turned = form.write("Transpose", keys, perm=[0, 1, 3, 2])
-    scores = form.write("Mul", form.write("MatMul", query, turned), _scale(form, query))
+    scores = scored(form, query, keys)
     softcap = form.attribute("softcap", 0.0)
     if softcap:
         most = form.number(softcap)
         scores = form.write("Mul", form.write("Tanh", form.write("Div", scores, most)), most)
-    weights = form.write("Softmax", form.write("Add", scores, mask), axis=-1)
+    attended(form, form.write("Add", scores, mask), values)
+
+
+def scored(form: Any, query: str, keys: str) -> str:
+    """How well every query fits every key."""
+    turned = form.write("Transpose", keys, perm=[0, 1, 3, 2])
+    found: str = form.write("Mul", form.write("MatMul", query, turned), _scale(form, query))
+    return found
+
+
+def attended(form: Any, scores: str, values: str) -> None:
+    """The node's result: means of values by scores, all heads side by side."""
+    weights = form.write("Softmax", scores, axis=-1)
     found = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
     form.write("Reshape", found, form.whole(0, 0, -1), name=form.node.output[0])
 
@@ -74,8 +85,7 @@ def _places(form: Any, rows: str) -> str:
     )
     first = form.write("Sub", form.write("Add", ends, form.whole(1)), rows)
     first = form.write("Max", first, form.whole(0))  # a prompt with nothing behind its end
-    counted = _counted(form, rows)
-    found: str = form.write("Add", first, counted)
+    found: str = form.write("Add", first, counted(form, rows))
     return found
 
 
@@ -115,8 +125,8 @@ def _rotated(form: Any, data: str, places: str) -> str:
 
 def _mask(form: Any, keys: str, places: str) -> str:
     """What is added to scores: nobody looks behind their own place, or further back than a window."""
-    count = _size(form, keys, 2)
-    columns = _counted(form, count)
+    count = size(form, keys, 2)
+    columns = counted(form, count)
     rows = form.write("Unsqueeze", places, form.whole(1, 3))
     hidden = form.write("Greater", columns, rows)
     window = form.attribute("local_window_size", -1)
@@ -149,18 +159,18 @@ def _scale(form: Any, query: str) -> str:
     said = form.attribute("scale", 0.0)
     if said:
         return str(form.number(said))
-    count = _size(form, query, 3)
+    count = size(form, query, 3)
     root = form.write("Sqrt", form.write("Cast", count, to=form.kind(0) or TensorProto.FLOAT))
     found: str = form.write("Reciprocal", root)
     return found
 
 
-def _size(form: Any, name: str, axis: int) -> str:
+def size(form: Any, name: str, axis: int) -> str:
     found: str = form.write("Gather", form.write("Shape", name), form.constant(np.int64(axis)))
     return found
 
 
-def _counted(form: Any, count: str) -> str:
+def counted(form: Any, count: str) -> str:
     """0, 1 and so on."""
     found: str = form.write("Range", form.constant(np.int64(0)), count, form.constant(np.int64(1)))
     return found

@@ -3,41 +3,109 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onnx import NodeProto, TypeProto, helper
+from onnx import NodeProto, TensorProto, TypeProto, helper
 
 Sizes = tuple[int, ...]
+Typed = tuple[int, Sizes]  # the type of elements, and sizes
+Given = Sequence[Typed | None]
 
 
-def types(node: NodeProto, given: Sequence[tuple[int, Sizes] | None]) -> dict[str, TypeProto]:
+def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
     """Types of a node's results, by name; `given` are its inputs' element types and sizes, where known."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
-    found = None if rule is None else rule(_attributes(node), given)
-    return {} if found is None else {node.output[0]: helper.make_tensor_type_proto(*found)}
+    found = () if rule is None else rule(_attributes(node), given)
+    return {
+        name: helper.make_tensor_type_proto(*typed)
+        for name, typed in zip(node.output, found, strict=False)
+        if name and typed
+    }
 
 
 def _attributes(node: NodeProto) -> Mapping[str, Any]:
     return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 
-def _product(attrs: Mapping[str, Any], given: Sequence[Any]) -> tuple[int, Sizes] | None:
+def _product(attrs: Mapping[str, Any], given: Given) -> Given:
     if not given[0] or "N" not in attrs:
-        return None
+        return ()
     kind, sizes = given[0]
-    return kind, (*sizes[:-1], attrs["N"])
+    return [(kind, (*sizes[:-1], attrs["N"]))]
 
 
-def _rows(attrs: Mapping[str, Any], given: Sequence[Any]) -> tuple[int, Sizes] | None:
+def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
     """Scales tell the type, and the sizes but along the blocks."""
-    if len(given) < 3 or not all(given[:3]):
-        return None
-    (_, table), (_, places), (kind, scales) = given[:3]
+    known = [each for each in given[:3] if each]
+    if len(known) < 3:
+        return ()
+    (_, table), (_, places), (kind, scales) = known
     blocks, axis = attrs.get("quantize_axis", 1) % len(table), attrs.get("gather_axis", 0) % len(table)
     wide = [*scales]
     wide[blocks] = scales[blocks] * attrs.get("block_size", 128)
-    return kind, (*wide[:axis], *places, *wide[axis + 1 :])
+    return [(kind, (*wide[:axis], *places, *wide[axis + 1 :]))]
 
 
-_RULES: Mapping[str, Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, Sizes] | None]] = {
-    "MatMulNBits": _product,
+def _alike(_: Mapping[str, Any], given: Given) -> Given:
+    """The result is like the first input; so is the sum that some give, too."""
+    return [given[0], None, None, given[0]]
+
+
+def _attention(attrs: Mapping[str, Any], given: Given) -> Given:
+    """Rows of the queries, as wide as all heads' values; and the caches with what is new behind them."""
+    heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*given, None, None, None)[:3]
+    if not (query and keys and values and heads):
+        return ()
+    new = [_by_heads(each, heads) for each in (keys, values)]
+    past = (*given, *[None] * 8)[6:8]
+    longer = [_behind(before, each) for before, each in zip(past, new, strict=True)]
+    kind, sizes = query
+    return [(kind, (*sizes[:2], heads * new[1][1][-1])), *longer]
+
+
+def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
+    """The same of one input, and of caches of both in one."""
+    data, made, past = given[0], given[1], (*given, *[None] * 5)[4]
+    if not (data and made):
+        return ()
+    (kind, (*rows, _)), heads = data, int(attrs["num_heads"])
+    query, *_, values = attrs.get("qkv_hidden_sizes") or [made[1][-1] // 3] * 3
+    before = past[1][3] if past else 0
+    longer = kind, (2, rows[0], heads, rows[1] + before, query // heads)
+    return [(kind, (*rows, values)), longer]
+
+
+def _embedding(_: Mapping[str, Any], given: Given) -> Given:
+    """A row of the table for each place, and a count for each sequence."""
+    places, table = given[0], given[2]
+    if not (places and table):
+        return ()
+    rows = table[0], (*places[1], table[1][-1])
+    return [rows, (TensorProto.INT32, places[1][:1]), rows]
+
+
+def _by_heads(typed: Typed, heads: int) -> Typed:
+    kind, sizes = typed
+    if len(sizes) == 4:
+        return typed
+    batch, rows, wide = sizes
+    return kind, (batch, heads, rows, wide // heads)
+
+
+def _behind(past: Typed | None, new: Typed) -> Typed:
+    kind, (batch, heads, rows, wide) = new
+    return kind, (batch, heads, rows + (past[1][2] if past else 0), wide)
+
+
+_RULES: Mapping[str, Callable[[Mapping[str, Any], Given], Given]] = {
+    "Attention": _packed,
+    "BiasGelu": _alike,
+    "EmbedLayerNormalization": _embedding,
+    "FastGelu": _alike,
     "GatherBlockQuantized": _rows,
+    "Gelu": _alike,
+    "MatMulNBits": _product,
+    "MultiHeadAttention": _attention,
+    "QuickGelu": _alike,
+    "SimplifiedLayerNormalization": _alike,
+    "SkipLayerNormalization": _alike,
+    "SkipSimplifiedLayerNormalization": _alike,
 }

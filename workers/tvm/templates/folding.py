@@ -17,6 +17,7 @@ from onnx import (
     NodeProto,
     TensorProto,
     TypeProto,
+    ValueInfoProto,
     defs,
     helper,
     numpy_helper,
@@ -145,9 +146,18 @@ class Folding:
         graph = _without(self._model.graph, *_MADE_ANEW)
         graph.node.extend(reversed(nodes))
         graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed)
+        graph.value_info.extend(self._known_sizes(nodes))
         result.graph.CopyFrom(graph)
         result.ir_version = max(result.ir_version, 4)  # before, every constant was an input, too
         return result
+
+    def _known_sizes(self, nodes: Iterable[NodeProto]) -> Iterable[ValueInfoProto]:
+        """What ONNX's inference does not find out again: sizes by those that inputs are bound to."""
+        results = {value.name for value in self._model.graph.output}
+        for name in (name for node in nodes for name in node.output):
+            kind = self._types.get(name)
+            if name not in results and sizes_of(kind) is not None:
+                yield ValueInfoProto(name=name, type=kind)
 
     def _infer(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-fused, inlining, layouts, resizing, rewritten, spectra = (
+fused, inlining, layouts, resizing, rewritten, spectra, summed = (
     import_module(f"{__package__}.{name}" if __package__ else name)
-    for name in ("fused", "inlining", "layouts", "resizing", "rewritten", "spectra")
+    for name in ("fused", "inlining", "layouts", "resizing", "rewritten", "spectra", "summed")
 )
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 
@@ -193,7 +193,7 @@ def _of_all(form: Any) -> None:
     """RMSNormalization of all numbers at once, over which TVM stumbles."""
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
     if sizes is not None and not axis % len(sizes):
-        fused.normalised(form, *form.node.input, range(len(sizes)))
+        summed.normalised(form, *form.node.input, range(len(sizes)))
 
 
 _RULES: Mapping[str, Callable[[Any], None]] = {

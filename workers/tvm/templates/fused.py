@@ -1,6 +1,6 @@
 """Operators of onnxruntime's own, which its optimiser and its tools for language models write, in ONNX's."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from math import sqrt
 from typing import Any
@@ -9,38 +9,10 @@ import numpy as np
 
 DOMAIN = "com.microsoft"
 HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written as if they were ONNX's
-caches = import_module(f"{__package__}.caches" if __package__ else "caches")
-
-
-def _rms_norm(form: Any) -> None:
-    """SimplifiedLayerNormalization: numbers over the root of the mean of their squares."""
-    if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
-        raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
-    if form.has(1):
-        raise ValueError("its SimplifiedLayerNormalization gives what training needs")
-    normalised(form, form.node.input[0], form.node.input[1])
-
-
-def _skip_rms_norm(form: Any) -> None:
-    """SkipSimplifiedLayerNormalization: the same of a sum, which others read as well."""
-    data, skip, scale, *bias = form.node.input
-    if form.has(1) or form.has(2):
-        raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
-    if bias and bias[0]:
-        data = form.write("Add", data, bias[0])
-    summed = form.write("Add", data, skip, name=form.node.output[3] if form.has(3) else "")
-    normalised(form, summed, scale)
-
-
-def normalised(form: Any, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
-    """Write numbers over the root of the mean of their squares along axes, times a scale."""
-    squares = form.write("Mul", data, data)
-    if form.opset < 18:
-        mean = form.write("ReduceMean", squares, axes=list(axes), keepdims=1)
-    else:
-        mean = form.write("ReduceMean", squares, form.whole(*axes), keepdims=1)
-    root = form.write("Sqrt", form.write("Add", mean, form.number(form.attribute("epsilon", 1e-5))))
-    form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
+caches, manyheads, summed = (
+    import_module(f"{__package__}.{name}" if __package__ else name)
+    for name in ("caches", "manyheads", "summed")
+)
 
 
 def _gelu(form: Any) -> None:
@@ -91,12 +63,16 @@ def _product(form: Any) -> None:
 
 
 RULES: Mapping[str, Callable[[Any], None]] = {
+    "Attention": manyheads.packed_attention,
     "BiasGelu": _gelu,
+    "EmbedLayerNormalization": summed.embedding,
     "FastGelu": _fast_gelu,
     "FusedMatMul": _product,
     "Gelu": _gelu,
     "GroupQueryAttention": caches.attention,
+    "MultiHeadAttention": manyheads.attention,
     "QuickGelu": _quick_gelu,
-    "SimplifiedLayerNormalization": _rms_norm,
-    "SkipSimplifiedLayerNormalization": _skip_rms_norm,
+    "SimplifiedLayerNormalization": summed.rms_norm,
+    "SkipLayerNormalization": summed.skip_norm,
+    "SkipSimplifiedLayerNormalization": summed.skip_rms_norm,
 }
