@@ -194,6 +194,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "given.py",
         "groups.py",
         "growing.py",
+        "halves.py",
         "heads.py",
         "inlining.py",
         "int8.py",

@@ -39,8 +39,8 @@ def _beside(name: str) -> Any:
     return importlib.import_module(f"{__package__}.{name}" if __package__ else name)
 
 
-checks, converters, embedding, equals, folding, forms, gathering = map(
-    _beside, ("checks", "converters", "embedding", "equals", "folding", "forms", "gathering")
+checks, converters, embedding, equals, folding, forms, gathering, halves = map(
+    _beside, ("checks", "converters", "embedding", "equals", "folding", "forms", "gathering", "halves")
 )
 growing, inlining, packing, ranges, rewriting, weights = map(
     _beside, ("growing", "inlining", "packing", "ranges", "rewriting", "weights")
@@ -148,13 +148,14 @@ def operators() -> frozenset[str]:
 
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     """A simple model as a Relax module; converters of ours may look at the target."""
+    computes_wide = target is None or target.kind.name == "llvm"
     converters.teach()
-    weights.teach()
+    weights.teach(halves.array if computes_wide else weights.array)
     gathering.teach()
     # ONNX's checker, which is run once more, takes no references.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return from_onnx(model, shape_dict=shapes)
+        return from_onnx(halves.widened(model) if computes_wide else model, shape_dict=shapes)
 
 
 def make_pass(step: Mapping[str, Any]) -> Any:
