@@ -58,6 +58,7 @@ CHANNELS_LAST: Final[dict[str, JsonValue]] = {
 _NHWC: Final = (
     _step("mallorn.restore_clip"),
     _step("mallorn.passable"),
+    _step("mallorn.reached"),
     _step("mallorn.find_norms", _LANES),
     *_relax("DeadCodeElimination"),
     _step("relax.transform.ConvertLayout", CHANNELS_LAST, optional=True),

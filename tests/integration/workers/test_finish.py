@@ -214,6 +214,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "quads.py",
         "quantised.py",
         "ranges.py",
+        "reached.py",
         "recurrent.py",
         "report.json",
         "requirements.txt",

@@ -124,9 +124,8 @@ def _convolution(builder: Any, values: Mapping[Any, Any], call: Any) -> Any:
 
 def _depthwise(call: Any) -> Any:
     """A depthwise convolution: no sums for the instruction, but half as much to read."""
-    attrs, factors = call.attrs, (_rounded(call.args[0]), relax.const(call.args[1].value.numpy(), NARROW))
-    names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
-    return relax.op.nn.conv2d(*factors, **{name: getattr(attrs, name) for name in names}, out_dtype="float32")
+    factors = _rounded(call.args[0]), relax.const(call.args[1].value.numpy(), NARROW)
+    return rewriting.convolution(call, *factors, out_dtype="float32")
 
 
 def _window(builder: Any, call: Any, weights: Any) -> Any:

@@ -66,6 +66,7 @@ OWN_PASSES = {
     "mallorn.lines": "lines",
     "mallorn.norms": "norms",
     "mallorn.passable": "passable",
+    "mallorn.reached": "reached",
     "mallorn.reals": "steps",
     "mallorn.restore_clip": "clip",
     "mallorn.rows": "rows",

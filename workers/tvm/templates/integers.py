@@ -5,6 +5,7 @@ as products want their data: bytes with a sign are moved up by 128.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -232,10 +233,11 @@ class _Integers(PyExprMutator):  # type: ignore[misc]
         if convolves and scale.ndim:
             scale = scale.reshape(1, -1, 1, 1)
         if convolves and _real_taps(call, made):
-            found = _convolved(call, relax.op.astype(shifted, "float32"), made.astype("float32"), "float32")
+            numbers = relax.const(made.astype("float32"))
+            found = rewriting.convolution(call, relax.op.astype(shifted, "float32"), numbers)
         else:
-            found = _convolved(call, shifted, made) if convolves else _multiplied(shifted, made)
-            found = relax.op.astype(found, "float32")
+            multiply = partial(rewriting.convolution, call) if convolves else relax.op.matmul
+            found = relax.op.astype(multiply(shifted, relax.const(made), out_dtype="int32"), "float32")
         return relax.op.multiply(found, relax.const(scale))
 
     def _fits(self, call: Any, weights: Any) -> bool:
@@ -286,16 +288,6 @@ def _real_taps(call: Any, weights: Any) -> bool:
     outputs, _, *window = weights.shape
     each = int(call.attrs.groups) == outputs and outputs % taps.NARROWEST == 0
     return bool(each and np.prod(window) <= _EXACT)
-
-
-def _convolved(call: Any, data: Any, weights: Any, dtype: str = "int32") -> Any:
-    names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
-    attrs = {name: getattr(call.attrs, name) for name in names}
-    return relax.op.nn.conv2d(data, relax.const(weights), **attrs, out_dtype=dtype)
-
-
-def _multiplied(data: Any, weights: Any) -> Any:
-    return relax.op.matmul(data, relax.const(weights), out_dtype="int32")
 
 
 def _decoded(call: Any) -> Any:

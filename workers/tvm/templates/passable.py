@@ -31,9 +31,8 @@ def _rewrite_all(builder: Any, graph: Any) -> Any:
         graph = rewrite_call(both, _with_all_axes, graph)
     functions, values = builder.get(), relax.analysis.get_var2val(graph)
     for name in _CONVOLUTIONS:
-        make = getattr(relax.op.nn, name)
         graph = rewriting.rewrite_known(
-            graph, f"relax.nn.{name}", lambda call, make=make: _padding(functions, values, call, make)
+            graph, f"relax.nn.{name}", lambda call: _padding(functions, values, call)
         )
     return graph
 
@@ -56,7 +55,7 @@ def _with_all_axes(call: Any, _: Any) -> Any:
     return getattr(relax.op, call.op.name.removeprefix("relax."))(data, relax.const(wide))
 
 
-def _padding(functions: Any, values: Any, call: Any, make: Any) -> Any:
+def _padding(functions: Any, values: Any, call: Any) -> Any:
     """The convolution of what was padded, with the padding as its own."""
     source = rewriting.call_of(values, call.args[0], "relax.call_tir")
     if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
@@ -66,9 +65,7 @@ def _padding(functions: Any, values: Any, call: Any, make: Any) -> Any:
         return call
     own = list(map(int, call.attrs.padding))
     added = [mine + more for mine, more in zip(own, [*margins[0][2:], *margins[1][2:]], strict=True)]
-    kept = {name: getattr(call.attrs, name) for name in ("strides", "dilation", "groups", "data_layout")}
-    kept["kernel_layout"] = call.attrs.kernel_layout
-    return make(source.args[1].fields[0], call.args[1], padding=added, **kept)
+    return rewriting.convolution(call, source.args[1].fields[0], call.args[1], padding=added)
 
 
 def _margins(function: Any) -> tuple[list[int], list[int]] | None:

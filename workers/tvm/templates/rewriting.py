@@ -129,6 +129,13 @@ def channels_last(convolution: Any) -> bool:
     return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
 
 
+def convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
+    """The same convolution of others, but for some attributes."""
+    names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
+    kept = {name: getattr(call.attrs, name) for name in (*names, "out_dtype")}
+    return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(data, weights, **(kept | changed))
+
+
 def padded(data: Any, sizes: tuple[int, ...], padding: Iterable[Any]) -> tuple[Any, tuple[int, ...]]:
     """Channels-last data padded with zeros, and its new sizes."""
     top, left, bottom, right = map(int, padding)
