@@ -186,6 +186,7 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
         "depthwise.py",
         "embedding.py",
         "equals.py",
+        "fields.py",
         "folding.py",
         "folds.py",
         "forms.py",

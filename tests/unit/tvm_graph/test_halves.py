@@ -14,6 +14,7 @@ from tvm import relax
 from tests.unit.tvm_graph.networks import difference
 from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target
+from workers.tvm.templates.checks import error_of_steps
 
 DTYPES = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: ml_dtypes.bfloat16}
 KINDS = pytest.mark.parametrize("kind", DTYPES, ids=["float16", "bfloat16"])
@@ -111,3 +112,20 @@ def test_networks_without_halves_stay_as_they_are(tmp_path: Path) -> None:
     node = helper.make_node("MatMul", ["x", "a"], ["y0"])
     path = written(tmp_path / "m.onnx", TensorProto.FLOAT, [node], weights, [TensorProto.FLOAT])
     assert "R.astype" not in load_network(path).mod.script()
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed"),
+    [(TensorProto.FLOAT16, 4e-3), (TensorProto.BFLOAT16, 3e-2), (TensorProto.FLOAT, 0.0)],
+    ids=["float16", "bfloat16", "float32"],
+)
+def test_results_may_differ_by_what_their_type_rounds(tmp_path: Path, kind: int, allowed: float) -> None:
+    node = helper.make_node("Cast", ["x"], ["y0"], to=kind)
+    path = written(tmp_path / "m.onnx", TensorProto.FLOAT16, [node], {}, [kind])
+    assert error_of_steps(path) == allowed
+
+
+@pytest.mark.parametrize("content", [b"", b"no protobuf", b"\x3a\xff\xff"], ids=["empty", "text", "cut"])
+def test_what_is_no_model_is_allowed_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "m.onnx").write_bytes(content)
+    assert error_of_steps(tmp_path / "m.onnx") == 0.0

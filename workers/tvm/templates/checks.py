@@ -10,8 +10,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypedDict
+
+fields = import_module(f"{__package__}.fields" if __package__ else "fields")
 
 # Another version of these may find no schedule, or crash.
 EXACT = ("apache-tvm", "apache-tvm-ffi")
@@ -25,6 +28,9 @@ LARGEST_ERROR_BF16 = 5e-2
 LARGEST_ERROR_INT8 = 0.15
 # Inputs of products with weights of few bits have 13 to 15 bits here, and 8 where onnxruntime chooses so.
 LARGEST_ERROR_NARROW = 5e-2
+# Some units in the last place of results of 16 bits, by ONNX's number of their type: float16 and bfloat16.
+LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
+_OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1  # numbers of fields in onnx.proto: of a graph, a result, a type
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 _QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
@@ -158,7 +164,20 @@ def error_of_steps(model: Path) -> float:
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if any(data.find(word) >= 0 for word in _QUANTISED):
             return LARGEST_ERROR_INT8
-        return LARGEST_ERROR_NARROW if any(data.find(word) >= 0 for word in _NARROW) else 0.0
+        if any(data.find(word) >= 0 for word in _NARROW):
+            return LARGEST_ERROR_NARROW
+        with memoryview(data) as view:
+            return _error_of_halves(view)
+
+
+def _error_of_halves(view: memoryview) -> float:
+    """What results may lose that are rounded to 16 bits."""
+    try:
+        places = list(fields.inside(view, fields.GRAPH, _OUTPUTS, *_TENSOR))
+        kinds = [fields.number_of(view, *place, _ELEMENTS) for place in places]
+    except fields.NoMessage:
+        return 0.0
+    return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
 
 
 def small_error(manifest: ManifestFile, error: float, model: str) -> None:

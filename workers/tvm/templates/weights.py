@@ -5,7 +5,8 @@ references to their bytes on the disk, which are read once, when TVM takes them.
 """
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,21 +16,13 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import _get_all_tensors
 from tvm.relax.frontend.onnx import onnx_frontend
 
+fields = import_module(f"{__package__}.fields" if __package__ else "fields")
 HEAVY_BYTES = 1 << 16
-# Numbers of fields in onnx.proto, and what kinds of fields there are.
-GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-WIDTHS = {FIXED64: 8, FIXED32: 4}
-LONGEST_VARINT = 10
-Field = tuple[int, int, int, int]  # its number, where it begins, where its content begins, where it ends
+INITIALIZER, RAW_DATA = 5, 9  # numbers of fields in onnx.proto
 
 
 class Missing(ValueError):
     """The data of a tensor is not where the model says."""
-
-
-class NoMessage(ValueError):
-    """These bytes are no protobuf."""
 
 
 def read(path: str | Path) -> ModelProto:
@@ -72,7 +65,7 @@ def _parse(data: mmap.mmap, file: Path) -> ModelProto:
     with memoryview(data) as view:
         try:
             rest, graph, heavy = _sorted(view)
-        except NoMessage:
+        except fields.NoMessage:
             model.ParseFromString(view)  # which says what is wrong
             return model
         model.ParseFromString(rest)
@@ -90,11 +83,11 @@ def _parse(data: mmap.mmap, file: Path) -> ModelProto:
 def _sorted(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
     """What is no graph, the graph without heavy weights, and each of these: the rest, where its data is."""
     rest, graph, heavy = bytearray(), bytearray(), []
-    for number, begin, start, end in _fields(view, 0, len(view)):
-        if number != GRAPH:
+    for number, begin, start, end in fields.fields(view, 0, len(view)):
+        if number != fields.GRAPH:
             rest += view[begin:end]
             continue
-        for inner, first, content, last in _fields(view, start, end):
+        for inner, first, content, last in fields.fields(view, start, end):
             found = _heavy(view, content, last) if inner == INITIALIZER else None
             if found is None:
                 graph += view[first:last]
@@ -108,7 +101,7 @@ def _heavy(view: memoryview, start: int, end: int) -> tuple[bytes, int, int] | N
     if end - start < HEAVY_BYTES:
         return None
     light, place = bytearray(), None
-    for number, begin, content, last in _fields(view, start, end):
+    for number, begin, content, last in fields.fields(view, start, end):
         if number == RAW_DATA:
             place = content, last - content
         else:
@@ -162,35 +155,3 @@ _SIZES = {
     for name, number in TensorProto.DataType.items()
     if name in (*_KINDS, "UINT8", "UINT16", "UINT32", "UINT64", "BOOL")
 }
-
-
-def _fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two places. Raises NoMessage."""
-    at = start
-    while at < end:
-        begin = at
-        key, at = _varint(view, at, end)
-        number, kind = key >> 3, key & 7
-        content = at
-        if kind == VARINT:
-            _, at = _varint(view, at, end)
-        elif kind == BYTES:
-            length, content = _varint(view, at, end)
-            at = content + length
-        elif kind in WIDTHS:
-            at += WIDTHS[kind]
-        else:
-            raise NoMessage
-        if at > end or not number:
-            raise NoMessage
-        yield number if kind == BYTES else -number, begin, content, at
-
-
-def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
-    value = 0
-    for position in range(min(LONGEST_VARINT, end - at)):
-        byte = view[at + position]
-        value |= (byte & 0x7F) << (7 * position)
-        if byte < 0x80:
-            return value, at + position + 1
-    raise NoMessage

@@ -1,0 +1,67 @@
+"""The fields of a protobuf message, found without reading what they hold. Imports nothing heavy."""
+
+from collections.abc import Iterator
+
+GRAPH = 7  # of ONNX's model
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # kinds
+WIDTHS = {FIXED64: 8, FIXED32: 4}
+LONGEST_VARINT = 10
+Field = tuple[int, int, int, int]  # its number, where it begins, where its content begins, where it ends
+
+
+class NoMessage(ValueError):
+    """These bytes are no protobuf."""
+
+
+def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
+    """The fields of the message between two places. Raises NoMessage."""
+    at = start
+    while at < end:
+        begin = at
+        key, at = varint(view, at, end)
+        number, kind = key >> 3, key & 7
+        content = at
+        if kind == VARINT:
+            _, at = varint(view, at, end)
+        elif kind == BYTES:
+            length, content = varint(view, at, end)
+            at = content + length
+        elif kind in WIDTHS:
+            at += WIDTHS[kind]
+        else:
+            raise NoMessage
+        if at > end or not number:
+            raise NoMessage
+        yield number if kind == BYTES else -number, begin, content, at
+
+
+def varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for position in range(min(LONGEST_VARINT, end - at)):
+        byte = view[at + position]
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value, at + position + 1
+    raise NoMessage
+
+
+def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
+    """Where the messages lie that these numbers lead to, one within the other. Raises NoMessage."""
+    places = [(0, len(view))]
+    for wanted in path:
+        places = [
+            (content, end)
+            for low, high in places
+            for number, _, content, end in fields(view, low, high)
+            if number == wanted
+        ]
+    yield from places
+
+
+def number_of(view: memoryview, start: int, end: int, wanted: int) -> int | None:
+    """The whole number of a message's field. Raises NoMessage."""
+    for number, begin, _, last in fields(view, start, end):
+        if number == -wanted:
+            _, content = varint(view, begin, last)
+            return varint(view, content, last)[0]
+    return None
