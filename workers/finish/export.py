@@ -82,13 +82,15 @@ def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     """Let an export's rules follow what the whole model took at its points, where all of them were timed.
 
     Tasks add up to something else: they leave out what lies between them. The least of each point's bursts
-    counts, since points are timed one after the other, and what else a host does makes runs longer only.
+    counts, since points are timed one after the other, and what else a host does makes runs longer only; of a
+    point that is larger than needed, the longest.
     """
     manifest, timed = read_manifest(directory / MANIFEST), [point.latency_us.get(TUNED) for point in points]
-    costs = [min(latency.bursts or [latency.median]) for latency in timed if latency is not None]
-    if manifest.dynamic is None or not costs or len(costs) < len(manifest.dynamic.points):
+    bursts = [latency.bursts or [latency.median] for latency in timed if latency is not None]
+    if manifest.dynamic is None or not bursts or len(bursts) < len(manifest.dynamic.points):
         return
-    dynamic = manifest.dynamic.model_copy(update={"rules": rules_of(manifest.dynamic, costs)})
+    rules = rules_of(manifest.dynamic, [*map(min, bursts)], [*map(max, bursts)])
+    dynamic = manifest.dynamic.model_copy(update={"rules": rules})
     _write_manifest(directory, manifest.model_copy(update={"dynamic": dynamic}))
 
 

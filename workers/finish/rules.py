@@ -33,10 +33,12 @@ def to_next(dynamic: Dynamic) -> Dynamic:
     return dynamic.model_copy(update={"rules": rules})
 
 
-def rules_of(dynamic: Dynamic, costs: Costs) -> list[Rule]:
+def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
     """Rules that cover every size of the range, the smallest sizes first.
 
-    Parts are cut from one dimension alone: of those that may be divided, the one with the widest range.
+    A point that is larger than it has to be is taken if what it takes `at_most` is less: what else a host did
+    while the nearest one was timed must not send its sizes elsewhere, for good. Parts are cut from one
+    dimension alone: of those that may be divided, the one with the widest range.
     """
     names = [name for name in dynamic.ranges if name not in dynamic.grows]
     wide = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
@@ -45,18 +47,22 @@ def rules_of(dynamic: Dynamic, costs: Costs) -> list[Rule]:
     rules: list[Rule] = []
     for sizes in product(*others.values()):
         upto = dict(zip(others, sizes, strict=True))
-        rules += _along(dynamic, costs, upto, parted) if parted else [_cheapest(dynamic, costs, upto)]
+        if parted:
+            rules += _along(dynamic, costs, at_most or costs, upto, parted)
+        else:
+            asked = _asked(dynamic, costs, at_most or costs, _with_room(dynamic, upto))
+            rules.append(Rule(upto=upto, point=min(asked, key=lambda place: asked[place])))
     return rules
+
+
+def _asked(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[int]) -> dict[int, float]:
+    """What points with room cost: the nearest at least, others at most."""
+    nearest = min(room, key=lambda place: prod(dynamic.points[place].values()))
+    return {place: at_most[place] for place in room} | {nearest: costs[nearest]}
 
 
 def _sizes(dynamic: Dynamic, name: str) -> list[int]:
     return sorted({point[name] for point in dynamic.points})
-
-
-def _cheapest(dynamic: Dynamic, costs: Costs, upto: dict[str, int]) -> Rule:
-    """All at once, by what has room for it."""
-    point = min(_with_room(dynamic, upto), key=lambda place: costs[place])
-    return Rule(upto=upto, point=point)
 
 
 def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
@@ -67,13 +73,15 @@ def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
     ]
 
 
-def _along(dynamic: Dynamic, costs: Costs, others: dict[str, int], name: str) -> list[Rule]:
+def _along(dynamic: Dynamic, costs: Costs, at_most: Costs, others: dict[str, int], name: str) -> list[Rule]:
     """Rules for a dimension that may be computed in parts, the other sizes being at most these."""
     room = {place: dynamic.points[place][name] for place in reversed(_with_room(dynamic, others))}
     best: list[float] = [0.0]  # what so many take
     found: list[tuple[int, str]] = []  # the point of each size, and whether it takes but a part
     for size in range(1, dynamic.ranges[name][1] + 1):
-        whole = [(costs[place], place, "") for place, has in room.items() if has >= size]
+        with_room = [place for place, has in room.items() if has >= size]
+        asked = _asked(dynamic, costs, at_most, with_room)
+        whole = [(asked[place], place, "") for place in with_room]
         parts = [
             ((costs[place] + best[size - has]) * IN_PARTS, place, name)
             for place, has in room.items()

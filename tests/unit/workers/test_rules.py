@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,9 +95,9 @@ def timed(sizes: dict[str, int], us: float | None, slow_us: float = 0.0) -> Poin
     return PointTimes(sizes=sizes, latency_us={"tuned": latency})
 
 
-def exported(folder: Path) -> Dynamic:
+def exported(folder: Path, divided: Sequence[str] = ()) -> Dynamic:
     """A range whose rules were made by what its tasks took: the small point's were slow that day."""
-    found = dynamic({"n": [1, 2]})
+    found = dynamic({"n": [1, 2]}, divided)
     found = found.model_copy(update={"rules": rules_of(found, [9.0, 5.0])})
     recipe = StoredRecipe(name="plain", version=1, before=[], after=[])
     manifest = Manifest(target={"kind": "llvm"}, recipe=recipe, dynamic=found)
@@ -120,6 +121,17 @@ def test_a_point_that_was_disturbed_counts_with_its_least_burst(tmp_path: Path) 
     first, second = exported(tmp_path).points
     settle_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
+
+
+@pytest.mark.parametrize(("slow_us", "taken"), [(4.0, 0), (1.0, 1)], ids=["maybe faster", "surely faster"])
+@pytest.mark.parametrize("parted", [False, True])
+def test_a_larger_point_is_taken_if_it_is_surely_faster(
+    tmp_path: Path, slow_us: float, taken: int, parted: bool
+) -> None:
+    """All of the first point's bursts were slow; those of the second were now and then."""
+    first, second = exported(tmp_path, ["n"] if parted else []).points
+    settle_rules(tmp_path, [timed(first, 9.0), timed(second, 6.0, slow_us)])
+    assert rules_in(tmp_path)[0].point == taken
 
 
 def test_rules_stay_where_a_point_was_not_timed(tmp_path: Path) -> None:
