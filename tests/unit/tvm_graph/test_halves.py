@@ -102,6 +102,17 @@ def test_a_result_that_is_read_again_keeps_its_type(tmp_path: Path) -> None:
     np.testing.assert_array_equal(second, -np.abs(x))
 
 
+def test_weights_may_be_inputs_as_in_old_files(tmp_path: Path) -> None:
+    path, (x, wanted) = mlp(tmp_path / "m.onnx", TensorProto.FLOAT16)
+    old = onnx.load(path)
+    for tensor in old.graph.initializer:
+        old.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    old.ir_version = 3
+    onnx.save(old, path)
+    (found,) = run(path, x)
+    assert difference(real(found), wanted) <= 2e-3
+
+
 def test_gpus_compute_halves(tmp_path: Path) -> None:
     path, _ = mlp(tmp_path / "m.onnx", TensorProto.FLOAT16)
     assert "R.astype" not in load_network(path, target=as_tvm_target(GPU)).mod.script()

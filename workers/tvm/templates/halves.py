@@ -29,10 +29,10 @@ def widened(model: ModelProto) -> ModelProto:
     result.CopyFrom(model)
     graph = result.graph
     del graph.node[:], graph.value_info[:]
-    constants = {tensor.name for tensor in graph.initializer}
+    constants = {tensor.name for tensor in graph.initializer}  # inputs, too, in old files
     ends = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
-    moved = {name: f"{name}/wide" for name, kind in ends.items() if kind in NARROW}
-    inputs = [value.name for value in graph.input if value.name in moved and value.name not in constants]
+    moved = {name: f"{name}/wide" for name, kind in ends.items() if kind in NARROW and name not in constants}
+    inputs = [value.name for value in graph.input if value.name in moved]
     graph.node.extend(_cast(name, moved[name], TensorProto.FLOAT) for name in inputs)
     graph.node.extend(_renamed(node, moved) for node in model.graph.node)
     outputs = [value.name for value in graph.output if value.name in moved and value.name not in inputs]
