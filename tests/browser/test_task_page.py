@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from db.session import Database
+from db.tables import Job
 from mallorn.core.artifacts import scripts_uri
+from mallorn.core.states import JobState
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.schedules import promote
@@ -40,6 +42,17 @@ def test_before_the_finish_the_page_says_when_a_schedule_comes(
 ) -> None:
     page = open_page(f"{serve()}#/jobs/{rows.job_id}/tasks/0")
     page.get_by_text("No schedule yet").wait_for()
+
+
+def test_a_job_that_is_done_without_a_schedule_says_why(
+    serve: Serve, open_page: Open, rows: OwnedRows, quiet_database: Database
+) -> None:
+    with quiet_database.transaction() as session:
+        job = session.get_one(Job, rows.job_id)
+        job.state, job.finished_at = JobState.DONE, job.created_at + 60.0
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}/tasks/0")
+    page.get_by_text("No schedule", exact=True).wait_for()
+    assert page.get_by_text("when the job finished, so nothing was kept").is_visible()
 
 
 def test_the_best_schedule_stands_beside_the_unscheduled_program(

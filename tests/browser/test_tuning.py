@@ -52,7 +52,11 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
 
     page.get_by_role("group", name="Tasks").get_by_role("link").first.click()
     page.get_by_role("heading", name="Measurements over time").wait_for()
-    page.get_by_role("group", name="Unscheduled beside").wait_for()
+    # Four measurements a task may leave none that is still right when it is timed again.
+    kept = page.get_by_role("group", name="Unscheduled beside").or_(
+        page.get_by_text("No schedule", exact=True)
+    )
+    kept.first.wait_for()
     keep_picture(page, "real-task")
     page.get_by_role("link", name="Fleet").click()
     page.get_by_role("group", name="Devices").wait_for()

@@ -18,13 +18,21 @@ export function Schedules({ job, task }: { job: Job; task: Task }): ReactNode {
       <Shown of={schedules} what="the schedules">
         {(items) =>
           items.length === 0 ? (
-            <Empty title="No schedule yet">The best candidate becomes one when a job finishes, once it was measured again and checked.</Empty>
+            <NoSchedule job={job} />
           ) : (
             <Chosen job={job} schedules={items} />
           )
         }
       </Shown>
     </section>
+  );
+}
+
+function NoSchedule({ job }: { job: Job }): ReactNode {
+  return job.finished_at === null ? (
+    <Empty title="No schedule yet">The best candidate becomes one when a job finishes, once it was measured again and checked.</Empty>
+  ) : (
+    <Empty title="No schedule">None of this task's candidates was measured again and right when the job finished, so nothing was kept.</Empty>
   );
 }
 
