@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test torch picture hours lint format typecheck layers lock clean
+.PHONY: help setup page run test torch picture hours lint format typecheck layers bases lock clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -129,6 +129,9 @@ typecheck: setup ## mypy, strict
 
 layers: setup ## import-linter: who may import whom
 	@lint-imports
+
+bases: setup ## fit anew the bases that come along, from the measurements that do (docs/knowledge.md)
+	@python -m benchmarks.ship
 
 lock: ## write requirements/lock.txt anew from PyPI
 	@$(PYTHON) -m venv build/lock

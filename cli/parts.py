@@ -99,7 +99,10 @@ def migrate() -> None:
 
     with installed("server"):
         from db.migrate import upgrade
+        from db.shipped.bring import bring_along
     upgrade(settings().database_url)
+    if settings().shipped and (rows := bring_along(settings().database_url)):
+        typer.echo(f"{rows:,} measurements and the bases that learned from them came along.", err=True)
     typer.echo("The database is up to date.", err=True)
 
 

@@ -17,6 +17,7 @@ Say = Callable[[str], None]
 def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> None:
     """Start every part, keep them running, and end them all when asked to, or when nobody uses them."""
     from db.migrate import upgrade
+    from db.shipped.bring import bring_along
     from stack.valkey import socket_url
 
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
@@ -25,6 +26,8 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
     supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
     with supervisor.running():
         upgrade(known.database_url)
+        if known.shipped:
+            bring_along(known.database_url)
         if not supervisor.start():
             say("stopped before everything was ready")
             return

@@ -51,10 +51,11 @@ def chosen(model: Path, target: Target, each: int, share: float) -> Iterator[dic
 def read_tasks(path: Path) -> list[tuple[str, ModelTask]]:
     """What `main` wrote: the model's name and the task."""
     rows = json.loads(path.read_text())
-    return [(row["model"], _task(row["task"])) for row in rows]
+    return [(row["model"], task_of(row["task"])) for row in rows]
 
 
-def _task(row: dict[str, Any]) -> ModelTask:
+def task_of(row: dict[str, Any]) -> ModelTask:
+    """A task as `main` wrote it."""
     known = {"args": unpack_arguments(row["args"]), "extents": tuple(row["extents"])}
     return ModelTask(**(row | known))
 

@@ -44,6 +44,13 @@ class BaseHead(NamedTuple):
     rows: int
 
 
+class BaseElsewhere(NamedTuple):
+    """The active version of a base on another target."""
+
+    head: BaseHead
+    target: str
+
+
 class CostModels(Repository):
     """Cost models by family, target and name: a line. Versions count from 1; one of each line is active."""
 
@@ -93,6 +100,22 @@ class CostModels(Repository):
         same = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
         rows = self.session.execute(select(*columns).where(*same).order_by(CostModelRow.id.desc()))
         return [BaseHead(row.id, VersionName(family, row.name, row.version), row.rows) for row in rows]
+
+    def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
+        """The active bases of an operator on other targets, those that learned from most rows first."""
+        family = base_family(op)
+        columns = CostModelRow.id, CostModelRow.name, CostModelRow.version, CostModelRow.rows, TargetRow.text
+        other = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
+        query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*other)
+        return [
+            BaseElsewhere(BaseHead(row.id, VersionName(family, row.name, row.version), row.rows), row.text)
+            for row in self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
+        ]
+
+    def knows(self, snapshot: str) -> bool:
+        """Whether a version learned from this snapshot."""
+        query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
+        return self.session.scalar(query) is not None
 
     def get(self, cost_model_id: int) -> CostModelRow:
         """A cost model whose id came from the database."""

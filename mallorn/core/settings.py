@@ -33,6 +33,9 @@ class Settings(BaseSettings):
     api_keys: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="name:sha256hex pairs, comma-separated; the name is the owner."
     )
+    shipped: bool = Field(
+        True, description="Whether a database begins with the measurements and bases that come along."
+    )
     host: str = Field("127.0.0.1", description="Address the coordinator binds.")
     port: int = Field(8000, ge=0, le=LAST_PORT, description="Port the coordinator binds.")
     max_model_bytes: int = Field(16 * 1024**3, description="Largest model upload accepted.")

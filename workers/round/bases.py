@@ -8,11 +8,14 @@ from sqlalchemy.orm import Session
 from costmodels.base import CostModel
 from costmodels.based import Based
 from db.repositories.cost_models import BaseHead, CostModels
+from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
 from db.tables import Round
 from mallorn.core.errors import MallornError
+from mallorn.core.kin import distance
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
+from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from mallorn.core.versions import VersionName
 from workers.round.models import model_of
@@ -29,7 +32,7 @@ def beginning(session: Session, name: str, op: str, target_id: int, machine: Mac
     """What a refit begins with. Residuals and momentum stand on the newest active base that they can."""
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, Based):
-        for head in _usable(CostModels(session).bases(op, target_id)):
+        for head in _known(session, op, target_id):
             if kind.stands_on(resolve("cost_model", head.name.name)):
                 return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)
     return Beginning(kind.made_for(machine), None)
@@ -39,17 +42,38 @@ def proposer(session: Session, row: Round, family: str, name: str) -> int | None
     """The model that proposes a round: the family's own, or a base of the operator, of whatever cost model.
 
     The base steps in until the family has a model, and for tasks of which nothing was measured unless the
-    family's model has learned from more. One that stands on a base speaks for both.
+    family's model has learned from more. One that stands on a base speaks for both. A base of another target
+    is only asked where this one has neither.
     """
     own = CostModels(session).head(family, row.target_id, name)
     if own is not None and (row.seen_upto or own.base):
         return own.id
     op = Workloads(session).get(row.workload_id).op
-    known = _usable(CostModels(session).bases(op, row.target_id))
+    known: Sequence[BaseHead] = _usable(CostModels(session).bases(op, row.target_id))
+    if not known and own is None:
+        known = _of_kin(session, op, row.target_id)
     base = min(known, key=lambda head: head.name.name != name, default=None)
     if base is None or (own is not None and own.rows > base.rows):
         return own.id if own else None
     return base.id
+
+
+def _known(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
+    """The bases of a target, or those of its kin."""
+    own = _usable(CostModels(session).bases(op, target_id))
+    return own or _of_kin(session, op, target_id)
+
+
+def _of_kin(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
+    """The bases of the nearest target that has any: what they know is a prior, and no more."""
+    target = Target(Targets(session).get(target_id).text)
+    near = [
+        (far, found.head)
+        for found in CostModels(session).bases_elsewhere(op, target_id)
+        if (far := distance(target, Target(found.target))) is not None
+    ]
+    nearest = min((far for far, _ in near), default=None)
+    return _usable([head for far, head in near if far == nearest])
 
 
 def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:

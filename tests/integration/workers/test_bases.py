@@ -9,9 +9,11 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.decisions import DecisionLog
 from db.repositories.jobs import Jobs
 from db.repositories.model_versions import ModelVersions
+from db.repositories.targets import Targets
 from mallorn.core.errors import Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.states import RoundState
+from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import assumed
 from research.pretraining.bases import pretrain
 from research.pretraining.training_data import TrainingData
@@ -24,11 +26,16 @@ from workers.round.training import train
 FAMILY = "operator:matmul"
 
 
-def add_base(workshop, op="matmul", name="random", rows=100):
+def add_base(workshop, op="matmul", name="random", rows=100, target=TARGET):
     """An untrained base, which will do to be chosen."""
     blob = resolve("cost_model", name)().save()
-    new = NewCostModel(f"base:{op}", workshop.target_id, name, 0, rows, {}, blob, snapshot="rows-1")
-    return workshop.write(lambda session: CostModels(session).add(new).id)
+
+    def add(session):
+        target_id = Targets(session).ensure(target).id
+        new = NewCostModel(f"base:{op}", target_id, name, 0, rows, {}, blob, snapshot="rows-1")
+        return CostModels(session).add(new).id
+
+    return workshop.write(add)
 
 
 def a_round(workshop, job):
@@ -58,6 +65,37 @@ def test_without_a_base_nothing_proposes_the_first_round(workshop):
 def test_bases_of_other_operators_are_not_asked(workshop):
     add_base(workshop, op="conv2d")
     assert a_round(workshop, workshop.job(("w0",))).cost_model_id is None
+
+
+def elsewhere(**changes):
+    """Another target."""
+    return parse_target({**TARGET.attrs, **changes})
+
+
+def test_where_the_target_has_no_base_its_nearest_kin_proposes(workshop):
+    near = add_base(workshop, target=elsewhere(**{"num-cores": TARGET.num_cores + 1}))
+    add_base(workshop, target=elsewhere(mcpu="knl"), rows=9999)
+    assert a_round(workshop, workshop.job(("w0",))).cost_model_id == near
+
+
+@pytest.mark.parametrize("stranger", [elsewhere(device="simulated"), parse_target({"kind": "cuda"})])
+def test_what_measured_something_else_is_never_asked(workshop, stranger):
+    add_base(workshop, target=stranger)
+    assert a_round(workshop, workshop.job(("w0",))).cost_model_id is None
+
+
+def test_a_base_of_the_target_itself_comes_before_its_kin(workshop):
+    own = add_base(workshop, rows=10)
+    add_base(workshop, target=elsewhere(**{"num-cores": 64}), rows=9999)
+    assert a_round(workshop, workshop.job(("w0",))).cost_model_id == own
+
+
+def test_kin_is_not_asked_where_the_family_has_learned_here(workshop):
+    add_base(workshop, target=elsewhere(**{"num-cores": 64}), rows=9999)
+    job = workshop.job(("w0",))
+    train(workshop, job, a_round(workshop, job).task_id)
+    second = a_round(workshop, workshop.job(("w1",)))
+    assert second.stats.cost_model == "operator:matmul/random@1"
 
 
 @pytest.mark.parametrize("cost_model", ["random", "ensemble", "residual"])

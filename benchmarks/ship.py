@@ -1,0 +1,40 @@
+"""Makes what comes along with the program: bases of the shipped measurements, or of others in their place.
+
+python -m benchmarks.ship [--from DIR ...] [--model xgboost]
+
+Each DIR is what `mallorn dataset export` wrote; its measurements replace those in db/shipped. Without one the
+bases are fitted anew on the rows that are there. The same rows give the same files.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from db.shipped.files import FOLDER
+from mallorn.core.errors import MallornError
+from mallorn.core.options import JobOptions
+from research.pretraining.shipping import ship
+
+
+def main() -> None:
+    """Make the files, and tell what each base knows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--from", dest="sources", type=Path, nargs="+", default=[], metavar="DIR")
+    parser.add_argument("--model", nargs="+", default=[JobOptions().cost_model], help="of the bases")
+    args = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="mallorn-ship-") as scratch:
+            for base in ship(args.sources, args.model, FOLDER, Path(scratch)):
+                judged = f"{base.metrics['pairwise']} of pairs in order ({base.metrics['split']})"
+                print(f"{base.name} of {base.target}: {base.rows} rows of {base.tasks} tasks, {judged}")
+    except MallornError as error:
+        sys.exit(f"{error.message}\n{error.hint}")
+    size = sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file())
+    print(f"{FOLDER}: {size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

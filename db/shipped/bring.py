@@ -1,0 +1,63 @@
+"""Brings what comes along into a database, once."""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.dataset.importing import import_dataset
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.targets import Targets
+from db.session import Database
+from db.shipped.files import FOLDER, ShippedBase, read_list, rows_in
+from mallorn.core.targets import parse_target
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "shipped-"  # of the snapshots that come along; nobody else's begins so
+
+
+def bring_along(url: str, folder: Path = FOLDER) -> int:
+    """Store the rows and bases that this version has and the database has not; how many rows were new.
+
+    The bases come last, in one transaction: where they are, everything is. Versions that somebody trained or
+    chose there stay the active ones.
+    """
+    shipped = read_list(folder)
+    database = Database(url)
+    try:
+        if shipped is None or _is_here(database, shipped.snapshot):
+            return 0
+        imported = import_dataset(database, rows_in(folder))
+        with database.transaction() as session:
+            for base in shipped.bases:
+                _store(session, base, shipped.snapshot, (folder / base.file).read_bytes())
+    finally:
+        database.dispose()
+    log.info("%s rows and %s bases came along (%s)", imported.added, len(shipped.bases), shipped.snapshot)
+    return imported.added
+
+
+def _is_here(database: Database, snapshot: str) -> bool:
+    with database.session() as session:
+        return CostModels(session).knows(snapshot)
+
+
+def _store(session: Session, base: ShippedBase, snapshot: str, blob: bytes) -> None:
+    target_id = Targets(session).ensure(parse_target(base.target)).id
+    models = CostModels(session)
+    before = models.latest(base.family, target_id, base.name)
+    ours = before is None or (before.snapshot or "").startswith(PREFIX)
+    new = NewCostModel(
+        family=base.family,
+        target_id=target_id,
+        name=base.name,
+        seen_upto=0,
+        rows=base.rows,
+        metrics=base.metrics,
+        blob=blob,
+        parent_id=before.id if before and ours else None,
+        snapshot=snapshot,
+    )
+    models.add(new, active=ours)

@@ -1,0 +1,40 @@
+"""How near two targets are to each other: whose schedules and models are the better prior for a third."""
+
+from math import log2
+from typing import Final
+
+from mallorn.core.stand_ins import stand_in
+from mallorn.core.targets import Target
+
+# LLVM's names of x86 processors with vectors of 512 bits, as their names begin; others have 256 or fewer.
+WIDE: Final = (
+    *(
+        "x86-64-v4",
+        "skylake-avx512",
+        "skx",
+        "cannonlake",
+        "cascadelake",
+        "cooperlake",
+        "icelake",
+        "tigerlake",
+    ),
+    *("rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids", "diamondrapids", "knl", "knm"),
+    *("znver4", "znver5", "znver6"),
+)
+Distance = tuple[bool, bool, float]
+
+
+def distance(one: Target, other: Target) -> Distance | None:
+    """Less is nearer: other vectors first, another processor, then other counts of cores. None: no kin."""
+    if one.kind != other.kind or stand_in(one) != stand_in(other):
+        return None
+    cores = abs(log2(one.num_cores / other.num_cores))
+    return _is_wide(one) != _is_wide(other), _processor(one) != _processor(other), cores
+
+
+def _processor(target: Target) -> str:
+    return target.attrs.get("mcpu") or target.attrs.get("arch") or target.attrs.get("tag") or ""
+
+
+def _is_wide(target: Target) -> bool:
+    return _processor(target).startswith(WIDE)

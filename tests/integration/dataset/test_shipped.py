@@ -1,0 +1,111 @@
+"""A new database begins with what comes along, once; what somebody trained there stays in use."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from costmodels.random import RandomModel
+from db.dataset.parcel import open_parcel
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.targets import Targets
+from db.session import Database
+from db.shipped.bring import PREFIX, bring_along
+from db.shipped.files import FOLDER, Shipped, ShippedBase, read_list, rows_in, write_list
+from db.tables import CostModelRow, Measurement
+from mallorn.core.names import resolve
+from mallorn.core.targets import parse_target
+from research.pretraining.shipping import ship
+from tests.integration.dataset.conftest import Filled
+
+MOST_BYTES = 20 << 20
+TARGET = parse_target({"kind": "llvm", "num-cores": 64})
+BASE = ShippedBase(
+    family="base:matmul", target=TARGET.text, name="random", rows=5, metrics={}, file="bases/matmul"
+)
+
+
+@pytest.fixture
+def folder(filled: Filled, tmp_path: Path) -> Path:
+    """Five rows, and one base."""
+    made = tmp_path / "along"
+    filled.exported(rows_in(made))
+    (made / "bases").mkdir()
+    (made / BASE.file).write_bytes(RandomModel().save())
+    write_list(made, Shipped(snapshot=f"{PREFIX}one", bases=[BASE]))
+    return made
+
+
+def count(database: Database) -> int:
+    with database.session() as session:
+        return session.scalar(select(func.count(Measurement.id))) or 0
+
+
+def versions(database: Database) -> list[tuple[int, bool, str | None]]:
+    with database.session() as session:
+        found = session.scalars(select(CostModelRow).order_by(CostModelRow.id))
+        return [(row.version, row.active, row.snapshot) for row in found]
+
+
+def test_rows_and_bases_come_along_once(elsewhere: Database, folder: Path) -> None:
+    assert bring_along(elsewhere.url, folder) == 5
+    assert count(elsewhere) == 5
+    assert versions(elsewhere) == [(1, True, "shipped-one")]
+    assert bring_along(elsewhere.url, folder) == 0
+    assert versions(elsewhere) == [(1, True, "shipped-one")]
+
+
+def test_an_interrupted_start_is_finished_by_the_next(elsewhere: Database, folder: Path) -> None:
+    kept = (folder / BASE.file).rename(folder / "away")
+    with pytest.raises(FileNotFoundError):
+        bring_along(elsewhere.url, folder)
+    assert (count(elsewhere), versions(elsewhere)) == (5, [])
+    kept.rename(folder / BASE.file)
+    bring_along(elsewhere.url, folder)
+    assert (count(elsewhere), versions(elsewhere)) == (5, [(1, True, "shipped-one")])
+
+
+def test_what_comes_along_later_takes_the_place_of_what_came_before(
+    elsewhere: Database, folder: Path
+) -> None:
+    bring_along(elsewhere.url, folder)
+    write_list(folder, Shipped(snapshot=f"{PREFIX}two", bases=[BASE]))
+    bring_along(elsewhere.url, folder)
+    assert versions(elsewhere) == [(1, False, "shipped-one"), (2, True, "shipped-two")]
+
+
+def test_a_base_that_was_trained_there_stays_active(elsewhere: Database, folder: Path) -> None:
+    with elsewhere.transaction() as session:
+        target_id = Targets(session).ensure(TARGET).id
+        own = NewCostModel(
+            "base:matmul", target_id, "random", 0, 9, {}, RandomModel().save(), snapshot="mine"
+        )
+        CostModels(session).add(own)
+    bring_along(elsewhere.url, folder)
+    assert versions(elsewhere) == [(1, True, "mine"), (2, False, "shipped-one")]
+
+
+def test_a_copy_without_the_files_begins_empty(elsewhere: Database, tmp_path: Path) -> None:
+    assert bring_along(elsewhere.url, tmp_path / "nothing") == 0
+    assert count(elsewhere) == 0
+
+
+def test_other_rows_take_the_place_of_those_that_came_along(filled: Filled, tmp_path: Path) -> None:
+    """Of so few rows no base is worth anything, so none is listed."""
+    filled.exported(tmp_path / "out")
+    (tmp_path / "scratch").mkdir()
+    assert list(ship([tmp_path / "out"], ["random"], tmp_path / "made", tmp_path / "scratch")) == []
+    listed = read_list(tmp_path / "made")
+    assert listed is not None
+    digest = str(open_parcel(rows_in(tmp_path / "made")).snapshot["digest"])
+    assert (listed.snapshot, listed.bases) == (f"{PREFIX}{digest[:12]}", [])
+
+
+def test_what_is_in_this_repository_can_be_read_and_is_small() -> None:
+    shipped = read_list(FOLDER)
+    assert shipped is not None
+    assert shipped.snapshot == open_parcel(rows_in(FOLDER)).snapshot["name"]
+    for base in shipped.bases:
+        resolve("cost_model", base.name).load((FOLDER / base.file).read_bytes())
+        assert parse_target(base.target).text == base.target
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) < MOST_BYTES
