@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.service.connect import connected_stack, wait_for_device
+from benchmarks.fresh import fresh_stack
+from cli.service.connect import wait_for_device
 from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
@@ -64,8 +65,8 @@ def mallorn_arm(
     *,
     keep_records: bool = False,
 ) -> Arm:
-    """One job on a fresh data directory; the service is up before the clock starts, as stock's Python is."""
-    with connected_stack(None, None, folder / "data") as stack:
+    """One job on its own data directory; the service is up before the clock starts, as stock's Python is."""
+    with fresh_stack(folder / "data") as stack:
         wait_for_device(stack)
         started = time.monotonic()
         job = stack.api.tune(model, target.text, trials=trials, seed=seed, **options)

@@ -19,8 +19,9 @@ from typing import Any, Final
 from benchmarks.arms import count_tasks
 from benchmarks.cells import Cells
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
+from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from cli.service.connect import connected_stack, wait_for_device
+from cli.service.connect import wait_for_device
 from cli.tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
@@ -85,7 +86,7 @@ def _tune(
     model: Path, target: Target, trials: int, cell: Cell, folder: Path, options: dict[str, Any]
 ) -> dict[str, Any]:
     options = {"recipe": RECIPE, "families": cell.grouping, **options}
-    with connected_stack(None, None, folder) as stack:
+    with fresh_stack(folder) as stack:
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {folder}/logs/worker.log")

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.fresh import fresh_stack
 from cli.record import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from cli.service.connect import connected_stack, wait_for_device
+from cli.service.connect import wait_for_device
 from cli.terminal.interrupts import interruptible
 from cli.tuned import wait_until_tuned
 from mallorn.client import Client
@@ -76,7 +77,7 @@ def grow(options: argparse.Namespace) -> None:
     drawn = drawn_networks(options.data / "drawn", options.drawn, options.seed)
     networks = [Network(file.resolve(strict=True)) for file in options.models] + drawn
     wanted = list(passes(networks, options.passes, options.trials, options.seed))
-    with interruptible(), connected_stack(None, None, options.data) as stack:
+    with interruptible(), fresh_stack(options.data) as stack:
         wait_for_device(stack)
         known = by_name(stack.api.jobs())
         for done, each in enumerate(wanted, 1):

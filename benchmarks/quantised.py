@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.cells import Cells
+from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
@@ -29,7 +30,7 @@ from benchmarks.rival import NAMES, Rival
 from cli.exported import read_exported
 from cli.local_model import local_model
 from cli.quantizer import quantised
-from cli.service.connect import connected_stack, wait_for_device
+from cli.service.connect import wait_for_device
 from workers.faces.engine import Engine
 from workers.faces.graphs import Graphs
 
@@ -81,7 +82,7 @@ def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
     missing = [(each, label) for each, label in labels if not each.schedules(args.trials, label).is_dir()]
     if not missing:
         return
-    with connected_stack(None, None, args.work / "data") as stack:
+    with fresh_stack(args.work / "data") as stack:
         wait_for_device(stack)
         for network, label in missing:
             if label == INT8 and not network.bytes_.is_file():

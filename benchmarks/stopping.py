@@ -19,8 +19,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
+from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from cli.service.connect import connected_stack, wait_for_device
+from cli.service.connect import wait_for_device
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.errors import Unavailable
@@ -83,7 +84,7 @@ def main() -> None:
     database = Database(f"sqlite:///{(args.data / 'mallorn.db').absolute()}")
     tasks = recorded_tasks(database, args.candidates)
     with (
-        connected_stack(None, None, args.data) as stack,
+        fresh_stack(args.data) as stack,
         Compiler() as compiler,
         Runner() as runner,
         tempfile.TemporaryDirectory(prefix="mallorn-stopping-") as folder,

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from benchmarks.arms import count_tasks
+from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
-from cli.service.connect import connected_stack, wait_for_device
+from cli.service.connect import wait_for_device
 from cli.tuned import wait_until_tuned
 from db.paging import Page
 from db.repositories.records import Records
@@ -39,7 +40,7 @@ def record(
     options = {"policy": "round-robin", "round_size": ROUND_SIZE, **options}
     trials = count_tasks(model, target, RECIPE) * rounds * ROUND_SIZE
     data = folder / "data"
-    with connected_stack(None, None, data) as stack:
+    with fresh_stack(data) as stack:
         wait_for_device(stack)
         job = stack.api.tune(model, target.text, trials=trials, seed=cell.seed, **options)
         wait_until_tuned(job, f"less {data}/logs/worker.log")

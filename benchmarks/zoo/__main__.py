@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.cells import Cells
+from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.zoo.row import Row, table
-from cli.service.connect import connected_stack, wait_for_device
+from cli.service.connect import wait_for_device
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.job import Job
@@ -56,7 +57,7 @@ def _score(files: list[Path], trials: int, cells: Cells, data: Path) -> None:
     missing = [path for path in files if _cell(path, trials) not in cells]
     if not missing:
         return
-    with connected_stack(None, None, data) as stack:
+    with fresh_stack(data) as stack:
         wait_for_device(stack)
         for path in missing:
             row = _row(stack.api, path, trials)

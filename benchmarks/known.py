@@ -1,0 +1,162 @@
+"""What was learned from other networks, on a network that it has never seen.
+
+python -m benchmarks.known MODEL.onnx ... --work DIR [--target TEXT ...] [--trials 1000] [--seed 0]
+
+Of each network and target: a job of so many trials on an empty dataset, `own`. Then a dataset of all *other*
+networks' measurements on all targets and the bases that learned from them, and on a copy of it each: a
+zero-shot job, a one-shot job, and `warm`, a search with a fifth of the trials. Beside them `zero`, a job
+without trials on an empty dataset, and what `own` knew after 16 and 64 trials a task. All are compiled and
+timed in turn, in one sitting.
+
+Each finished cell is one raw file in docs/results/known/; DIR keeps the measurements, so that a second run
+makes what is missing. The headline is the latency of zero-shot over the end of the network's own trials, a
+geometric mean over networks and targets.
+"""
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm
+from benchmarks.cells import Cells
+from benchmarks.hosts import describe_host
+from benchmarks.known_report import lines, report
+from benchmarks.prefixes import our_prefix
+from cli.dataset_place import dataset
+from db.dataset.export import export
+from db.dataset.importing import import_dataset
+from db.dataset.snapshots import take_snapshot
+from db.repositories.selection import Selection
+from mallorn.core.options import JobOptions
+from mallorn.core.targets import Target, parse_target
+from research.pretraining.bases import pretrain
+from research.pretraining.from_database import training_data_of
+from workers.device.detect import detect_target
+
+RAW: Final = Path("docs/results/known")
+TASK_TRIALS: Final = (16, 64)
+WARM_SHARE: Final = 0.2
+ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "zero-shot": {"mode": "zero-shot"},
+    "one-shot": {"mode": "one-shot"},
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A network on a target, and where its measurements are kept."""
+
+    model: Path
+    target: Target
+    work: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.stem}-{self.target.attrs.get('mcpu', self.target.kind)}"
+
+    @property
+    def own(self) -> Path:
+        return self.work / "own" / self.name
+
+    @property
+    def parcel(self) -> Path:
+        return self.own / "parcel"
+
+
+def main() -> None:
+    args = _arguments()
+    targets = [parse_target(text) for text in args.target] or [detect_target()]
+    places = [Place(model.resolve(), target, args.work) for target in targets for model in args.models]
+    for place in places:
+        _tune(place, args)
+    cells = Cells(args.raw)
+    for place in places:
+        if place.name not in cells:
+            cells.keep(place.name, _measure(place, places, args) | describe_host())
+            print(*lines(report([cells[place.name]])), sep="\n", flush=True)
+    found = report([cells[place.name] for place in places])
+    if args.json:
+        args.json.write_text(json.dumps({"benchmark": "known", **describe_host(), **found}, indent=1) + "\n")
+    print("\n".join(lines(found)), flush=True)
+
+
+def _tune(place: Place, args: argparse.Namespace) -> None:
+    """The network's own job, unless it has been run; the parcel is written last."""
+    if place.parcel.exists():
+        return
+    shutil.rmtree(place.own, ignore_errors=True)
+    place.own.mkdir(parents=True)
+    arm = mallorn_arm(place.model, place.target, args.trials, args.seed, place.own, {}, keep_records=True)
+    (place.own / "arm.json").write_text(json.dumps(arm.figures()))
+    with dataset(place.own / "data", None) as database:
+        export(database, take_snapshot(database, None, Selection()), place.parcel)
+    print(f"{place.name}: {arm.trials} trials in {arm.total_sec:.0f} s", flush=True)
+
+
+def _measure(place: Place, places: Sequence[Place], args: argparse.Namespace) -> dict[str, Any]:
+    folder = args.work / "known" / place.name
+    shutil.rmtree(folder, ignore_errors=True)
+    bases = _learn(
+        [each for each in places if each.model != place.model], args.base, folder / "base" / "data"
+    )
+    own = json.loads((place.own / "arm.json").read_text())
+    records = own["details"].pop("records")
+    arms = dict(_jobs(place, folder, args))
+    engines = {"own": Path(own["schedules"])} | {name: arm.schedules for name, arm in arms.items()}
+    tasks = count_tasks(place.model, place.target, JobOptions().recipe)
+    for each in TASK_TRIALS:
+        prefix = our_prefix(place.own / "data", place.target, records, each * tasks, folder / f"own-{each}")
+        engines[f"own@{each}"] = prefix
+    recipe = JobOptions().recipe
+    return {
+        "model": place.model.stem,
+        "target": place.target.attrs,
+        "tasks": tasks,
+        "bases": bases,
+        "arms": {"own": own} | {name: arm.figures() for name, arm in arms.items()},
+        "latency_us": compare_latency(place.model, place.target, recipe, engines, folder),
+    }
+
+
+def _learn(others: Sequence[Place], models: Sequence[str], data: Path) -> list[str]:
+    """A dataset of other networks, and its bases; their names."""
+    with dataset(data, None, create=True) as database:
+        for other in others:
+            import_dataset(database, other.parcel)
+        taught = training_data_of(database, None, Selection())
+        found = [base for model in models for base in pretrain(database, taught, model)]
+    return [f"{base.name} of {base.target}" for base in found if base.active]
+
+
+def _jobs(place: Place, folder: Path, args: argparse.Namespace) -> Iterator[tuple[str, Arm]]:
+    """Each on a dataset of its own."""
+    (folder / "zero").mkdir()
+    yield "zero", mallorn_arm(place.model, place.target, 0, args.seed, folder / "zero", {})
+    trials = round(args.trials * WARM_SHARE)
+    for name, options in {**ANSWERS, "warm": {}}.items():
+        shutil.copytree(folder / "base", folder / name)
+        budget = 0 if name in ANSWERS else trials
+        yield name, mallorn_arm(place.model, place.target, budget, args.seed, folder / name, options)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="where measurements are kept")
+    parser.add_argument(
+        "--target", action="append", default=[], help="several times for several; default: local"
+    )
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--base", nargs="+", default=[JobOptions().cost_model], help="what is pre-trained")
+    parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

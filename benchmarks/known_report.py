@@ -1,0 +1,57 @@
+"""From raw cells to what each answer reaches of a network's own trials, and in how many seconds."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks.checkpoints import Raw, geometric_mean, latency_us
+
+OWN: Final = "own"
+HEADLINE: Final = "zero-shot"
+#: What two timings of one library may differ by: `warm` is where `own` is if it is no further behind.
+NOISE: Final = 1.01
+
+
+def report(cells: Sequence[Raw]) -> dict[str, Any]:
+    """Of each cell every arm's latency over `own`'s, geometric means over all cells, and the headline."""
+    runs = [_run(cell) for cell in cells]
+    arms = list(dict.fromkeys(arm for run in runs for arm in run["ratios"]))
+    means = {
+        arm: geometric_mean([run["ratios"][arm] for run in runs if arm in run["ratios"]]) for arm in arms
+    }
+    reached = sum(run["ratios"]["warm"] <= NOISE for run in runs)
+    return {"runs": runs, "means": means, "warm_reached": reached, "headline": means[HEADLINE]}
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """A report for people, the headline last."""
+    for run in found["runs"]:
+        ratios = ", ".join(f"{arm} {ratio:.3f}" for arm, ratio in run["ratios"].items())
+        seconds = ", ".join(f"{arm} {taken:.0f} s" for arm, taken in run["seconds"].items())
+        yield f"{run['model']} on {run['target']}: {ratios}; {seconds}; {_told(run['sources'])}"
+    yield "; ".join(f"{arm} {mean:.3f}" for arm, mean in found["means"].items())
+    yield f"warm jobs that are where own trials end: {found['warm_reached']} of {len(found['runs'])}"
+    yield f"{HEADLINE} over the end of the network's own trials: {found['headline']:.3f}"
+
+
+def _run(cell: Raw) -> dict[str, Any]:
+    own_us = latency_us(cell, OWN)
+    names = [name for name in cell["latency_us"] if name != OWN]
+    return {
+        "model": cell["model"],
+        "target": cell["target"].get("mcpu", cell["target"]["kind"]),
+        "own_us": own_us,
+        "ratios": {name: latency_us(cell, name) / own_us for name in names},
+        "seconds": {name: arm["total_sec"] for name, arm in cell["arms"].items()},
+        "sources": _sources(cell["arms"].get(HEADLINE, {})),
+    }
+
+
+def _sources(arm: Raw) -> dict[str, int]:
+    """How many tasks each source answered."""
+    answers = arm.get("details", {}).get("report", {}).get("answers") or {}
+    return dict(Counter(answer["source"] for answer in answers.values()))
+
+
+def _told(sources: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {source}" for source, count in sources.items()) or "no sources told"
