@@ -29,7 +29,7 @@ class ImportTally:
 
     added: int = 0
     known: int = 0
-    foreign: int = 0  # of those added, records of other tuners
+    foreign: int = 0  # of those added, records of other tuners that nothing here can rebuild
     targets: list[str] = field(default_factory=list)  # of schedules that `mallorn tune` exported
     skipped: dict[str, int] = field(default_factory=dict)
     bad_lines: int = 0
@@ -91,7 +91,7 @@ def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
             else:
                 loaded = load_log(database, log, told.add_problem)
                 told.added += loaded.added
-                told.foreign += loaded.added
+                told.foreign += loaded.kept
                 told.known += loaded.known
             progress(done, len(logs))
 

@@ -1,4 +1,4 @@
-"""Records of other tuners: stored once each, and counted. No cost model of ours reads them yet."""
+"""Records of other tuners that nothing here can rebuild: stored once each, and counted."""
 
 import hashlib
 import json

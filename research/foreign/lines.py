@@ -35,6 +35,7 @@ class LoadedLog:
     added: int = 0
     known: int = 0
     bad: int = 0
+    kept: int = 0  # of those added, as the log has them: nothing here can rebuild them
 
 
 def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Iterator[tuple[int, Value]]:

@@ -1,11 +1,13 @@
 """Finds logs and stores their records, some thousand in each transaction."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from db.dataset.snapshots import Progress, silent
 from db.repositories.foreign_records import ForeignRecords, ForeignTrial
 from db.session import Database
 from mallorn.core.errors import NotFound
@@ -14,10 +16,6 @@ from research.foreign import metaschedule, tenset
 from research.foreign.lines import LoadedLog, Problem, Report
 
 BATCH: Final = 2_000
-READERS: Final[dict[str, Callable[[Path, Report], Iterator[ForeignTrial]]]] = {
-    metaschedule.FORMAT: metaschedule.read_database,
-    tenset.FORMAT: tenset.read_records,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +46,43 @@ def find_logs(path: Path) -> list[Log]:
     return [Log(tenset.FORMAT, file) for file in files]
 
 
-def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
-    """Store what a log holds and this dataset does not. A second time adds nothing."""
-    loaded = LoadedLog()
+def load_log(database: Database, log: Log, report: Report, progress: Progress = silent) -> LoadedLog:
+    """Store what a log holds and this dataset does not. A second time adds nothing.
+
+    What can be rebuilt becomes measurements; the rest is kept as the log has it.
+    """
+    restored, left = _restored(database, log, report, progress)
 
     def count(problem: Problem) -> None:
-        loaded.bad += 1
+        restored.bad += 1
         report(problem)
 
-    records = READERS[log.format](log.path, count)
+    kept = _kept(database, _records(log, count, left))
+    return replace(
+        restored, added=restored.added + kept.added, known=restored.known + kept.known, kept=kept.added
+    )
+
+
+def _restored(
+    database: Database, log: Log, report: Report, progress: Progress
+) -> tuple[LoadedLog, set[int] | None]:
+    """What became measurements, and the lines that did not; None: all, for want of TVM or of a program."""
+    if log.format != metaschedule.FORMAT or find_spec("tvm") is None:
+        return LoadedLog(), None
+    from research.foreign.restoring import load_metaschedule
+
+    metaschedule.check(log.path)
+    return load_metaschedule(database, log.path, report, progress)
+
+
+def _records(log: Log, report: Report, only: set[int] | None) -> Iterator[ForeignTrial]:
+    if log.format == metaschedule.FORMAT:
+        return metaschedule.read_database(log.path, report, only)
+    return tenset.read_records(log.path, report)
+
+
+def _kept(database: Database, records: Iterator[ForeignTrial]) -> LoadedLog:
+    loaded = LoadedLog()
     while batch := list(islice(records, BATCH)):
         with database.transaction() as session:
             added = ForeignRecords(session).add(batch)

@@ -1,7 +1,7 @@
 """MetaSchedule's JSON database: two files in a directory, a program or a record a line."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,19 +16,26 @@ FORMAT: Final = "metaschedule"
 FAILURE: Final = "1e10"
 
 
-def read_database(directory: Path, report: Report) -> Iterator[ForeignTrial]:
-    """The records of one database; lines that cannot be read are reported and left out.
+def read_database(
+    directory: Path, report: Report, only: Collection[int] | None = None
+) -> Iterator[ForeignTrial]:
+    """The records of one database, or of some of its lines (from 1); bad ones are reported and left out.
 
     Raises NotFound unless both files are there.
     """
+    check(directory)
+    programs = dict(read_lines(directory / WORKLOADS, _program, report))
+    found = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
+    return (record for number, record in found if only is None or number + 1 in only)
+
+
+def check(directory: Path) -> None:
+    """Raises NotFound unless both files are there."""
     for name in (WORKLOADS, RECORDS):
         if not (directory / name).is_file():
             raise NotFound(
                 f"no MetaSchedule database in {directory}: {name} is missing", hint=f"ls {directory}"
             )
-    programs = dict(read_lines(directory / WORKLOADS, _program, report))
-    found = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
-    return (record for _, record in found)
 
 
 def _program(line: Any) -> str:

@@ -112,16 +112,18 @@ class Restored:
     task: ModelTask
     sketch: Sketch
     decisions: tuple[int, ...]
-    run_secs: list[float]
+    run_secs: list[float]  # none: it failed
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredLog:
-    """The records of a directory."""
+    """The records of a directory, or of so many of its lines."""
 
     records: list[Restored]
     problems: list[BadLine]
     tvm_version: str
+    lines: int  # of records that were looked at, good and bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,10 @@ class Graphs(Child):
     @method(limit_sec=3600.0)
     def read_export(self, directory: str, target: str) -> RestoredLog:
         """Every record of a directory of schedules; those that do not rebuild are problems."""
+
+    @method(limit_sec=1200.0)
+    def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
+        """So many lines of stock MetaSchedule's log, from one on, each for the target that it names."""
 
     @method(limit_sec=60.0)
     def scripts(self, tir: str, trace: str) -> Scripts:

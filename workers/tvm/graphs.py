@@ -13,7 +13,7 @@ from workers.tvm.model import load_network
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.ranged import extract_range
 from workers.tvm.reference import build_whole, reference
-from workers.tvm.restoring import read_export
+from workers.tvm.restoring import read_export, read_log
 from workers.tvm.scripts import scripts
 from workers.tvm.tasks import extract
 
@@ -41,6 +41,7 @@ ANSWERS: Final = (
     Graphs.compare_models.by(compare_models),
     Graphs.write_database.by(write_database),
     Graphs.read_export.by(read_export),
+    Graphs.read_log.by(read_log),
     Graphs.scripts.by(scripts),
     Graphs.build_whole.by(build_whole),
     Graphs.reference.by(reference),

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -56,10 +57,15 @@ def _check_target(manifest: Path, target: str) -> None:
 
 
 def good_lines(
-    path: Path, read: Callable[[list[Any]], T], problems: list[BadLine]
+    path: Path,
+    read: Callable[[list[Any]], T],
+    problems: list[BadLine],
+    start: int = 0,
+    count: int | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """The number, from 0, and value of every line that can be read; the others become problems."""
-    for number, line in enumerate(path.read_text(errors="replace").splitlines()):
+    """The number, from 0, and value of each of so many lines that can be read; the others become problems."""
+    end = None if count is None else start + count
+    for number, line in islice(enumerate(path.read_text(errors="replace").splitlines()), start, end):
         try:
             yield number, read(json.loads(line))
         except BROKEN as error:

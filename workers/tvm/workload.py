@@ -30,6 +30,13 @@ def canonical(mod: Any) -> Any:
     Traces find blocks by name: two models whose programs have one key must share one set of names, or the
     schedules of one cannot be applied to the other.
     """
+    names = canonical_names(mod)
+    functions = {var: _renamed(function, names) for var, function in mod.functions.items()}
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def canonical_names(mod: Any) -> dict[str, str]:
+    """What `canonical` calls a program's blocks, by their names."""
     names: dict[str, str] = {}
 
     def note(block: Any) -> None:
@@ -37,8 +44,7 @@ def canonical(mod: Any) -> Any:
             names.setdefault(str(block.name_hint), f"b{len(names)}")
 
     tvm_ffi.structural_walk(mod, (SBlock, note), order="pre")
-    functions = {var: _renamed(function, names) for var, function in mod.functions.items()}
-    return tvm.IRModule(functions, attrs=mod.attrs)
+    return names
 
 
 def workload_key(mod: Any) -> str:
