@@ -72,6 +72,7 @@ class Choices(NamedTuple):
 
     recipe: Annotated[str | None, typer.Option(help=words("recipe"))] = None
     precision: Annotated[str | None, typer.Option(help=words("precision"))] = None
+    mode: Annotated[str | None, typer.Option(help=words("mode"))] = None
     search: Annotated[str | None, typer.Option(help=words("search"))] = None
     cost_model: Annotated[str | None, typer.Option(help=words("cost_model"))] = None
     sampler: Annotated[str | None, typer.Option(help=words("sampler"))] = None

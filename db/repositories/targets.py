@@ -1,5 +1,7 @@
 """Targets."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import select
 
 from db.repositories.base import Repository
@@ -25,6 +27,10 @@ class Targets(Repository):
         if row is None:
             raise NotFound(f"there is no target {target_id}")
         return row
+
+    def list(self) -> Sequence[TargetRow]:
+        """All that the dataset knows, the oldest first."""
+        return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()
 
     def find(self, key: str) -> TargetRow | None:
         """The target of this key (mallorn.core.targets.Target.key)."""

@@ -52,6 +52,11 @@ class Workloads(Repository):
         query = select(Workload).where(Workload.id.in_(workload_ids)).order_by(Workload.id)
         return self.session.scalars(query).all()
 
+    def of_structure(self, structure: str) -> Sequence[Workload]:
+        """Those with the same loops, whatever their sizes, oldest first."""
+        query = select(Workload).where(Workload.structure == structure).order_by(Workload.id)
+        return self.session.scalars(query).all()
+
     def find(self, key: str) -> Workload | None:
         """The workload of this key, if the dataset knows it."""
         return self.session.scalars(select(Workload).where(Workload.key == key)).one_or_none()

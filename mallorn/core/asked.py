@@ -31,6 +31,7 @@ class Asked(TypedDict, total=False):
 
     recipe: str
     precision: str
+    mode: str
     search: str
     cost_model: str
     sampler: str
@@ -70,3 +71,22 @@ def check_options(options: JobOptions) -> None:
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
     check_recording(options)
+    check_mode(options)
+
+
+def check_mode(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
+    """Raise InvalidRequest where a job that measures nothing is asked for what only measuring brings."""
+    if options.searches:
+        return
+    asked = {
+        f"--trials {trials}": bool(trials),
+        "--minutes": minutes is not None,
+        "--dynamic": bool(options.dynamic),
+        "--contention on": options.beside_others,
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise InvalidRequest(
+                f"{what} is for jobs that measure candidates, and {options.mode} measures none",
+                hint="mallorn tune MODEL --mode search   (or leave one of both out)",
+            )

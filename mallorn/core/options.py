@@ -5,6 +5,7 @@ from typing import Annotated, Literal, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mallorn.core.names import REGISTRY
+from mallorn.core.states import SEARCH, Mode
 
 
 def _in_order(bounds: list[int]) -> list[int]:
@@ -69,6 +70,13 @@ class JobOptions(BaseModel):
             "bf16 is for CPUs with AVX512-BF16."
         ),
     ] = "float32"
+    mode: Annotated[
+        Mode,
+        Field(
+            description="search measures candidates; one-shot builds and checks what is known to be good; "
+            "zero-shot only hands it out."
+        ),
+    ] = SEARCH
     search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
     cost_model: Annotated[str, Field(description="Predicts which candidates are fast.")] = "xgboost"
     sampler: Annotated[str, Field(description="Picks a round's batch out of the scored pool.")] = "topk"
@@ -148,6 +156,11 @@ class JobOptions(BaseModel):
     def beside_others(self) -> bool:
         """Whether a version for busy machines is asked for."""
         return self.contention == "on"
+
+    @property
+    def searches(self) -> bool:
+        """Whether candidates are measured, or what is known answers."""
+        return self.mode == SEARCH
 
     def timing(self) -> dict[str, object]:
         """What of the options must be equal for two times to compare: part of the measuring context."""

@@ -8,7 +8,12 @@ round: queued -> leased -> done;  queued|leased -> cancelled
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
+
+# How a job comes to its schedules: by measuring candidates, or by what is known, checked or as it is.
+Mode = Literal["search", "one-shot", "zero-shot"]
+SEARCH: Final = "search"
+ZERO_SHOT: Final = "zero-shot"
 
 
 class JobState(StrEnum):

@@ -1,5 +1,6 @@
 """What a finished job came to: how fast the model was, is, and would be elsewhere, and what went wrong."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -186,9 +187,20 @@ def _programs(count: int) -> str:
     return "no program" if count == 0 else "one program" if count == 1 else f"{count} programs"
 
 
+def _answers(report: FinishReport) -> str:
+    """What answered for the tasks of a job that measured nothing, and whether it was checked."""
+    sources = Counter(answer.source for answer in report.answers.values())
+    told = ", ".join(f"{count} {source}" for source, count in sources.most_common())
+    checked = sum(answer.checked for answer in report.answers.values())
+    by = "built and checked" if checked == len(report.answers) else f"{checked or 'none'} built and checked"
+    return f"{len(report.answers)} of {report.of} tasks have a schedule that nobody timed: {told}; {by}"
+
+
 def _checks(report: FinishReport) -> list[str]:
     lines = []
-    if report.of is not None:
+    if report.answers:
+        lines.append(_answers(report))
+    elif report.of is not None:
         kind = "an unchecked" if report.measured_by in STAND_INS else "a verified"
         lines.append(f"{report.found} of {report.of} workloads have {kind} schedule")
     errors = {"TVM's default build": report.error_vs_untuned, "onnxruntime": report.error_vs_onnxruntime}

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from db.session import Database
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.states import SEARCH
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, read_manifest
 from research.foreign.lines import LoadedLog, Problem, Report
@@ -16,6 +18,11 @@ ORIGIN: Final = "export"
 def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
     """Store an export's schedules unless they are here. Raises InvalidRequest for an invalid manifest."""
     manifest = read_manifest(directory / MANIFEST)
+    if manifest.mode != SEARCH:
+        raise InvalidRequest(
+            f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
+            hint="mallorn tune MODEL   (measures what is known, and exports that)",
+        )
     with Graphs() as graphs:
         found = graphs.read_export(str(directory), parse_target(manifest.target).text)
     for bad in found.problems:

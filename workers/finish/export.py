@@ -129,6 +129,7 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
         workloads=[_workload(winner) for winner in winners],
         without_schedule=[name for name in tasks if name not in tuned],
         measured_on=measured_on,
+        mode=claimed.options.mode,
         measured_by=claimed.options.measurer,
     )
 

@@ -55,12 +55,13 @@ def _covered(built: TunedModel) -> FinishReport:
 
 
 def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
-    """The first build where the job does without the pass, or its device is elsewhere.
+    """The first build where the job does without the pass, measures nothing, or its device is elsewhere.
 
     Of a range, too: what is faster inside the largest shapes says nothing of the others.
     """
     claimed = model.claimed
     one_shape = claimed.graph.dynamic is None
-    if one_shape and claimed.options.contests == "inside" and device_is_here(claimed):
+    wanted = claimed.options.searches and claimed.options.contests == "inside"
+    if one_shape and wanted and device_is_here(claimed):
         return decide_inside(model, first, check)
     return Decided(first, None)

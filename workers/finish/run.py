@@ -14,10 +14,11 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.errors import Unschedulable
-from mallorn.core.states import JobState, StageKind
+from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
 from mallorn.core.values.report import FinishReport
 from workers.children.errors import ChildError
+from workers.finish.answered import answer
 from workers.finish.busy import beside_others
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
@@ -64,12 +65,12 @@ def _finish(claimed: Stage) -> None:
         undone = Undone(claimed)
         measurer = claimed.runtime.measurer(claimed.options)
         with _checker(model, measurer, undone) as check:
-            winners, losers = _decide_all(claimed, why, measurer, check)
+            winners, losers, answers = _decide_all(claimed, why, measurer, check)
             handout = _hand_out(model, winners, measurer, check, undone)
         complete_export(claimed, handout.winners, handout.directory)
         keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
         by = FinishReport(measured_by=claimed.options.measurer)
-        parts = [by, _expected(claimed), _tasks(handout.winners, losers), handout.report]
+        parts = [by, _expected(claimed), _tasks(claimed, handout.winners, losers), answers, handout.report]
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             parts.append(timed)
@@ -88,9 +89,11 @@ def _finish(claimed: Stage) -> None:
 
 @contextmanager
 def _checker(model: JobModel, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
-    """What checks numbers on a device, where the measurer has one."""
+    """What checks numbers on a device, where the measurer has one and the job asks for it."""
     runtime, target = model.claimed.runtime, model.claimed.target
-    if undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
+    if model.claimed.options.mode == ZERO_SHOT:
+        yield Unchecked(runtime, target)
+    elif undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
         with verifier(runtime, target, model.whole.graphs) as check:
             yield check
     else:
@@ -100,7 +103,9 @@ def _checker(model: JobModel, measurer: Measurer, undone: Undone) -> Iterator[Ch
 def _hand_out(
     model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: Undone
 ) -> Handout:
-    """Compile the model only where the measurer can time it."""
+    """Compile the model only where the measurer can time it, and the job asks for it."""
+    if model.claimed.options.mode == ZERO_SHOT:
+        return records_alone(model, winners)
     if undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
         return choose(model, winners, check, undone)
     return records_alone(model, winners)
@@ -108,7 +113,12 @@ def _hand_out(
 
 def _decide_all(
     claimed: Stage, why: str, measurer: Measurer, check: Checker
-) -> tuple[list[Winner], list[Contest]]:
+) -> tuple[list[Winner], list[Contest], FinishReport]:
+    """The winners of all tasks, and the tasks without one; without a search, how each was chosen."""
+    if not claimed.options.searches:
+        told, without = answer(claimed, check)
+        answers = {each.winner.contest.task.name: each.answered for each in told}
+        return [each.winner for each in told], without, FinishReport(answers=answers)
     winners: list[Winner] = []
     losers: list[Contest] = []
     held = contests(claimed)
@@ -119,7 +129,7 @@ def _decide_all(
         else:
             winners.append(winner)
         _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
-    return winners, losers
+    return winners, losers, FinishReport()
 
 
 def _decide(claimed: Stage, contest: Contest, measurer: Measurer, check: Checker) -> Winner | None:
@@ -137,14 +147,15 @@ def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -
         Jobs(session).say(claimed.job.id, words)
 
 
-def _tasks(winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
+def _tasks(claimed: Stage, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
     """`found` and `of` count the winners; the counts of a compiled model replace them."""
+    timed = winners if claimed.options.searches else ()
     missing = [contest.task.name for contest in losers]
     return FinishReport(
         found=len(winners),
         of=len(winners) + len(missing),
         missing=missing,
-        tasks_us={winner.contest.task.name: winner.latency_us for winner in winners},
+        tasks_us={winner.contest.task.name: winner.latency_us for winner in timed},
         found_by=dict(Counter(winner.means for winner in winners)),
         without_schedule=missing,
     )

@@ -32,7 +32,7 @@ def beginning(session: Session, name: str, op: str, target_id: int, machine: Mac
     """What a refit begins with. Residuals and momentum stand on the newest active base that they can."""
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, Based):
-        for head in _known(session, op, target_id):
+        for head in bases_for(session, op, target_id):
             if kind.stands_on(resolve("cost_model", head.name.name)):
                 return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)
     return Beginning(kind.made_for(machine), None)
@@ -49,7 +49,7 @@ def proposer(session: Session, row: Round, family: str, name: str) -> int | None
     if own is not None and (row.seen_upto or own.base):
         return own.id
     op = Workloads(session).get(row.workload_id).op
-    known: Sequence[BaseHead] = _usable(CostModels(session).bases(op, row.target_id))
+    known = own_bases(session, op, row.target_id)
     if not known and own is None:
         known = _of_kin(session, op, row.target_id)
     base = min(known, key=lambda head: head.name.name != name, default=None)
@@ -58,10 +58,14 @@ def proposer(session: Session, row: Round, family: str, name: str) -> int | None
     return base.id
 
 
-def _known(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """The bases of a target, or those of its kin."""
-    own = _usable(CostModels(session).bases(op, target_id))
-    return own or _of_kin(session, op, target_id)
+def bases_for(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
+    """The bases of a target that this worker can use, or those of its kin."""
+    return own_bases(session, op, target_id) or _of_kin(session, op, target_id)
+
+
+def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
+    """Those of the target itself that this worker can use, the newest first."""
+    return _usable(CostModels(session).bases(op, target_id))
 
 
 def _of_kin(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:

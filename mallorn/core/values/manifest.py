@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.states import SEARCH, Mode
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe, TensorSpec
@@ -67,6 +68,7 @@ class Manifest(Value):
     workloads: list[TunedWorkload] = []
     without_schedule: list[str] = []
     measured_on: MeasuredOn = MeasuredOn()
+    mode: Mode = SEARCH  # others were not measured: their latencies are what was expected
     measured_by: str = "tvm"  # the measurer: others than tvm may have used no device
 
 

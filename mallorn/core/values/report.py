@@ -3,6 +3,7 @@
 Every key may be missing: a finish leaves out what it could not do, and earlier versions knew fewer.
 """
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -119,6 +120,37 @@ class Contention(Value):
     seconds: float = 0.0
 
 
+class Source(StrEnum):
+    """What a schedule rests on that was chosen without measuring."""
+
+    SAME = "same"  # measurements of the very same workload
+    NEAR = "near"  # those of the same loops in other sizes
+    LEARNED = "learned"  # a base
+    CONSTRUCTED = "constructed"  # the machine's figures alone
+
+
+class Sure(StrEnum):
+    """How much one may rely on such a schedule."""
+
+    MEASURED = "measured"  # on the job's own kind of device
+    LIKELY = "likely"  # by measurements of other devices, sizes or networks
+    GUESSED = "guessed"  # by nobody's measurements
+
+
+class Answered(Value):
+    """The schedule of a task that was chosen without measuring."""
+
+    source: Source
+    because: Annotated[str, Field(description="What it rests on, in words.")]
+    sure: Sure
+    expected_us: Annotated[
+        float | None, Field(description="As it was timed before, on this target; null: nobody has.")
+    ] = None
+    checked: Annotated[
+        bool, Field(description="Whether it was built, run, and what it computes is right.")
+    ] = False
+
+
 class FinishReport(Value):
     """What a finish found out."""
 
@@ -145,6 +177,10 @@ class FinishReport(Value):
     contention: Annotated[Contention | None, Field(description="Null: it was not asked for.")] = None
     found_by: Annotated[
         dict[str, int], Field(description="Tasks by how their schedules were found: `default`, `mutation`.")
+    ] = {}
+    answers: Annotated[
+        dict[str, Answered],
+        Field(description="By task, of a job with the mode `one-shot` or `zero-shot`."),
     ] = {}
     error_vs_untuned: Annotated[
         float | None, Field(description="Largest relative error against TVM's default build.")

@@ -10,7 +10,7 @@ from db.repositories.rounds import Rounds
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
-from mallorn.core.states import JobState
+from mallorn.core.states import SEARCH, JobState
 from mallorn.core.values.event import CancelledEvent, PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from services.coordinator.jobs.requests import ResumeIn
@@ -57,6 +57,10 @@ def resume(parts: Parts, owner: str, job_id: str, request: ResumeIn) -> JobStatu
 
 def _explain_refusal(job: Job, request: ResumeIn) -> None:
     more = request.trials > 0 or (request.auto and not job.auto)
+    mode = job.options.get("mode", SEARCH)
+    if more and mode != SEARCH:
+        what = f"job {job.id} is {mode}: it measures no candidates"
+        raise Conflict(what, hint="mallorn tune MODEL   (a search starts from what is known, too)")
     if finish_left_something(job) or (more and came_to_finish(job)):
         return
     if job.state == JobState.DONE and not more:

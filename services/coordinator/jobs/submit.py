@@ -10,7 +10,7 @@ from db.repositories.models import Models
 from db.repositories.targets import Targets
 from db.tables import Model
 from mallorn.core import queues
-from mallorn.core.asked import check_options
+from mallorn.core.asked import check_mode, check_options
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
@@ -30,6 +30,7 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     said so is silent now, and MissingPackage for a cost model that no worker can run.
     """
     check_options(request.options)
+    check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
         model = Models(session).get(request.model_id, owner)
@@ -52,7 +53,7 @@ def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: st
         name=request.name or model.name,
         model_id=model.id,
         target_id=Targets(session).ensure(target).id,
-        trials=request.trials,
+        trials=request.trials if request.options.searches else 0,
         minutes=request.minutes,
         seed=request.seed,
         options=request.options.model_dump(mode="json"),

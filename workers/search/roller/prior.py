@@ -24,3 +24,10 @@ def losses(space: Space, candidates: Sequence[Candidate]) -> Values:
             log_us[lines] = np.log(us)
     known = log_us[~np.isnan(log_us)]
     return np.asarray(np.nan_to_num(log_us - known.min(initial=np.inf), nan=0.0))
+
+
+def modelled_us(space: Space, candidate: Candidate) -> float | None:
+    """What one candidate should take; None where there is no model of its sketch."""
+    sketch = space.by_key[candidate.sketch]
+    us = Constructor(space.nests, space.machine).time_us(sketch, decision_rows(sketch, [candidate], [0]))
+    return None if us is None else float(us[0])

@@ -1,0 +1,147 @@
+"""Jobs that measure no candidates: what is known answers, by name, and nothing is promoted."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from costmodels.random import RandomModel
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.jobs import Jobs
+from db.repositories.schedules import Schedules
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState
+from mallorn.core.values.manifest import read_manifest
+from workers.children.errors import ChildFailed
+from workers.faces.graphs import Scripts
+from workers.finish.checking import NumericCheck
+from workers.finish.run import finish
+
+
+class MadeUpVerifier:
+    """Everything computes the right thing but what it is told of."""
+
+    def __init__(self):
+        self.wrong = set()
+        self.asked = []
+
+    def verify(self, program, slot):
+        self.asked.append(slot.candidate)
+        if slot.candidate in self.wrong:
+            return NumericCheck(Outcome.WRONG_RESULT, "[]", 1.0, "relative error 1")
+        return NumericCheck(Outcome.OK, self.trace(program, slot), 1e-7)
+
+    def trace(self, _program, slot):
+        return json.dumps([slot.sketch.key, slot.candidate.decisions])
+
+
+@pytest.fixture
+def check(workshop, monkeypatch):
+    verifier = MadeUpVerifier()
+
+    @contextmanager
+    def made_up(_runtime, _target, _graphs):
+        yield verifier
+
+    def write_database(directory, target, records):
+        Path(directory).mkdir()
+        return []
+
+    monkeypatch.setattr("workers.finish.run.verifier", made_up)
+    workshop.graph_answers |= {
+        "write_database": write_database,
+        "scripts": Scripts("a", "b", "c"),
+        "compile_model": ChildFailed("graphs", "no model here"),
+    }
+    workshop.fleet.devices = lambda _target=None: []
+    workshop.store_model()
+    return verifier
+
+
+def asked(workshop, mode="zero-shot", workloads=("w0",)):
+    """A job that was finished in a mode."""
+    job = workshop.job(workloads, trials=0, mode=mode)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    ran = len(workshop.bench.ran)
+    finish(workshop, job)
+    assert len(workshop.bench.ran) == ran  # nothing was timed
+    assert workshop.state(job) == JobState.DONE
+    return workshop.read(lambda session: Jobs(session).get(job, None))
+
+
+def tuned(workshop, workloads=("w0",)):
+    job = workshop.job(workloads, trials=16)
+    workshop.work(job)
+    return job
+
+
+def best(workshop, job):
+    [first, *_] = workshop.read(lambda session: Tasks(session).list(job))
+    return workshop.read(lambda session: Trials(session).best(first.workload_id, workshop.target_id))[0]
+
+
+def test_of_an_empty_dataset_the_constructor_answers(workshop, check):
+    job = asked(workshop, workloads=("w0", "w1"))
+    assert {name: (each.source, each.sure) for name, each in job.report.answers.items()} == {
+        "w0": ("constructed", "guessed"),
+        "w1": ("constructed", "guessed"),
+    }
+    assert (job.report.found, job.report.of, job.report.not_done) == (2, 2, [])
+
+
+def test_zero_shot_builds_and_times_nothing_and_says_so(workshop, check):
+    job = asked(workshop)
+    assert check.asked == []
+    assert not job.report.answers["w0"].checked
+    assert (job.report.tasks_us, job.report.latency_us) == ({}, {})
+    manifest = read_manifest(Path(job.export_uri) / "manifest.json")
+    assert (manifest.mode, manifest.workloads[0].max_error) == ("zero-shot", None)
+
+
+def test_what_was_measured_of_the_same_workload_answers_first(workshop, check):
+    before = tuned(workshop)
+    [answer] = asked(workshop).report.answers.values()
+    assert (answer.source, answer.sure) == ("same", "measured")
+    assert answer.expected_us == pytest.approx(best(workshop, before).latency_us)
+
+
+def test_then_the_schedule_of_the_nearest_sizes_is_carried(workshop, check):
+    tuned(workshop, ("w9",))
+    [answer] = asked(workshop).report.answers.values()
+    assert (answer.source, answer.sure, answer.expected_us) == ("near", "likely", None)
+    assert "1.0 times apart" in answer.because
+
+
+def test_then_a_base_of_the_target(workshop, check):
+    new = NewCostModel("base:matmul", workshop.target_id, "random", 0, 77, {}, RandomModel().save())
+    workshop.write(lambda session: CostModels(session).add(new))
+    [answer] = asked(workshop).report.answers.values()
+    assert (answer.source, answer.sure) == ("learned", "likely")
+    assert "base:matmul/random@1" in answer.because
+
+
+def test_one_shot_checks_what_it_hands_out_and_takes_the_next_where_it_is_wrong(workshop, check):
+    tuned(workshop)
+    first = asked(workshop, "one-shot")
+    assert first.report.answers["w0"].checked
+    check.wrong = {check.asked[-1]}
+    asked(workshop, "one-shot")
+    assert check.asked[-2] in check.wrong
+    assert check.asked[-1] not in check.wrong
+
+
+def test_a_task_without_a_right_answer_has_none(workshop, check):
+    tuned(workshop)
+    check.verify = lambda _program, _slot: NumericCheck(Outcome.WRONG_RESULT, "[]", 1.0, "wrong")
+    report = asked(workshop, "one-shot").report
+    assert (report.answers, report.missing, report.found) == ({}, ["w0"], 0)
+
+
+def test_nothing_that_was_not_timed_is_promoted(workshop, check):
+    job = asked(workshop, "one-shot")
+    assert workshop.read(lambda session: Schedules(session).page("ada").items) == []
+    assert workshop.rows(job_id=job.id) == []

@@ -1,0 +1,115 @@
+"""The finish of a job that measures no candidates: what is known answers for every task."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from db.repositories.tasks import Tasks
+from db.repositories.workloads import Workloads
+from db.tables import Task, Workload
+from mallorn.core.errors import Unschedulable
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.report import Answered
+from mallorn.core.values.trial import Trial
+from workers.children.errors import ChildFailed
+from workers.finish.checking import Checker
+from workers.finish.contenders import Contest
+from workers.finish.winners import Winner
+from workers.knowing.answer import Answer, Knowledge, Question, in_order
+from workers.knowing.constructed import Constructed
+from workers.knowing.learned import Learned
+from workers.knowing.near import Near
+from workers.knowing.same import Same
+from workers.measure.base import Slot
+from workers.round.context import descriptors_of, program_of
+from workers.search.roller.prior import modelled_us
+from workers.slot.stage import Stage
+from workers.tvm.space import TvmSpace, load_sketches
+
+CONSIDERED: Final = 2048  # candidates of which a base chooses
+LEAST_US: Final = 0.1  # of a program that computes nothing
+TRIED: Final = 8  # answers, until one is a program and computes the right thing
+SOURCES: Final[dict[str, Sequence[Knowledge]]] = {
+    "zero-shot": (Same(), Near(), Learned((Near(), Constructed())), Constructed()),
+    "one-shot": (Same(), Learned((Near(), Constructed()), CONSIDERED), Near(), Constructed()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer that is handed out, and how it is told."""
+
+    winner: Winner
+    answered: Answered
+
+
+def answer(claimed: Stage, check: Checker) -> tuple[list[Told], list[Contest]]:
+    """An answer for every task, and the tasks for which none is a program that the checker lets pass."""
+    told: list[Told] = []
+    without: list[Contest] = []
+    for task, workload in _tasks(claimed):
+        claimed.lease.check()
+        found = _answered(claimed, task, workload, check)
+        if found is None:
+            without.append(Contest(task, workload, program_of(workload), ()))
+        else:
+            told.append(found)
+    return told, without
+
+
+def _tasks(claimed: Stage) -> list[tuple[Task, Workload]]:
+    with claimed.runtime.database.session() as session:
+        tasks = Tasks(session).list(claimed.job.id)
+        workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
+    return [(task, workloads[task.workload_id]) for task in tasks]
+
+
+def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) -> Told | None:
+    program = program_of(workload)
+    try:
+        space = _space(claimed, workload)
+    except (ChildFailed, Unschedulable):  # TVM has no schedule for it, and the finish goes on
+        return None
+    for each in _answers(claimed, workload, space):
+        slot = Slot(0, each.candidate, space.by_key[each.candidate.sketch])
+        verdict = check.verify(program, slot)
+        if verdict.ok:
+            contest = Contest(task, workload, program, (slot,), None, {each.candidate: each.source})
+            trial = _trial(each, space, workload.flops)
+            winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
+            return Told(winner, _told(each, winner))
+    return None
+
+
+def _space(claimed: Stage, workload: Workload) -> TvmSpace:
+    program, compiler = program_of(workload), claimed.runtime.compiler
+    sketches = load_sketches(compiler, program, claimed.target)
+    facts = claimed.target, descriptors_of(workload), compiler, claimed.job.machine
+    return TvmSpace(sketches, program, *facts)
+
+
+def _answers(claimed: Stage, workload: Workload, space: TvmSpace) -> Iterator[Answer]:
+    job = claimed.job
+    question = Question(workload, claimed.target, job.target_id, job.context_id, space)
+    with claimed.runtime.database.session() as session:
+        found = in_order(SOURCES[claimed.options.mode], session, question)
+        yield from list(islice(found, TRIED))
+
+
+def _trial(answer: Answer, space: TvmSpace, flops: float) -> Trial:
+    """Nobody has timed it: a tuning record needs a time nevertheless, and has what is expected."""
+    machine = space.machine
+    at_best_us = flops / (machine.core_gflops * machine.cores * 1e3)
+    us = answer.expected_us or modelled_us(space, answer.candidate) or max(at_best_us, LEAST_US)
+    return Trial(answer.candidate, Outcome.OK, origin=answer.source, run_us=(us,))
+
+
+def _told(answer: Answer, winner: Winner) -> Answered:
+    return Answered(
+        source=answer.source,
+        because=answer.because,
+        sure=answer.sure,
+        expected_us=answer.expected_us,
+        checked=winner.is_checked,
+    )

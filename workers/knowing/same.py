@@ -1,0 +1,50 @@
+"""The fastest that was measured of the very same workload: here, elsewhere, or on the nearest kin."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy.orm import Session
+
+from db.repositories.targets import Targets
+from db.repositories.trials import Trials
+from mallorn.core.kin import distance
+from mallorn.core.targets import Target
+from mallorn.core.values.report import Source, Sure
+from mallorn.core.values.trial import Trial
+from workers.knowing.answer import Answer, Knowledge, Question
+
+FEW = 3
+
+
+class Same(Knowledge):
+    """Times of the job's own context come first, then of other hosts, then of the target's kin."""
+
+    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+        trials, workload_id = Trials(session), question.workload.id
+        here = trials.best(workload_id, question.target_id, FEW, question.context_id)
+        yield from _answers(question, here, "the fastest that was measured here", Sure.MEASURED)
+        brought = trials.best_brought(workload_id, question.target_id, FEW)
+        yield from _answers(question, brought, "the fastest that another host measured", Sure.LIKELY)
+        for target_id, target in kin_of(session, question):
+            found = [
+                *trials.best(workload_id, target_id, FEW),
+                *trials.best_brought(workload_id, target_id, FEW),
+            ]
+            fastest = sorted(found, key=lambda trial: trial.latency_us or 0.0)
+            yield from _answers(question, fastest, f"the fastest on {target}", Sure.LIKELY, timed=False)
+
+
+def kin_of(session: Session, question: Question) -> Sequence[tuple[int, Target]]:
+    """Other targets of the dataset of which one may learn for this one, the nearest first."""
+    others = [(row.id, Target(row.text)) for row in Targets(session).list() if row.id != question.target_id]
+    near = [(far, each) for each in others if (far := distance(question.target, each[1])) is not None]
+    return [each for _, each in sorted(near, key=lambda pair: (pair[0], pair[1][0]))]
+
+
+def _answers(
+    question: Question, found: Sequence[Trial], because: str, sure: Sure, timed: bool = True
+) -> Iterator[Answer]:
+    """Those of sketches that the space still has; a time counts where it was taken on this target."""
+    for trial in found:
+        if trial.candidate.sketch in question.space.by_key:
+            expected_us = trial.latency_us if timed else None
+            yield Answer(trial.candidate, Source.SAME, because, sure, expected_us)
