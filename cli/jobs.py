@@ -31,6 +31,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport
 from mallorn.results.race import beside_onnxruntime
+from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows, rests_on
 from mallorn.wording.columns import Cell, Column
 from mallorn.wording.outlook import headroom
 from mallorn.wording.results import (
@@ -126,8 +127,11 @@ def show(
     if report.points:
         stdout().print()
         stdout().print(table(point_rows(report.points), POINT_COLUMNS))
+    if report.answers:
+        stdout().print()
+        stdout().print(table(answer_rows(report), ANSWER_COLUMNS))
     stdout().print()
-    for line in left_undone(report) + warnings(status):
+    for line in rests_on(report) + left_undone(report) + warnings(status):
         stdout().print(line, markup=False)
     print_verdict(status.verdict, found.words)
     if status.exported:

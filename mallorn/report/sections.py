@@ -13,6 +13,7 @@ from mallorn.report.html import Html, el
 from mallorn.report.story import Failure, Story
 from mallorn.report.tables import facts, table
 from mallorn.results.decisions import summarise
+from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows
 from mallorn.wording.columns import Column
 from mallorn.wording.outlook import headroom
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, warnings
@@ -68,7 +69,7 @@ def engines(story: Story) -> Html | None:
     """The whole model, timed in each engine."""
     report = story.job.report or FinishReport()
     rows = latency_rows(report.latency_us)
-    if not rows and not report.not_done:
+    if not (rows or report.not_done or report.answers):
         return None
     known = set(warnings(story.job))
     lines = [line for line in job_facts(story.job) if line not in known]
@@ -95,6 +96,12 @@ def tasks(story: Story) -> Html | None:
     if not story.tasks:
         return None
     return el("section", el("h2", "Tasks"), table(story.tasks, TASK_COLUMNS + FAMILIES))
+
+
+def answers(story: Story) -> Html | None:
+    """What each task's schedule rests on, in a job that measured no candidates."""
+    rows = answer_rows(story.job.report or FinishReport())
+    return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 
 def decisions(story: Story) -> Html | None:
@@ -152,6 +159,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
     engines,
     trouble,
     curves,
+    answers,
     tasks,
     decisions,
     failures,

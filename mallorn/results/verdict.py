@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.advice import command_in
 from mallorn.core.figures import percent
 from mallorn.core.stand_ins import measured_by
-from mallorn.core.states import JobState
+from mallorn.core.states import SEARCH, ZERO_SHOT, JobState, Mode
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Level, Verdict
@@ -25,6 +25,12 @@ DOING: Final[dict[str, str]] = {
 }
 
 
+# What a job did that answered from what is known.
+NOT_BUILT: Final = "zero-shot: from what is known, nothing was built or checked"
+NOT_TUNED: Final = "one-shot: from what is known, built and checked"
+PARTLY: Final = "one-shot: from what is known, not every task was checked"
+
+
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """What is known of a job."""
@@ -34,6 +40,7 @@ class JobFacts:
     state: JobState
     reason: str = ""
     trials: int = 0
+    mode: Mode = SEARCH
     report: FinishReport = field(default_factory=FinishReport)
     warnings: Sequence[JobWarning] = ()
 
@@ -70,13 +77,23 @@ def _standing(facts: JobFacts, race: Race | None) -> list[str]:
     """How fast it is, for what effort, and how much is left to win."""
     if race is None:
         why = facts.report.not_timed
-        return [f"the whole model was not timed{f': {why}' if why else ''}", _trials(facts.trials)]
+        effort = _trials(facts.trials) if facts.mode == SEARCH else _answered(facts)
+        return [f"the whole model was not timed{f': {why}' if why else ''}", effort]
     peak = facts.report.peak_share
     share = [] if peak is None else [f"{percent(peak)} of what this machine computes"]
     if _at_limit(facts):
         return [race.words, *share, "done" if race.won else "more trials would hardly help"]
+    if facts.mode != SEARCH:
+        return [race.words, *share, _answered(facts)]
     outlook = facts.report.outlook
     return [f"{race.words} after {_trials(facts.trials)}", *share, *([outlook.left] if outlook else [])]
+
+
+def _answered(facts: JobFacts) -> str:
+    """How far the schedules of a job that measured no candidates may be trusted."""
+    if facts.mode == ZERO_SHOT:
+        return NOT_BUILT
+    return NOT_TUNED if all(answer.checked for answer in facts.report.answers.values()) else PARTLY
 
 
 def _at_limit(facts: JobFacts) -> bool:
@@ -119,14 +136,15 @@ def _level(facts: JobFacts, race: Race | None) -> Level:
 def _next(facts: JobFacts, race: Race | None) -> str:
     """Uncertain figures are taken again before anyone tunes for their sake."""
     stem = PurePath(facts.name).stem
-    files = f"{shlex.quote(f'{stem}.onnx')} --schedules {shlex.quote(f'{stem}-tuned')}"
+    model = shlex.quote(f"{stem}.onnx")
+    files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"
     if race is None:
         hints = (command_in(left.hint) for left in facts.report.not_done)
         return next(filter(None, hints), f"mallorn bench {files}")
     if not facts.report.steady:
         return f"mallorn bench {files}"
     if _more_would_help(facts):
-        return f"mallorn resume {facts.job_id} --auto"
+        return f"mallorn resume {facts.job_id} --auto" if facts.mode == SEARCH else f"mallorn tune {model}"
     if race.by_default_build:
         return f"mallorn bench {files}"
     return "" if race.won else f"mallorn profile {files}"

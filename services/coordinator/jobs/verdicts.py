@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 from db.repositories.events import Events
 from db.repositories.progress import Progress
 from db.tables import Job
-from mallorn.core.states import JobState
+from mallorn.core.states import SEARCH, JobState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.report import FinishReport
@@ -21,6 +21,7 @@ def verdict_of(job: Job, progress: Progress) -> Verdict:
         state=JobState(job.state),
         reason=job.reason,
         trials=progress.spent,
+        mode=job.options.get("mode", SEARCH),
         report=job.report or FinishReport(),
         warnings=job.warnings,
     )

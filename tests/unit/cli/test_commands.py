@@ -184,6 +184,16 @@ def test_show_prints_the_figures_of_a_done_job_and_judges_them(mallorn: Type, ow
     assert f"next:  mallorn resume {owned.job_id} --auto" in shown.stderr
 
 
+def test_show_tells_what_the_tasks_of_a_job_without_a_search_rest_on(mallorn: Type, owned: OwnedRows) -> None:
+    end(owned, JobState.DONE)
+    answer = {"source": "near", "because": "carried from other sizes", "sure": "likely"}
+    report = {"answers": {"fused_dense": answer}, "found": 1, "of": 2}
+    owned.write(lambda session: Jobs(session).record(owned.job_id, report=report))
+    shown = mallorn("show", owned.job_id).stdout
+    for words in ("ANSWERED BY", "fused_dense", "near", "likely", "1 of 2 tasks", "built and checked: no"):
+        assert words in shown, words
+
+
 def test_a_list_of_jobs_sets_each_beside_onnxruntime(mallorn: Type, owned: OwnedRows) -> None:
     lose(owned)
     heading, line = mallorn("jobs").stdout.splitlines()

@@ -218,3 +218,36 @@ def test_what_no_device_measured_is_said_first_and_judged_by_nobody(measurer: st
     assert verdict.level is Level.NONE
     assert verdict.summary.startswith(f"measured by {measurer}, on no device; the whole model was not timed")
     assert "measured by" not in done(1.4, report={"measured_by": "tvm"}).summary
+
+
+UNCHECKED = {"source": "near", "because": "carried", "sure": "likely"}
+CHECKED = UNCHECKED | {"checked": True}
+
+
+def test_a_zero_shot_job_says_that_nobody_has_looked_and_how_to_look() -> None:
+    assert done(trials=0, mode="zero-shot", report={"answers": {"t": UNCHECKED}, "outlook": None}) == said(
+        Level.NONE,
+        "the whole model was not timed; zero-shot: from what is known, nothing was built or checked",
+        "mallorn bench mlp.onnx --schedules mlp-tuned",
+    )
+
+
+def test_a_one_shot_job_is_judged_by_its_time_and_tuned_if_that_may_bring_more() -> None:
+    assert done(
+        1 / 1.9, trials=0, mode="one-shot", report={"answers": {"t": CHECKED}, "outlook": None}
+    ) == said(
+        Level.POOR,
+        "1.9 times slower than onnxruntime; one-shot: from what is known, built and checked",
+        "mallorn tune mlp.onnx",
+    )
+
+
+def test_a_one_shot_job_without_a_device_does_not_claim_a_check() -> None:
+    found = done(trials=0, mode="one-shot", report={"answers": {"t": CHECKED, "u": UNCHECKED}})
+    assert "not every task was checked" in found.summary
+
+
+@pytest.mark.parametrize("mode", ["one-shot", "zero-shot"])
+@pytest.mark.parametrize("times", [None, 0.5, 1.0, 2.0])
+def test_nobody_is_told_to_resume_a_job_that_measures_nothing(mode: str, times: float | None) -> None:
+    assert "resume" not in done(times, trials=0, mode=mode, report={"answers": {"t": CHECKED}}).next

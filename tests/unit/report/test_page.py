@@ -87,6 +87,15 @@ def test_what_was_left_undone_the_conditions_and_warnings_are_told() -> None:
         assert text.count(words) == 1, words
 
 
+def test_what_answered_for_each_task_is_told_where_nothing_was_measured() -> None:
+    answer = {"source": "near", "because": "carried from <b>near</b>", "sure": "likely", "expected_us": 12.0}
+    job = told_job(report={"answers": {"dense": answer}, "of": 1, "found": 1})
+    text = assert_inert(page(replace(story(), job=job), 0.0)).text
+    for words in ("What answered", "dense", "near", "likely", "12.0 us", "carried from <b>near</b>"):
+        assert words in text, words
+    assert "What answered" not in assert_inert(page(story(), 0.0)).text
+
+
 def test_light_and_dark_follow_the_system() -> None:
     assert "prefers-color-scheme: dark" in page(story(), 0.0)
 

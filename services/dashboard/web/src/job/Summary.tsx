@@ -4,6 +4,7 @@ import type { Job, OptionName } from "../api/types";
 import { clock, comparison, count, duration, latency, percent, target } from "../format";
 import { bestUs, engines, isAuto, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
 import { Fact, Facts, Meter } from "../ui/parts";
+import { rests } from "./answers";
 import { busy } from "./busy";
 import { earned } from "./earned";
 import { headroom } from "./headroom";
@@ -29,7 +30,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
         </Fact>
       )}
       {peakShare(job) !== null && <Fact name="Of what this machine computes">{percent(peakShare(job))}</Fact>}
-      {[...earned(job), ...busy(job), ...headroom(job)].map(({ name, value, note }) => (
+      {[...rests(job), ...earned(job), ...busy(job), ...headroom(job)].map(({ name, value, note }) => (
         <Fact key={name} name={name} note={note}>
           {value}
         </Fact>

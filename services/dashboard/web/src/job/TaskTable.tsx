@@ -7,6 +7,7 @@ import { isFinal } from "../jobs/standing";
 import { Sparkline, StateMark } from "../ui/parts";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Table, type Column } from "../ui/Table";
+import { answerOf, answers, inFull, inShort } from "./answers";
 import { nextGainUs, ways, type Way } from "./history";
 
 type Props = { job: Job; tasks: readonly Task[]; rounds: readonly Round[] };
@@ -16,8 +17,7 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   const choose = useChoose();
   const waysDown = useMemo(() => ways(rounds), [rounds]);
   const totalUs = tasks.reduce((sum, task) => sum + (task.weighted_latency_us ?? 0), 0);
-  // A job that ended has no next round.
-  const columns = taskColumns(job.id, totalUs, waysDown).filter(({ key }) => key !== "next" || !isFinal(job));
+  const columns = taskColumns(job, totalUs, waysDown).filter(({ key }) => isTold(key, job));
   return (
     <Table
       label="Tasks"
@@ -30,7 +30,14 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   );
 }
 
-function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<number, Way>): Column<Task>[] {
+/** A job that ended has no next round, and one that answered from what is known had none. */
+function isTold(key: string, job: Job): boolean {
+  if (key === "answer") return answers(job).length > 0;
+  if (key === "way") return answers(job).length === 0;
+  return key !== "next" || !isFinal(job);
+}
+
+function taskColumns(job: Job, totalUs: number, waysDown: ReadonlyMap<number, Way>): Column<Task>[] {
   const share = (task: Task): number | null =>
     task.weighted_latency_us === null || totalUs === 0 ? null : task.weighted_latency_us / totalUs;
   const numeric = true;
@@ -42,7 +49,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
       width: 24,
       value: (task) => task.name,
       cell: (task) => (
-        <a href={formatRoute(["jobs", jobId, "tasks", String(task.index)])} title={task.name}>
+        <a href={formatRoute(["jobs", job.id, "tasks", String(task.index)])} title={task.name}>
           {task.name}
         </a>
       ),
@@ -53,6 +60,7 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     { key: "gflops", title: "GFLOPS", width: 8, numeric, value: (task) => task.gflops, cell: (task) => (task.gflops === null ? "–" : digits(task.gflops)) },
     { key: "latency", title: "Latency", width: 9, numeric, value: (task) => task.latency_us, cell: (task) => latency(task.latency_us) },
     { key: "share", title: "Share", help: "Of the sum over tasks, weighted", width: 8, numeric, value: share, cell: (task) => percent(share(task)) },
+    { key: "answer", title: "Answered by", help: "What its schedule rests on, and how sure that is", width: 14, value: (task) => answerWords(job, task), cell: (task) => <span title={answerTitle(job, task)}>{answerWords(job, task)}</span> },
     { key: "way", title: "Best", help: "The best so far, round by round", width: 9, cell: (task) => <Sparkline values={waysDown.get(task.index)?.best ?? []} label={`Best of ${task.name}, round by round`} /> },
     {
       key: "next",
@@ -78,6 +86,16 @@ function taskColumns(jobId: string, totalUs: number, waysDown: ReadonlyMap<numbe
     },
     { key: "state", title: "State", width: 12, value: (task) => task.state, cell: (task) => <span title={task.reason}><StateMark state={isUntimed(task) ? "not timed" : task.state} /></span> },
   ];
+}
+
+function answerWords(job: Job, task: Task): string {
+  const answer = answerOf(job, task);
+  return answer === null ? "–" : inShort(answer);
+}
+
+function answerTitle(job: Job, task: Task): string | undefined {
+  const answer = answerOf(job, task);
+  return answer === null ? undefined : inFull(answer);
 }
 
 /** The job is over, and nobody ever measured it. */

@@ -1,6 +1,6 @@
 /** What can be typed about a job, with the address of this server where it is not the usual one. */
 import type { Job } from "../api/types";
-import { isAuto, isFinal } from "../jobs/standing";
+import { isAuto, isFinal, searches } from "../jobs/standing";
 
 const USUAL = "http://127.0.0.1:8000";
 
@@ -21,8 +21,9 @@ export function reaching(command: string, server: string = serverAddress()): str
 export function commandsFor(job: Job, server: string = serverAddress()): [string, string][] {
   const known: [string, string, boolean][] = [
     ["Follow it", `mallorn watch ${job.id}`, !isFinal(job)],
-    ["Go on with more trials", `mallorn resume ${job.id} --trials 100`, job.state === "done"],
-    ["Go on while that is worth it", `mallorn resume ${job.id} --auto`, job.state === "done" && !isAuto(job)],
+    ["Go on with more trials", `mallorn resume ${job.id} --trials 100`, job.state === "done" && searches(job)],
+    ["Go on while that is worth it", `mallorn resume ${job.id} --auto`, job.state === "done" && searches(job) && !isAuto(job)],
+    ["Search on from what is known", "mallorn tune MODEL.onnx", job.state === "done" && !searches(job)],
     ["Go on", `mallorn resume ${job.id}`, job.state === "paused"],
     ["Why every round was made", `mallorn explain ${job.id}`, job.progress.tasks > 0],
     ["The same page as a file", `mallorn report ${job.id}`, job.progress.tasks > 0],

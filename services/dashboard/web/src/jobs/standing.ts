@@ -7,7 +7,10 @@ const PAUSABLE: readonly JobState[] = ["queued", "importing", "tuning"];
 
 export const isFinal = (job: Job): boolean => FINAL.includes(job.state);
 export const canPause = (job: Job): boolean => PAUSABLE.includes(job.state);
-export const canResume = (job: Job): boolean => job.state === "paused" || job.state === "done";
+/** Whether it measures candidates: others answer from what is known. */
+export const searches = (job: Job): boolean => (job.options.mode ?? "search") === "search";
+/** Whether it takes more trials. */
+export const canResume = (job: Job): boolean => searches(job) && (job.state === "paused" || job.state === "done");
 
 export type Level = NonNullable<Job["verdict"]>["level"];
 export type Engines = { untuned?: number; tuned?: number; onnxruntime?: number };

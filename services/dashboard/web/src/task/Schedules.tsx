@@ -4,6 +4,7 @@ import { all, get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, Schedule, Task, WholeSchedule } from "../api/types";
 import { clock, latency, tiny } from "../format";
+import { noSchedule } from "../job/answers";
 import { formatRoute, useChoose, useRoute } from "../route";
 import { Empty, Shown } from "../ui/states";
 import { CodeView, DiffView } from "./DiffView";
@@ -32,7 +33,7 @@ function NoSchedule({ job }: { job: Job }): ReactNode {
   return job.finished_at === null ? (
     <Empty title="No schedule yet">The best candidate becomes one when a job finishes, once it was measured again and checked.</Empty>
   ) : (
-    <Empty title="No schedule">None of this task's candidates was measured again and right when the job finished, so nothing was kept.</Empty>
+    <Empty title="No schedule">{noSchedule(job)}</Empty>
   );
 }
 

@@ -5,6 +5,7 @@ import { useLive } from "../api/live";
 import { useResource, type Resource } from "../api/resource";
 import type { Job, List, MeasuredRecord, Round, Task } from "../api/types";
 import { count, digits, flops, latency } from "../format";
+import { answerOf, inFull, inShort } from "../job/answers";
 import { NoJob } from "../job/NoJob";
 import { isFinal } from "../jobs/standing";
 import { formatRoute } from "../route";
@@ -58,6 +59,7 @@ function Crumbs({ job }: { job: Job }): ReactNode {
 
 function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
   const seen = `${task.trials}/${task.state}`;
+  const answer = answerOf(job, task);
   return (
     <>
       <Crumbs job={job} />
@@ -75,6 +77,11 @@ function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
         <Fact name="Trials" note={task.failures > 0 ? `${count(task.failures)} failed` : "none failed"}>
           {count(task.trials)}
         </Fact>
+        {answer !== null && (
+          <Fact name="Answered by" note={inFull(answer)}>
+            {inShort(answer)}
+          </Fact>
+        )}
         <Fact name="Family" note={task.family_why}>
           <span className="target">{task.family}</span>
         </Fact>

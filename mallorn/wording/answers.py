@@ -1,0 +1,59 @@
+"""What the schedules of a job without a search rest on, task by task."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from mallorn.core.values.report import Answered, FinishReport, Source
+from mallorn.wording.columns import Column
+from mallorn.wording.units import latency
+
+RESTS_ON: Final[dict[str, str]] = {
+    Source.SAME: "measurements of the same workload",
+    Source.NEAR: "schedules of the same loops in other sizes",
+    Source.LEARNED: "what a base has learned",
+    Source.CONSTRUCTED: "a construction for this machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredTask:
+    """A task and what answered for it."""
+
+    name: str
+    answered: Answered
+
+
+ANSWER_COLUMNS: Final = (
+    Column[AnsweredTask]("TASK", lambda row: row.name),
+    Column[AnsweredTask]("ANSWERED BY", lambda row: row.answered.source),
+    Column[AnsweredTask]("SURE", lambda row: row.answered.sure),
+    Column[AnsweredTask]("EXPECTED", lambda row: _expected(row.answered)),
+    Column[AnsweredTask]("CHECKED", lambda row: "yes" if row.answered.checked else "no"),
+    Column[AnsweredTask]("BECAUSE", lambda row: row.answered.because),
+)
+
+
+def answer_rows(report: FinishReport) -> list[AnsweredTask]:
+    """One row a task that was answered."""
+    return [AnsweredTask(name, answered) for name, answered in report.answers.items()]
+
+
+def rests_on(report: FinishReport) -> list[str]:
+    """How many tasks rest on what, in the order in which sources are asked, and whether they were checked."""
+    answers = report.answers.values()
+    if not answers:
+        return []
+    counts = Counter(answered.source for answered in answers)
+    parts = [f"{counts[source]} on {RESTS_ON[source]}" for source in Source if counts[source]]
+    checked = sum(answered.checked for answered in answers)
+    done = "yes" if checked == len(answers) else f"{checked} of them" if checked else "no"
+    of = len(answers) if report.of is None else report.of
+    return [
+        f"{len(answers)} of {of} tasks have a schedule, and none was timed for it: {', '.join(parts)}",
+        f"built and checked: {done}",
+    ]
+
+
+def _expected(answered: Answered) -> str:
+    return "" if answered.expected_us is None else latency(answered.expected_us)
