@@ -23,6 +23,7 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "statements": frozenset({"xgboost"}),
     "statements-rank": frozenset({"xgboost"}),
     "residual": frozenset({"xgboost"}),
+    "value": frozenset({"xgboost"}),
     "automl": frozenset({"flaml", "lightgbm"}),
 }
 #: Models that are made of others.

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from costmodels.derived import derived
 from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from workers.search.tiles import Rows
 
@@ -64,9 +65,8 @@ def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix
     listed = _listed(where, rows)
     shared = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
     locations = _pad(rows[:, list(where.locations)].astype(np.float32), LOCATIONS)
-    derived = _derived(spatial, reduction, listed)
     tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
-    return np.hstack([shared, *tiles, _pad(listed, LISTED), locations, derived])
+    return np.hstack([shared, *tiles, _pad(listed, LISTED), locations, derived(spatial, reduction, listed)])
 
 
 def describe_all(
@@ -126,46 +126,6 @@ def _listed(where: Layout, rows: Rows) -> Matrix:
         values = np.array(choice.labels)[indices] if choice.labels else indices
         out[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
     return out
-
-
-def _derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
-    """Derived columns: lanes, register tile, footprints by level, parallel extent, unrolling."""
-    space = spatial.sum(axis=1)
-    depth = reduction.sum(axis=1)
-    inner = np.cumsum(space[:, ::-1], axis=1)  # log2 of the points within the 1, 2, ... innermost levels
-    reduce = np.cumsum(depth[:, ::-1], axis=1)
-    lane = spatial[:, -1:, -1:].sum(axis=(1, 2))
-    lane2 = spatial[:, -1:, -2:].sum(axis=(1, 2))
-    unroll = listed.max(axis=1, initial=0)
-    body = inner[:, 0] + reduce[:, 0]
-    columns = [
-        *inner.T,
-        *reduce.T,
-        lane,
-        lane2,
-        inner[:, 0] - lane,  # register rows beside the vectorised axis
-        _power_of_two(lane, 2),
-        _power_of_two(lane, 3),
-        _power_of_two(lane, 4),
-        space[:, 0] + space[:, 1],  # parallel extent, for four levels and for five
-        inner[:, -1] - inner[:, 1],
-        unroll,
-        body,
-        body - unroll,
-        inner[:, 1] + reduce[:, 0],
-        inner[:, 2] + reduce[:, 1],
-        inner[:, 1] - reduce[:, 0],
-        listed.sum(axis=1),
-        np.minimum(body, unroll),
-        (body > unroll).astype(np.float32),
-    ]
-    return np.stack(columns, axis=1).astype(np.float32)
-
-
-def _power_of_two(lane: Matrix, exponent: int) -> Matrix:
-    """True if a vector of 2**exponent lanes divides the innermost factor."""
-    divides = np.rint(np.exp2(lane)).astype(np.int64) % (1 << exponent) == 0
-    return np.asarray(divides, dtype=np.float32)
 
 
 def _last_axes(levels: Matrix, axes: int) -> Matrix:

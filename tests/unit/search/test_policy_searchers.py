@@ -10,6 +10,7 @@ from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import assumed
+from workers.search.algorithms.beam import Beam
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
@@ -25,7 +26,7 @@ from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace
 from workers.search.testing import SearcherTestCase
 
-LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts]
+LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam]
 
 
 class TestQLearning(SearcherTestCase):

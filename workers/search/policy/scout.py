@@ -40,7 +40,7 @@ class Scout:
 
     def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
         self.space = space
-        self._model = model
+        self.model = model
         self._optimism = optimism
         self._origins: dict[Candidate, str] = {}
         self._seen: dict[str, list[Sight]] = {}
@@ -51,7 +51,7 @@ class Scout:
     def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[Sight]:
         """Price rows of several sketches with one call of the model; one sight per view."""
         candidates = [Candidate(sketch.key, tuple(row)) for sketch, rows in views for row in rows.tolist()]
-        pool = score(self.space, self._model, candidates)
+        pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
         sights, end = [], 0
         for sketch, rows in views:

@@ -1,0 +1,132 @@
+"""The value of a partial schedule: what its best completion reaches."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodels.base import CostModel, Matrix, Vector
+from costmodels.journeys import MOST_STATES, journeys_of
+from costmodels.metrics import pairwise_accuracy
+from costmodels.prefixes import (
+    DECIDED,
+    LAST,
+    STEP,
+    continued,
+    outermost,
+    prefixes,
+    reproducible,
+)
+from costmodels.testing import StoredModelTestCase
+from costmodels.training import labels
+from costmodels.value import Value
+from costmodels.xgb import XGBoost
+from workers.search.synthetic import SyntheticSpace
+
+
+class TestValue(StoredModelTestCase):
+    @pytest.fixture
+    def make_model(self) -> Callable[[], CostModel]:
+        return Value
+
+
+SPACE = SyntheticSpace(96, 64, 128)
+
+
+def drawn(count: int, seed: int = 0) -> Matrix:
+    return SPACE.features(SPACE.sample(np.random.default_rng(seed), count))
+
+
+def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
+    candidates = SPACE.sample(np.random.default_rng(seed), count)
+    trials = [SPACE.measure(candidate) for candidate in candidates]
+    times, outcomes = [t.latency_us for t in trials], [t.outcome for t in trials]
+    return SPACE.features(candidates), labels(times, np.zeros(count, dtype=np.int64), outcomes)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Value:
+    model = Value()
+    model.fit(*measured(300), np.zeros(300, dtype=np.int64), seed=0)
+    return model
+
+
+def test_a_derived_column_is_open_while_any_column_it_stands_on_is() -> None:
+    rows = drawn(50)
+    assert reproducible(rows).all()
+    for step in range(-1, LAST + 1):
+        row = prefixes(rows, step)
+        known = ~np.isnan(row).any(axis=0)
+        assert (known == (step >= STEP)).all()
+        np.testing.assert_array_equal(row[:, known], rows[:, known])
+    assert not np.isnan(prefixes(rows, LAST)).any()
+    assert (np.unique(STEP[DECIDED]) == np.arange(LAST + 1)).all()
+
+
+@given(st.integers(0, 99), st.integers(-1, LAST), st.integers(0, LAST))
+def test_a_way_on_keeps_what_is_decided_and_its_tiles_multiply_up(seed: int, step: int, more: int) -> None:
+    rows, donors = drawn(40, seed), drawn(40, seed + 1)
+    rows = rows[rows[:, :57].argmax(axis=1) == rows[0, :57].argmax()]
+    steps, until = np.full(len(rows), step), np.full(len(rows), max(step, more))
+    mixed, good = continued(rows, donors[: len(rows)], steps, until, outermost(rows))
+    before, after = prefixes(rows, steps)[good], prefixes(mixed, steps)[good]
+    unruled = [at for at in range(len(STEP)) if at not in set(outermost(rows).tolist())]
+    np.testing.assert_array_equal(before[:, unruled], after[:, unruled])
+    if good.any() and until[0] == LAST:
+        assert reproducible(mixed[good]).all()
+
+
+def test_states_have_the_best_label_that_was_seen_behind_them() -> None:
+    rows, label = measured(200)
+    made = journeys_of(rows, label, np.zeros(200, dtype=np.int64), np.random.default_rng(0))
+    assert len(made.at) == 6 * 200
+    for at in range(0, len(made.at), 97):
+        state = prefixes(rows[made.at[at]][None], int(made.steps[at]))
+        alike = ((prefixes(rows, int(made.steps[at])) == state) | np.isnan(state)).all(axis=1)
+        assert made.seen[at] == label[alike].max()
+
+
+def test_a_base_learns_from_no_more_states_than_a_family() -> None:
+    rows = np.repeat(drawn(1000), 20, axis=0)
+    made = journeys_of(
+        rows, np.zeros(len(rows), np.float32), np.arange(len(rows)) % 7, np.random.default_rng(0)
+    )
+    assert len(made.at) <= MOST_STATES
+
+
+def test_a_whole_row_is_worth_what_is_predicted_of_it(fitted: Value) -> None:
+    rows = drawn(30, 3)
+    np.testing.assert_array_equal(fitted.value(rows), fitted.predict(rows).mean)
+    mixed = np.where(np.arange(30)[:, None] < 10, rows, prefixes(rows, 0))
+    np.testing.assert_array_equal(fitted.value(mixed)[:10], fitted.predict(rows).mean[:10])
+
+
+def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: Value) -> None:
+    alone = XGBoost()
+    alone.fit(*measured(300), np.zeros(300, dtype=np.int64), seed=0)
+    np.testing.assert_array_equal(fitted.predict(drawn(30)).mean, alone.predict(drawn(30)).mean)
+
+
+@pytest.mark.parametrize("step", [0, 6, 10])
+def test_it_orders_prefixes_by_their_best_completions(fitted: Value, step: int) -> None:
+    """Of many random completions; the mean row of a prefix says less than its best."""
+    rows, label = measured(20_000, seed=9)
+    hidden = np.nan_to_num(prefixes(rows, step), nan=-1.0)
+    states, of, count = np.unique(hidden, axis=0, return_inverse=True, return_counts=True)
+    best = np.full(len(states), -np.inf, dtype=np.float32)
+    np.maximum.at(best, of.ravel(), label)
+    often = count >= 30
+    values = fitted.value(np.where(states == -1.0, np.float32(np.nan), states)[often])
+    groups = np.zeros(int(often.sum()), dtype=np.int64)
+    assert pairwise_accuracy(values, best[often], groups) > 0.8
+
+
+def test_values_survive_storing(fitted: Value) -> None:
+    rows = prefixes(drawn(30), 10)
+    np.testing.assert_array_equal(Value.load(fitted.save()).value(rows), fitted.value(rows))
+
+
+def test_before_any_data_every_prefix_is_worth_the_same() -> None:
+    assert len(set(Value().value(prefixes(drawn(30), 10)).tolist())) == 1
