@@ -38,3 +38,13 @@ def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Te
         answer[:0] = [below.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)]
         back = (back @ layers[at].transpose(0, 2, 1)) * (below > 0)
     return answer
+
+
+def slopes(layers: Layers, values: Sequence[Tensor]) -> Tensor:
+    """The gradient of each score by its row (networks x rows x columns)."""
+    back = np.ones_like(values[-1])
+    for at in range(len(layers) - 2, -1, -2):
+        back = back @ layers[at].transpose(0, 2, 1)
+        if at:
+            back = back * (values[at // 2] > 0)
+    return back

@@ -24,6 +24,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "ppo": "workers.search.algorithms.ppo:Ppo",
         "mcts": "workers.search.algorithms.mcts:Mcts",
         "beam": "workers.search.algorithms.beam:Beam",
+        "felix": "workers.search.algorithms.felix:Felix",
         "roller": "workers.search.algorithms.roller:Roller",
         "random": "workers.search.algorithms.random:RandomSearch",
     },

@@ -26,6 +26,10 @@ class Gene(Protocol):
 
     def decode(self, points: Points) -> Rows: ...
 
+    def project(self, points: Points) -> Points: ...
+
+    def logs(self) -> Points: ...
+
 
 class TileGene:
     """The exponents of each prime in each of the factors."""
@@ -50,6 +54,17 @@ class TileGene:
             rows *= np.power(prime, exponents, dtype=np.int32)
         return self._rule.repair(rows)
 
+    def project(self, points: Points) -> Points:
+        parts = [
+            _onto_simplex(points[:, at * self.width : (at + 1) * self.width], power)
+            for at, (_, power) in enumerate(self._primes)
+        ]
+        return np.hstack([np.zeros((len(points), 0)), *parts])
+
+    def logs(self) -> Points:
+        parts = [np.eye(self.width) * np.log2(prime) for prime, _ in self._primes]
+        return np.vstack([np.zeros((0, self.width)), *parts])
+
 
 class ListGene:
     """One column for each value that can be drawn; the largest column is the choice."""
@@ -68,6 +83,12 @@ class ListGene:
     def decode(self, points: Points) -> Rows:
         chosen: Rows = self._values[points.argmax(axis=1)]
         return chosen[:, None]
+
+    def project(self, points: Points) -> Points:
+        return _onto_simplex(points, 1)
+
+    def logs(self) -> Points:
+        return np.eye(self.columns)
 
 
 class Genes:
@@ -96,6 +117,24 @@ class Genes:
             return np.zeros((len(points), 0), dtype=np.int32)
         parts = np.split(points, self._points, axis=1)
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
+
+    def project(self, points: Points) -> Points:
+        """The nearest points whose factors multiply up and whose shares of each list add up to one."""
+        if not self._genes:
+            return points
+        parts = np.split(points, self._points, axis=1)
+        near = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
+        return np.hstack(near)
+
+    def logs(self) -> Points:
+        """The matrix from points to log2 of every factor, beside the columns of lists."""
+        parts = [gene.logs() for gene in self._genes]
+        whole = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
+        row = column = 0
+        for part in parts:
+            whole[row : row + part.shape[0], column : column + part.shape[1]] = part
+            row, column = row + part.shape[0], column + part.shape[1]
+        return whole
 
 
 @lru_cache(maxsize=1024)

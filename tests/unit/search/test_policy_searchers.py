@@ -11,6 +11,7 @@ from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import assumed
 from workers.search.algorithms.beam import Beam
+from workers.search.algorithms.felix import Felix
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
@@ -26,7 +27,7 @@ from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace
 from workers.search.testing import SearcherTestCase
 
-LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam]
+LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam, Felix]
 
 
 class TestQLearning(SearcherTestCase):
