@@ -1,4 +1,4 @@
-"""The arms of the ablation: chance, ours, ours without one part, every searcher, and stock."""
+"""The arms of the ablation: chance, ours, ours without one part, every searcher and its twins, and stock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
+from research.twins import TWINS
 
 ZERO: Final = "zero"
 CHANCE: Final = "chance"
@@ -52,6 +53,7 @@ def all_arms() -> dict[str, AblationArm]:
         AblationArm(OURS),
         *(AblationArm(f"without-{part}", options) for part, options in WITHOUT.items()),
         *(AblationArm(f"search-{name}", {"search": name}) for name in searchers),
+        *(AblationArm(f"search-{name}", {"search": twin}) for name, twin in TWINS.items()),
         *(AblationArm(f"stock-{batch}", batch=batch) for batch in BATCHES),
     ]
     return {arm.name: arm for arm in found}

@@ -8,9 +8,12 @@ from typing import Final
 from mallorn.core.names import REGISTRY, check_name, resolve
 from mallorn.core.options import JobOptions
 from research.replay.playing import MakeModel
+from research.twins import TWINS
 from workers.search.base import Searcher
 
 NO_MODEL: Final = "none"
+#: What is compared beside what is registered: no model, and learners whose learning is switched off.
+BESIDE: Final = {"cost_model": (NO_MODEL,), "search": tuple(TWINS.values())}
 
 
 @dataclass(frozen=True, order=True)
@@ -65,7 +68,7 @@ class Axes:
             for name in names:
                 if (seam, name) != ("cost_model", NO_MODEL):
                     check_name(seam, name)
-            known = sorted(REGISTRY[seam]) + [NO_MODEL] * (seam == "cost_model")
+            known = sorted(REGISTRY[seam]) + list(BESIDE.get(seam, ()))
             yield list(dict.fromkeys(names)) or known
 
 

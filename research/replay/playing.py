@@ -9,6 +9,7 @@ import numpy as np
 from costmodels.base import CostModel
 from research.replay.arenas import Arena
 from workers.search.base import Searcher, Trial
+from workers.search.remembering import continued
 from workers.search.simulate import trained
 
 MakeModel = Callable[[], CostModel]
@@ -43,6 +44,7 @@ def play(
     """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
     history: list[Trial] = []
     propose_sec = fit_sec = 0.0
+    searcher = continued(searcher)
     while len(history) < trials:
         began = perf_counter()
         model = trained(arena.space, history, make_model, seed) if make_model and history else None

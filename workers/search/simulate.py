@@ -8,6 +8,7 @@ import numpy as np
 from costmodels.base import CostModel
 from costmodels.training import labels
 from workers.search.base import Searcher, Trial
+from workers.search.remembering import continued
 from workers.search.space import Space
 from workers.search.synthetic import SyntheticSpace
 
@@ -23,6 +24,7 @@ def simulate(
 ) -> list[Trial]:
     """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
     history: list[Trial] = []
+    searcher = continued(searcher)
     while len(history) < trials:
         model = trained(space, history, make_model, seed) if make_model and history else None
         rng = np.random.default_rng([seed, len(history)])

@@ -13,6 +13,7 @@ from benchmarks.cells import Cells
 from mallorn.core.asked import check_asked
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
+from research.twins import TWINS
 
 
 def cell(
@@ -51,9 +52,9 @@ def test_each_part_that_is_left_out_differs_from_the_defaults_in_one_choice() ->
     assert CHANCE_OPTIONS["search"] == "random"
 
 
-def test_every_searcher_has_an_arm() -> None:
+def test_every_searcher_and_every_twin_has_an_arm() -> None:
     named = {arm.options.get("search", JobOptions().search) for arm in all_arms().values()}
-    assert named == set(REGISTRY["search"])
+    assert named == set(REGISTRY["search"]) | set(TWINS.values())
 
 
 def test_what_others_are_timed_beside_comes_first_and_once(tmp_path: Path) -> None:

@@ -25,24 +25,24 @@ from workers.search.policy.learner import Learner
 from workers.search.simulate import best_us, simulate, trained
 from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace
-from workers.search.testing import SearcherTestCase
+from workers.search.testing import RememberingTestCase, SearcherTestCase
 
 LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam, Felix]
 
 
-class TestQLearning(SearcherTestCase):
+class TestQLearning(RememberingTestCase):
     @pytest.fixture
     def searcher(self) -> Searcher:
         return QLearning(considered=512, walkers=32)
 
 
-class TestReinforce(SearcherTestCase):
+class TestReinforce(RememberingTestCase):
     @pytest.fixture
     def searcher(self) -> Searcher:
         return Reinforce(considered=512, policies=2, updates=3)
 
 
-class TestPpo(SearcherTestCase):
+class TestPpo(RememberingTestCase):
     @pytest.fixture
     def searcher(self) -> Searcher:
         return Ppo(considered=512, walkers=32)

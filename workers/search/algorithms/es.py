@@ -21,7 +21,8 @@ class EvolutionStrategy(PooledSearcher):
     """Fits its distribution to the fastest of the history, then lets it climb the cost model.
 
     Every round starts from the whole space, so nothing is kept between rounds. Without a model, candidates
-    are drawn from the distribution fitted to the fastest.
+    are drawn from the distribution fitted to the fastest. With `learning` off the distribution stays as
+    wide as the space.
     """
 
     offspring: int = 512
@@ -31,6 +32,7 @@ class EvolutionStrategy(PooledSearcher):
     trusted: int = 4
     rate: float = 0.4
     optimism: float = 0.5
+    learning: bool = True
 
     def pool(self, asked: Request) -> dict[Candidate, str]:
         space, rng = asked.space, asked.rng
@@ -45,14 +47,15 @@ class EvolutionStrategy(PooledSearcher):
             pool.update(dict.fromkeys(drawn, STRATEGY))
             promise = score(space, asked.model, drawn).promise(self.optimism)
             winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[: self.parents]]
-            strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
+            if self.learning:
+                strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool
 
     def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> Strategy:
         """The space's distribution, moved towards the fastest measured; more of them move it further."""
         strategy = Strategy.over(space, rng)
         known = fastest(history, max(1, min(self.remembered, len(history) // 2)))
-        if not known:
+        if not known or not self.learning:
             return strategy
         rate = len(known) / (len(known) + self.trusted)
         return strategy.toward(known.candidates, by_rank(len(known)), rate)

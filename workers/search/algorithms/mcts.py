@@ -1,13 +1,13 @@
 """Monte Carlo tree search over decisions, as in ProTuner: only complete schedules are ever priced."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.learner import Learner
 from workers.search.policy.rollouts import Rollouts, SketchTrees
-from workers.search.policy.scout import Scout
+from workers.search.policy.scout import Scout, Sight
 from workers.search.policy.search_trees import Nodes
 
 ROLLOUT = "rollout"
@@ -18,7 +18,8 @@ class Mcts(Learner):
     """Several trees; a rollout descends one by upper confidence bounds, adds a node and completes at random.
 
     Completions use options as frequent as among the best schedules seen so far. Rollouts are priced hundreds
-    at a time; noise on the bounds keeps a batch from taking one path.
+    at a time; noise on the bounds keeps a batch from taking one path. With `learning` off no price is put
+    down in a tree, so visits alone say where to go.
     """
 
     trees: int = 8
@@ -27,6 +28,7 @@ class Mcts(Learner):
     greed: float = 20.0
     curiosity: float = 0.2
     noise: float = 0.03
+    learning: bool = True
 
     def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
         forest = [SketchTrees(sketch, self.trees) for sketch in scout.space.sketches]
@@ -40,7 +42,7 @@ class Mcts(Learner):
         drawn = {s.sketch.key: s for s in scout.starts(self.elite * self.trees, self.greed, rng)}
         for trees in forest:
             if sight := drawn.get(trees.sketch.key):
-                trees.plant(sight, rng.integers(self.trees, size=len(sight)))
+                trees.plant(self._told(sight), rng.integers(self.trees, size=len(sight)))
 
     def _take_up(self, forest: list[SketchTrees], scout: Scout, rng: np.random.Generator) -> None:
         drawn = {s.sketch.key: s for s in scout.starts(self.elite, self.greed, rng)}
@@ -55,7 +57,10 @@ class Mcts(Learner):
         parts = [Rollouts(trees, tree[sketch == at], rng) for at, trees in enumerate(forest)]
         views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
         for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
-            part.credit(sight)
+            part.credit(self._told(sight))
+
+    def _told(self, sight: Sight) -> Sight:
+        return sight if self.learning else replace(sight, promise=np.zeros_like(sight.promise))
 
     def _sketches(self, forest: list[SketchTrees], tree: Nodes, rng: np.random.Generator) -> Nodes:
         total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)

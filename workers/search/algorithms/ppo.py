@@ -7,20 +7,22 @@ import numpy as np
 
 from workers.search.policy.actor import Actor
 from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.learner import Learner
+from workers.search.policy.keeper import Keeper
+from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
-from workers.search.policy.scout import Scout
+from workers.search.policy.scout import Scout, Sight
 from workers.search.policy.trail import Trail
 
 STEP = "step"
 
 
 @dataclass(eq=False, kw_only=True)
-class Ppo(Learner):
+class Ppo(Keeper):
     """Many walkers step with all knobs at once; the policy learns which steps raise the model's score.
 
     After each rollout the policy is updated a fixed number of times, and the walkers restart from candidates
-    seen so far, drawn as simulated annealing would.
+    seen so far, drawn as simulated annealing would. Policies and critics go on where the task's last round
+    left them; walkers whose policies do not learn step at random.
     """
 
     walkers: int = 128
@@ -33,18 +35,23 @@ class Ppo(Learner):
     clip: float = 0.2
     entropy: float = 0.01
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
-        actors = {
-            sight.sketch.key: Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
-            for sight in scout.memory()
-        }
+    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+        actors = {sight.sketch.key: self._actor(sight, lessons, rng) for sight in scout.memory()}
         for _ in range(max(1, (self.considered - len(scout)) // (self.walkers * self.horizon))):
             trails = [Trail(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)]
             for _ in range(self.horizon):
                 self._step(scout, trails, rng)
-            for trail in trails:
+            for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
+        for sketch, actor in actors.items():
+            lessons.keep(sketch, actor.lesson())
+
+    def _actor(self, sight: Sight, lessons: Lessons, rng: np.random.Generator) -> Actor:
+        actor = Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
+        if lesson := lessons.of(sight.sketch.key):
+            actor.go_on(lesson)
+        return actor
 
     def _step(self, scout: Scout, trails: Sequence[Trail], rng: np.random.Generator) -> None:
         """One step of the walkers of every sketch."""

@@ -8,7 +8,8 @@ import numpy as np
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.origins import WALK
 from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.learner import Learner
+from workers.search.policy.keeper import Keeper
+from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
 from workers.search.policy.replay import measured_steps
 from workers.search.policy.scout import Scout, Sight
@@ -16,11 +17,12 @@ from workers.search.policy.values import Values
 
 
 @dataclass(eq=False, kw_only=True)
-class QLearning(Learner):
+class QLearning(Keeper):
     """Walkers start as simulated annealing would, and step in the direction of the highest value.
 
     The value of a direction is learnt from measured steps of the history and from this round's steps,
-    rewarded by the model. A share of the steps is random; it shrinks during the round.
+    rewarded by the model. A share of the steps is random; it shrinks during the round. Networks go on
+    where the task's last round left them. Without learning all steps are random.
     """
 
     walkers: int = 128
@@ -31,18 +33,22 @@ class QLearning(Learner):
     updates: int = 24
     rate: float = 5e-3
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
-        values = self._values(scout, sample, rng)
+    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+        values = self._values(lessons, scout, sample, rng)
         rounds = max(1, (self.considered - len(scout)) // (self.walkers * self.walk))
-        for epsilon in np.geomspace(*self.epsilon, num=rounds):
+        for epsilon in np.geomspace(*(self.epsilon if self.learning else (1.0, 1.0)), num=rounds):
             walkers = scout.starts(self.walkers, self.greed, rng)
             for _ in range(self.walk):
                 walkers = self._step(scout, walkers, values, float(epsilon), rng)
-            for walker in walkers:
+            for walker in walkers if self.learning else ():
                 updates = round(self.updates * len(walker) / self.walkers)
                 values[walker.sketch.key].learn(updates, self.discount, rng)
+        for sketch, learned in values.items():
+            lessons.keep(sketch, learned.lesson())
 
-    def _values(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> dict[str, Values]:
+    def _values(
+        self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator
+    ) -> dict[str, Values]:
         """The values of each sketch seen, with measured steps in the replay."""
         values: dict[str, Values] = {}
         places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
@@ -52,6 +58,8 @@ class QLearning(Learner):
             features = scout.space.features([sample.candidates[at] for at in lines])
             steps = measured_steps(moves, rows, features, sample.label[lines])
             values[sight.sketch.key] = Values(moves, sight.features, steps, self.rate, rng)
+            if lesson := lessons.of(sight.sketch.key):
+                values[sight.sketch.key].go_on(lesson)
         return values
 
     def _step(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from workers.search.policy.history_sample import HistorySample
+from workers.search.policy.keeper import Keeper
 from workers.search.policy.knobs import knobs_of
-from workers.search.policy.learner import Learner
+from workers.search.policy.lessons import Lesson, Lessons, fits
 from workers.search.policy.scout import Promise, Scout
 from workers.search.policy.tables import Draw, KnobTables, counted, softmax
 from workers.search.space import Sketch
@@ -15,18 +16,29 @@ from workers.search.tiles import Rows
 
 POLICY = "policy"
 SMALLEST_SPREAD = 1e-6
+LEAST = 1e-12
 WORST = -1.0  # lower limit of an advantage, in spreads: failures lie so low that they would drown the rest
 
 
 class DecisionPolicy:
     """Independent distributions over the sketch and each of its decisions."""
 
-    def __init__(self, sketches: Sequence[Sketch], liked: dict[str, Rows], rate: float) -> None:
-        """Fitted by cross-entropy to the preferred rows of each sketch."""
+    def __init__(
+        self, sketches: Sequence[Sketch], liked: dict[str, Rows], lessons: Lessons, rate: float
+    ) -> None:
+        """Fitted by cross-entropy to the preferred rows of each sketch, and half to what was learned."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(mine) for mine in rows])
-        self._tables = [_tables(sketch, mine, rate) for sketch, mine in zip(sketches, rows, strict=True)]
+        self._tables = [
+            _tables(sketch, mine, lessons.of(sketch.key), rate)
+            for sketch, mine in zip(sketches, rows, strict=True)
+        ]
+
+    def lesson(self, at: int) -> Lesson:
+        """The chances of each option of a sketch's knobs."""
+        tables = self._tables[at]
+        return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
         """`count` candidates, one draw per sketch."""
@@ -47,11 +59,12 @@ class DecisionPolicy:
 
 
 @dataclass(eq=False, kw_only=True)
-class Reinforce(Learner):
+class Reinforce(Keeper):
     """A few policies, each started from its own draw of the best known, climb the expected score.
 
     A step weighs each drawn candidate by its score above the mean of its policy's draw (the baseline); an
-    entropy bonus keeps options open.
+    entropy bonus keeps options open. The mean of where they end is what the task's next round begins with, in
+    equal parts with the best known.
     """
 
     policies: int = 4
@@ -61,21 +74,32 @@ class Reinforce(Learner):
     rate: float = 0.3
     entropy: float = 0.02
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
         policies = []
         for _ in range(self.policies):
             liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
-            policies.append(DecisionPolicy(scout.space.sketches, liked, self.rate))
+            policies.append(DecisionPolicy(scout.space.sketches, liked, lessons, self.rate))
         count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
         for _ in range(self.updates):
             draws = [policy.draw(rng, count) for policy in policies]
-            for policy, drawn, promises in zip(policies, draws, _priced(scout, draws), strict=True):
+            priced = zip(policies, draws, _priced(scout, draws), strict=True)
+            for policy, drawn, promises in priced if self.learning else ():
                 policy.learn(drawn, promises, self.entropy)
+        for at, sketch in enumerate(scout.space.sketches):
+            lessons.keep(sketch.key, _mean([policy.lesson(at) for policy in policies]))
 
 
-def _tables(sketch: Sketch, liked: Rows, rate: float) -> KnobTables:
+def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) -> KnobTables:
     knobs = knobs_of(sketch)
-    return KnobTables(knobs, counted(knobs, liked, np.ones(len(liked))), rate)
+    logits = counted(knobs, liked, np.ones(len(liked)))
+    if learned is not None and fits(learned, {"chances": logits.shape}):
+        both = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
+        logits = np.log(np.maximum(both / 2, LEAST))
+    return KnobTables(knobs, logits, rate)
+
+
+def _mean(lessons: Sequence[Lesson]) -> Lesson:
+    return {"chances": np.mean([lesson["chances"] for lesson in lessons], axis=0)}
 
 
 def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]]:

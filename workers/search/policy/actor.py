@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.search.policy.lessons import Lesson
 from workers.search.policy.network import DenseNetwork
 from workers.search.policy.product import Array
 from workers.search.space import Matrix
@@ -44,6 +45,16 @@ class Actor:
         self._critic = DenseNetwork(known, HIDDEN, 1, rate, rng)
         moving = min(0.5, MOVED / max(1, knobs))
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
+
+    def lesson(self) -> Lesson:
+        """What it has learned."""
+        policy = {f"policy.{name}": array for name, array in self._policy.lesson().items()}
+        return policy | {f"critic.{name}": array for name, array in self._critic.lesson().items()}
+
+    def go_on(self, lesson: Lesson) -> None:
+        """Take up what another one learned; what is of another shape is left alone."""
+        for part, network in (("policy.", self._policy), ("critic.", self._critic)):
+            network.go_on({n.removeprefix(part): array for n, array in lesson.items() if n.startswith(part)})
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Actions, Array]:
         """An action per knob, and its log probability."""

@@ -19,7 +19,7 @@ from workers.search.space import Candidate, Space
 
 @dataclass(eq=False, kw_only=True)
 class Learner(PooledSearcher):
-    """A PooledSearcher that learns anew in each round; its pool is all that it saw meanwhile.
+    """A PooledSearcher that learns from what it looks at; its pool is all that it saw meanwhile.
 
     Without a model, kernel regression over the task's measurements prices candidates; without measurements
     the pool is random.

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.adam import Adam
+from workers.search.policy.lessons import Lesson, fits
 from workers.search.policy.product import Array, product
 
 Rows = NDArray[np.floating]
@@ -18,7 +19,8 @@ KEPT = 1e-6  # columns that vary less are rounding noise
 class DenseNetwork:
     """Rows in, `outputs` numbers a row out.
 
-    Columns are scaled by the rows it is made with; constant ones are ignored.
+    Columns are scaled by the rows it is made with; constant ones are ignored. One that goes on from a lesson
+    keeps the scales of the rows that it was made with first.
     """
 
     def __init__(
@@ -32,7 +34,32 @@ class DenseNetwork:
         self._weights = [rng.normal(0, np.sqrt(2 / max(1, a)), size=(a, b)) for a, b in pairwise(sizes)]
         self._weights[-1] *= 0.1  # starts near zero
         self._biases = [np.zeros(size) for size in sizes[1:]]
+        self._width = rows.shape[1]
+        self._rate = rate
         self._adam = Adam([*self._weights, *self._biases], rate)
+
+    def lesson(self) -> Lesson:
+        """All that makes it what it is; how Adam's steps went is forgotten."""
+        scales = {"columns": self._columns.astype(np.float64), "centre": self._centre, "scale": self._scale}
+        weights = {f"weight{at}": weight for at, weight in enumerate(self._weights)}
+        return scales | weights | {f"bias{at}": bias for at, bias in enumerate(self._biases)}
+
+    def go_on(self, lesson: Lesson) -> None:
+        """Take up a lesson; one of a network of another shape is left alone."""
+        used = len(lesson.get("columns", ()))
+        sizes = [used, *(len(bias) for bias in self._biases)]
+        weights = {f"weight{at}": pair for at, pair in enumerate(pairwise(sizes))}
+        biases = {f"bias{at}": (size,) for at, size in enumerate(sizes[1:])}
+        scales = dict.fromkeys(("columns", "centre", "scale"), (used,))
+        if not fits(lesson, {**scales, **weights, **biases}):
+            return
+        columns = lesson["columns"].astype(np.int64)
+        if not ((columns >= 0) & (columns < self._width)).all():
+            return
+        self._columns, self._centre, self._scale = columns, lesson["centre"], lesson["scale"]
+        self._weights = [lesson[name].copy() for name in weights]
+        self._biases = [lesson[name].copy() for name in biases]
+        self._adam = Adam([*self._weights, *self._biases], self._rate)
 
     def __call__(self, rows: Rows) -> Array:
         return self._layers(rows)[-1]

@@ -4,6 +4,7 @@ from copy import deepcopy
 
 import numpy as np
 
+from workers.search.policy.lessons import Lesson
 from workers.search.policy.moves import STAY, Directions, Moves
 from workers.search.policy.network import DenseNetwork
 from workers.search.policy.product import Array
@@ -24,6 +25,14 @@ class Values:
         self._moves = moves
         self._network = DenseNetwork(known, HIDDEN, len(moves), rate, rng)
         self._replay = [measured]
+
+    def lesson(self) -> Lesson:
+        """What it has learned."""
+        return self._network.lesson()
+
+    def go_on(self, lesson: Lesson) -> None:
+        """Take up what another one learned; what is of another shape is left alone."""
+        self._network.go_on(lesson)
 
     def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Directions:
         """The direction of the highest value, or sometimes a random legal one."""

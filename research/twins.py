@@ -1,0 +1,82 @@
+"""Learning searchers with their learning, or what they keep, switched off: their opponents in comparisons.
+
+Named as any class of one's own: `research.twins:PpoUnlearned`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from workers.search.algorithms.es import EvolutionStrategy
+from workers.search.algorithms.mcts import Mcts
+from workers.search.algorithms.ppo import Ppo
+from workers.search.algorithms.qlearning import QLearning
+from workers.search.algorithms.reinforce import Reinforce
+
+
+@dataclass(eq=False, kw_only=True)
+class PpoUnlearned(Ppo):
+    """Walkers whose policies stay as they were made: knobs move at random."""
+
+    learning: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class PpoForgetful(Ppo):
+    """Policies that begin anew in each round."""
+
+    keeping: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class QLearningUnlearned(QLearning):
+    """Walkers whose steps are all random."""
+
+    learning: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class QLearningForgetful(QLearning):
+    """Networks that begin anew in each round."""
+
+    keeping: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class ReinforceUnlearned(Reinforce):
+    """Draws from the tables fitted to the best known, without a step up the gradient."""
+
+    learning: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class ReinforceForgetful(Reinforce):
+    """Tables that begin anew in each round."""
+
+    keeping: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class MctsUnlearned(Mcts):
+    """Trees without values: visits alone say where to go."""
+
+    learning: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class EvolutionStrategyUnlearned(EvolutionStrategy):
+    """A distribution that stays as wide as the space."""
+
+    learning: bool = False
+
+
+#: By the name of a comparison's arm.
+TWINS: Final = {
+    "ppo-unlearned": "research.twins:PpoUnlearned",
+    "ppo-forgetful": "research.twins:PpoForgetful",
+    "qlearning-unlearned": "research.twins:QLearningUnlearned",
+    "qlearning-forgetful": "research.twins:QLearningForgetful",
+    "reinforce-unlearned": "research.twins:ReinforceUnlearned",
+    "reinforce-forgetful": "research.twins:ReinforceForgetful",
+    "mcts-unlearned": "research.twins:MctsUnlearned",
+    "es-unlearned": "research.twins:EvolutionStrategyUnlearned",
+}
