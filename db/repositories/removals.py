@@ -8,7 +8,7 @@ from sqlalchemy import delete, exists, select, update
 from db.clock import now
 from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
-from db.tables import Event, Job, Model, Round, StageRun
+from db.tables import Event, Job, Model, Round, SearchState, StageRun
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
@@ -64,6 +64,8 @@ class Removals(Jobs):
     def _forget_log(self, job_id: str) -> None:
         self.changed(delete(Event).where(Event.job_id == job_id))
         self.changed(delete(StageRun).where(StageRun.job_id == job_id))
+        rounds = select(Round.id).where(Round.job_id == job_id)
+        self.changed(delete(SearchState).where(SearchState.round_id.in_(rounds)))
 
     def leftovers(self, limit: int) -> Sequence[Job]:
         """Deleted jobs whose exported files are still to be removed."""
@@ -81,7 +83,7 @@ class Removals(Jobs):
         return self.session.scalars(select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)).all()
 
     def forget_logs(self, days: float, limit: int) -> Sequence[str]:
-        """Delete events and stretches of workers' time of jobs that ended longer ago; the jobs it was."""
+        """Delete logs, and searchers' states, of jobs that ended longer ago; which jobs it was."""
         kept = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
         old = Job.finished_at < until(-days * 86400), Job.state.in_(ENDED), kept
         query = select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)

@@ -70,9 +70,12 @@ class Rounds(Repository):
             return None
         return Holds(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
-    def settle(self, round_id: int, cost_model_id: int | None) -> None:
-        """Fix, at the first claim, the version of the cost model that all attempts use."""
-        self.changed(update(Round).where(Round.id == round_id).values(cost_model_id=cost_model_id))
+    def settle(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
+        """Fix, at the first claim, what all attempts use: the cost model's version, and the round from whose
+        state the searcher goes on.
+        """
+        settled = {"cost_model_id": cost_model_id, "state_from": state_from}
+        self.changed(update(Round).where(Round.id == round_id).values(settled))
 
     def revise(self, round_id: int, attempt: int, **changes: Any) -> bool:
         """Fix, for this and all later attempts, another way to propose; False when it is no longer ours."""

@@ -6,6 +6,7 @@ from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow
 from db.tables.fleet import Device, HeldWork, Worker
 from db.tables.jobs import Event, Job, Model, Round, StageRun, Task
+from db.tables.search import SearchState
 
 __all__ = [
     "Base",
@@ -22,6 +23,7 @@ __all__ = [
     "Model",
     "Round",
     "Schedule",
+    "SearchState",
     "SketchRow",
     "Snapshot",
     "Source",

@@ -114,8 +114,9 @@ class Task(Base):
 class Round(Base):
     """One pull of the bandit: a batch of candidates of one task; the unit of leasing.
 
-    Its proposals are a pure function of seed, cost_model_id and the workload's measurements up to
-    seen_upto. Who holds it stands in HeldWork: results of an older attempt are refused.
+    Its proposals are a pure function of seed, cost_model_id, what the round state_from left to its searcher
+    and the workload's measurements up to seen_upto. Who holds it stands in HeldWork: results of an older
+    attempt are refused.
     """
 
     __tablename__ = "rounds"
@@ -145,6 +146,7 @@ class Round(Base):
     searcher: Mapped[str]
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
     seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement of the workload it may look at
+    state_from: Mapped[int | None] = mapped_column(BigId)  # the task's round from whose SearchState itbegins
     reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why this task and why now
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
     worker: Mapped[str | None]  # who began it last

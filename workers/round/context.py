@@ -11,6 +11,7 @@ from costmodels.base import CostModel
 from db.repositories.cost_models import CostModels
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
+from db.repositories.search_states import SearchStates
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
@@ -45,6 +46,7 @@ class RoundContext:
     model_name: str | None  # its family, name and version
     model_kind: str | None  # the name that it is registered under
     on_base: bool  # whether it is a base or stands on one: it has seen more than this job
+    state: bytes | None  # what the searcher left after the task's last round, as it was settled
     done_slots: frozenset[int]
 
     def work(self, sketches: Mapping[str, Sketch]) -> Work:
@@ -81,6 +83,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         model_name=None if proposer is None else str(_name_of(proposer)),
         model_kind=None if proposer is None else proposer.name,
         on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
+        state=SearchStates(session).left_by(row.state_from),
         done_slots=frozenset(Rounds(session).done_slots(round_id)),
     )
 

@@ -1,7 +1,6 @@
 """A round whose searcher or cost model does not work goes on without it, and its job says so."""
 
 import logging
-from collections.abc import Sequence
 
 from db.repositories.rounds import Rounds
 from db.repositories.warnings import Warn, Warnings
@@ -10,17 +9,15 @@ from mallorn.core.names import WORDS
 from mallorn.core.plugins import blaming
 from mallorn.core.values.decision_log import LeftOut
 from mallorn.core.values.stats import RoundStats
-from workers.measure.base import Slot
 from workers.round.context import RoundContext, load_round
-from workers.round.proposing import SAFE_SEARCHER, propose
+from workers.round.proposing import SAFE_SEARCHER, Proposed, propose
 from workers.round.ranking import rank
 from workers.round.viewing import Viewer
-from workers.search.base import Proposal
 from workers.slot.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
-Prepared = tuple[RoundContext, Sequence[Slot], Sequence[Proposal]]
+Prepared = tuple[RoundContext, Proposed]
 
 
 def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
@@ -33,7 +30,7 @@ def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
             with runtime.database.session() as session:
                 context = load_round(session, round_id)
             validate = runtime.validator(context.options)
-            return context, *propose(Viewer(runtime.database, runtime.compiler), context, validate)
+            return context, propose(Viewer(runtime.database, runtime.compiler), context, validate)
         except PluginFailed as error:
             _leave_out(runtime, round_id, attempt, error)
 

@@ -1,7 +1,7 @@
 """The candidates of a round: a pure function of what is stored with it."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from workers.search.base import Proposal, Searcher, Trial
 from workers.search.fill import Filter, pending, take
 from workers.search.origins import DEFAULT, named
 from workers.search.pooled import score
+from workers.search.remembering import MOST_BYTES, Remembering, State
 from workers.search.space import Space
 from workers.tvm.space import TvmSpace, load_sketches
 
@@ -26,10 +27,19 @@ SAFE_SEARCHER: Final = "random"  # asks neither a model nor a sampler
 WIDER: Final = 3  # drafted candidates for each that a model that needs lowering may choose
 
 
-def propose(
-    viewer: Viewer, context: RoundContext, validate: Validate | None = None
-) -> tuple[list[Slot], list[Proposal]]:
-    """What the round measures, and what each candidate was expected to be.
+Found = tuple[list[Proposal], State]
+
+
+class Proposed(NamedTuple):
+    """What a round measures, what each candidate is expected to be, and what the searcher keeps of it."""
+
+    slots: list[Slot]
+    proposals: list[Proposal]
+    state: State
+
+
+def propose(viewer: Viewer, context: RoundContext, validate: Validate | None = None) -> Proposed:
+    """What the round measures.
 
     `validate` answers which candidates can be rebuilt; without it the viewer's compiler does.
     """
@@ -44,26 +54,25 @@ def propose(
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
 
-def _proposed(
-    viewer: Viewer, context: RoundContext, validate: Validate | None
-) -> tuple[list[Slot], list[Proposal]]:
+def _proposed(viewer: Viewer, context: RoundContext, validate: Validate | None) -> Proposed:
     compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
     facts = context.target, context.descriptors, compiler, context.machine, validate
     space = TvmSpace(sketches, context.program, *facts)
     if context.model is not None and context.model.view in LOWERED:
-        found = _verified(viewer, context, space, context.model)
+        found, state = _verified(viewer, context, space, context.model)
     elif context.model is not None and context.on_base and not context.history:
-        found = _opened(context, space, context.model)
+        found, state = _opened(context, space, context.model)
     else:
-        found = _searched(context, space, context.model, context.row.size)
+        found, state = _searched(context, space, context.model, context.row.size)
     _check(found, space, context)
+    _check_state(state, context)
     proposals = [named(proposal, context.row.searcher) for proposal in found]
     slots = [
         Slot(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
         for number, proposal in enumerate(proposals)
     ]
-    return slots, proposals
+    return Proposed(slots, proposals, state)
 
 
 def _check(found: Sequence[Proposal], space: TvmSpace, context: RoundContext) -> None:
@@ -79,7 +88,15 @@ def _check(found: Sequence[Proposal], space: TvmSpace, context: RoundContext) ->
         )
 
 
-def _opened(context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
+def _check_state(state: State, context: RoundContext) -> None:
+    """What would be stored with every round must be bytes, and not many."""
+    if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
+        name = context.row.searcher
+        said = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
+        raise PluginFailed(said, seam="search", name=name)
+
+
+def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
     """A first round has the space's defaults alone, or a base would have no say: it gets half of the round,
     and chooses the defaults that are the other half.
     """
@@ -87,7 +104,8 @@ def _opened(context: RoundContext, space: Space, model: CostModel) -> list[Propo
     liked = np.argsort(-score(space, model, defaults).prediction.mean, kind="stable")
     half = context.row.size // 2
     first = take(Filter(space, ()), [defaults[at] for at in liked], half, DEFAULT)
-    return first + _searched(context, space, model, context.row.size - len(first), pending(first))
+    found, state = _searched(context, space, model, context.row.size - len(first), pending(first))
+    return first + found, state
 
 
 def _searched(
@@ -96,22 +114,25 @@ def _searched(
     model: CostModel | None,
     count: int,
     taken: Sequence[Trial] = (),
-) -> list[Proposal]:
+) -> Found:
     # The last resort must stand on nothing that may have failed.
     sampler = None if context.row.searcher == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", context.row.searcher)(sampler)
-    history = [*context.history, *taken]
-    return searcher.propose(space, history, model, count, np.random.default_rng(context.row.seed))
+    given = space, [*context.history, *taken], model, count, np.random.default_rng(context.row.seed)
+    if isinstance(searcher, Remembering):
+        return searcher.propose_from(context.state, *given)
+    return searcher.propose(*given), None
 
 
-def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostModel) -> list[Proposal]:
+def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostModel) -> Found:
     """The draft model screens thousands; those it likes are lowered, and the family's model chooses."""
-    drafted = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
+    drafted, state = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafted]
     seen = viewer.see(model.view, context.work(space.by_key), candidates)
     scores = model.predict(seen.rows).mean
     order = np.argsort(np.where(seen.known, -scores, np.inf), kind="stable")[: context.row.size]
-    return [
+    chosen = [
         Proposal(candidates[at], float(scores[at]) if seen.known[at] else None, drafted[at].origin)
         for at in order
     ]
+    return chosen, state

@@ -12,6 +12,7 @@ from db.repositories.events import Events
 from db.repositories.holds import Hold, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
+from db.repositories.search_states import SearchStates
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.options import JobOptions
@@ -42,19 +43,20 @@ class Closed:
 
 def run(runtime: Runtime, round_id: int) -> Closed | None:
     """Run a round to its end; None when it was not ours to run, or no longer is."""
-    with held_work(runtime, WorkItem.round(round_id), _settle_model) as held:
+    with held_work(runtime, WorkItem.round(round_id), _settle) as held:
         if held is not None:
             return _work(held, round_id)
     return None
 
 
-def _settle_model(session: Session, hold: Hold) -> None:
-    """The first claim settles which version of the cost model a round uses, for good."""
+def _settle(session: Session, hold: Hold) -> None:
+    """The first claim settles for good which cost model, and which state of its searcher, a round has."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = JobOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
-        Rounds(session).settle(row.id, proposer(session, row, family, options.cost_model))
+        model = proposer(session, row, family, options.cost_model)
+        Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
 
 
 def _work(held: Claimed, round_id: int) -> Closed:
@@ -63,7 +65,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
     settle_machine(runtime, held.job_id)
     with runtime.working_on(_words(runtime, round_id)):
         with Host().shared():
-            context, slots, proposals = prepare(runtime, round_id, attempt)
+            context, (slots, proposals, state) = prepare(runtime, round_id, attempt)
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, attempt, slots, proposals)
@@ -77,7 +79,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
         "candidates": len(missing),
         "cost_model": context.model_name,
     }
-    _close(runtime, context, attempt, ranked(runtime, context).model_copy(update=stats))
+    _close(runtime, context, attempt, ranked(runtime, context).model_copy(update=stats), state)
     return Closed(context.row.job_id, context.row.task_id)
 
 
@@ -98,11 +100,15 @@ def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> Non
             commits.flush()
 
 
-def _close(runtime: Runtime, context: RoundContext, attempt: int, stats: RoundStats) -> None:
+def _close(
+    runtime: Runtime, context: RoundContext, attempt: int, stats: RoundStats, state: bytes | None
+) -> None:
     row = context.row
     with runtime.database.transaction() as session:
         if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats):
             raise LeaseLost
+        if state is not None:
+            SearchStates(session).keep(row, state)
         told = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(told))
     log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)

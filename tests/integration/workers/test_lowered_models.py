@@ -88,7 +88,7 @@ def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
     assert ROUND < lowered.total() <= WIDER * ROUND
     with workshop.database.session() as session:
         context = load_round(session, second.id)
-    slots, proposals = propose(Viewer(workshop.database, workshop.compiler), context)
+    slots, proposals, _ = propose(Viewer(workshop.database, workshop.compiler), context)
     taken = [lanes(slot.candidate.decisions) for slot in slots]
     assert taken == sorted((lanes(decisions) for _, decisions in lowered), reverse=True)[:ROUND]
     assert [proposal.predicted for proposal in proposals] == taken
@@ -109,6 +109,6 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
     assert [len(features) for features in ByFirstStatement.seen] == [len(lowered_ones)]
     with workshop.database.session() as session:
         context = load_round(session, a_round(workshop, job).id)
-    _, proposals = propose(Viewer(workshop.database, workshop.compiler), context)
+    _, proposals, _ = propose(Viewer(workshop.database, workshop.compiler), context)
     known = [proposal.predicted is not None for proposal in proposals]
     assert known == sorted(known, reverse=True)

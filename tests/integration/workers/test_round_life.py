@@ -91,12 +91,12 @@ def test_after_a_kill_the_same_is_proposed_and_only_missing_slots_are_measured(w
     round_id = workshop.next_round(job)
     before = workshop.bench.executions.copy()
     kill_in(workshop, round_id, measured=6, monkeypatch=monkeypatch)
-    first, _ = proposals_of(workshop, round_id)
+    first, *_ = proposals_of(workshop, round_id)
     committed = workshop.rows(round_id=round_id)
     assert len(committed) == BATCH
 
     assert workshop.run(round_id) is not None
-    again, _ = proposals_of(workshop, round_id)
+    again, *_ = proposals_of(workshop, round_id)
     assert again == first
     assert [row.decisions for row in workshop.rows(round_id=round_id)][:BATCH] == [
         row.decisions for row in committed

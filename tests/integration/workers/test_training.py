@@ -76,7 +76,7 @@ def test_training_sees_the_features_that_proposing_asks_about(workshop, seen):
     train(workshop, job, done.task_id)
     with workshop.database.session() as session:
         context = load_round(session, done.id)
-    slots, _ = propose(Viewer(workshop.database, workshop.compiler), context)
+    slots, *_ = propose(Viewer(workshop.database, workshop.compiler), context)
     sketches = load_sketches(workshop.compiler, context.program, context.target)
     space = TvmSpace(sketches, context.program, context.target, context.descriptors, workshop.compiler)
     asked = space.features([slot.candidate for slot in slots])
