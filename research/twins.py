@@ -1,4 +1,4 @@
-"""Learning searchers with their learning, or what they keep, switched off: their opponents in comparisons.
+"""Searchers without their learning, or what they keep, and a sampler without synthesis: for comparisons.
 
 Named as any class of one's own: `research.twins:PpoUnlearned`.
 """
@@ -6,11 +6,16 @@ Named as any class of one's own: `research.twins:PpoUnlearned`.
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from workers.search.algorithms.es import EvolutionStrategy
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
 from workers.search.algorithms.reinforce import Reinforce
+from workers.search.sampler import BatchSampler, ScoredPool
+from workers.search.samplers.clustered import Clustered
 
 
 @dataclass(eq=False, kw_only=True)
@@ -69,6 +74,14 @@ class EvolutionStrategyUnlearned(EvolutionStrategy):
     learning: bool = False
 
 
+class Medoids(BatchSampler):
+    """`clustered` without synthesis: it does not see what was measured."""
+
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return Clustered().choose(pool, count, rng)
+
+
+SAMPLER_TWINS: Final = {"clustered-medoids": "research.twins:Medoids"}
 #: By the name of a comparison's arm.
 TWINS: Final = {
     "ppo-unlearned": "research.twins:PpoUnlearned",

@@ -8,12 +8,16 @@ from typing import Final
 from mallorn.core.names import REGISTRY, check_name, resolve
 from mallorn.core.options import JobOptions
 from research.replay.playing import MakeModel
-from research.twins import TWINS
+from research.twins import SAMPLER_TWINS, TWINS
 from workers.search.base import Searcher
 
 NO_MODEL: Final = "none"
 #: What is compared beside what is registered: no model, and learners whose learning is switched off.
-BESIDE: Final = {"cost_model": (NO_MODEL,), "search": tuple(TWINS.values())}
+BESIDE: Final = {
+    "cost_model": (NO_MODEL,),
+    "search": tuple(TWINS.values()),
+    "sampler": tuple(SAMPLER_TWINS.values()),
+}
 
 
 @dataclass(frozen=True, order=True)

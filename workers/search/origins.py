@@ -12,6 +12,7 @@ MEASURED: Final = "measured"
 MUTATION: Final = "mutation"
 CROSSOVER: Final = "crossover"
 WALK: Final = "walk"
+SYNTHESIS: Final = "synthesis"
 
 
 def searcher_of(origin: str) -> str:

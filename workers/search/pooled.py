@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -11,10 +12,14 @@ from costmodels.views import DECISIONS
 from workers.search.base import Proposal
 from workers.search.batch import BatchSearcher, Request
 from workers.search.fill import Filter
+from workers.search.measured import fastest
+from workers.search.origins import SYNTHESIS
 from workers.search.prudence import prudent
-from workers.search.sampler import ScoredPool
+from workers.search.sampler import ScoredPool, Synthesiser
 from workers.search.space import Candidate, Space
 from workers.search.topk import TopK
+
+BESIDE: Final = 128  # of the fastest measured that a sampler which makes up candidates sees
 
 
 @dataclass(eq=False)
@@ -34,12 +39,20 @@ class PooledSearcher(BatchSearcher):
         scored = score(asked.space, asked.model, sieve.fresh(origins))
         chosen = self._sampled(prudent(asked.space, asked.history, scored, asked.rng), asked, sieve)
         # With the model's own predictions, before penalties.
-        expected = dict(zip(scored.candidates, scored.prediction.mean.tolist(), strict=True))
-        return [Proposal(candidate, expected[candidate], origins[candidate]) for candidate in chosen]
+        made_up = score(asked.space, asked.model, [each for each in chosen if each not in origins])
+        known = scored.beside(made_up)
+        expected = dict(zip(known.candidates, known.prediction.mean.tolist(), strict=True))
+        return [Proposal(each, expected[each], origins.get(each, SYNTHESIS)) for each in chosen]
 
     def _sampled(self, pool: ScoredPool, asked: Request, sieve: Filter) -> list[Candidate]:
         sampler = self.sampler or TopK()
         chosen: list[Candidate] = []
+        if isinstance(sampler, Synthesiser):
+            measured = score(asked.space, asked.model, fastest(asked.history, BESIDE).candidates)
+            wanted = sampler.compose(asked.space, pool, measured, asked.count, asked.rng)
+            chosen = sieve.valid(wanted)[: asked.count]
+            asked_about = set(wanted)
+            pool = pool.without(np.flatnonzero([each in asked_about for each in pool.candidates]))
         while len(chosen) < asked.count and len(pool):
             lines = sampler.choose(pool, asked.count - len(chosen), asked.rng)
             chosen += sieve.valid([pool.candidates[at] for at in lines])
@@ -50,7 +63,7 @@ class PooledSearcher(BatchSearcher):
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
     """The model's prediction for each; without a model all are equal."""
     features = space.features(candidates)
-    if model is None:
+    if model is None or not candidates:
         alike = np.zeros(len(candidates), dtype=np.float32)
         return ScoredPool(candidates, features, Prediction(alike, alike))
     seen = features if model.view == DECISIONS.name else space.viewed(model.view, candidates)

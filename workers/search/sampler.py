@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Prediction, Vector
-from workers.search.space import Candidate, Matrix
+from workers.search.space import Candidate, Matrix, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,15 @@ class ScoredPool:
         candidates = [self.candidates[at] for at in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
+    def beside(self, other: "ScoredPool") -> "ScoredPool":
+        """The lines of both, these first."""
+        mean, std = (
+            np.concatenate([getattr(pool.prediction, name) for pool in (self, other)])
+            for name in ("mean", "std")
+        )
+        features = np.concatenate([self.features, other.features])
+        return ScoredPool([*self.candidates, *other.candidates], features, Prediction(mean, std))
+
     def without(self, lines: NDArray[np.int64]) -> "ScoredPool":
         """The pool without these lines."""
         return self.only(np.setdiff1d(np.arange(len(self)), lines))
@@ -48,3 +57,19 @@ class BatchSampler(ABC):
     @abstractmethod
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """The lines to measure next."""
+
+
+class Synthesiser(BatchSampler):
+    """A BatchSampler that knows what was measured, and may make up candidates that are in no pool.
+
+    Contract, beside that of BatchSampler
+    - What `compose` returns is distinct and not measured: of the pool, or well-formed in the space. Whether
+      it can be built is found out later; `choose` fills what is missing, and is all that is asked where the
+      space is not known.
+    """
+
+    @abstractmethod
+    def compose(
+        self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
+    ) -> list[Candidate]:
+        """At most `count` candidates to measure next, best first; `measured` holds the fastest so far."""

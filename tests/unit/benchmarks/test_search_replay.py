@@ -19,7 +19,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY
 from research.replay.arenas import SyntheticArena
 from research.replay.space_file import write_tasks
-from research.twins import TWINS
+from research.twins import SAMPLER_TWINS, TWINS
 from tests.unit.research.replay.made_up import made_up
 
 ROOT = Path(__file__).parents[3]
@@ -35,13 +35,13 @@ def finished(
 
 def test_all_is_every_combination_of_what_is_registered() -> None:
     models, searchers = len(REGISTRY["cost_model"]) + 1, len(REGISTRY["search"]) + len(TWINS)
-    assert len(set(Axes().all())) == searchers * models * len(REGISTRY["sampler"])
+    assert len(set(Axes().all())) == searchers * models * (len(REGISTRY["sampler"]) + len(SAMPLER_TWINS))
 
 
 def test_a_star_changes_one_choice_at_a_time_and_holds_the_defaults_once() -> None:
     star = Axes().star()
     searchers = len(REGISTRY["search"]) + len(TWINS)
-    axes = [searchers, len(REGISTRY["cost_model"]) + 1, len(REGISTRY["sampler"])]
+    axes = [searchers, len(REGISTRY["cost_model"]) + 1, len(REGISTRY["sampler"]) + len(SAMPLER_TWINS)]
     assert len(star) == len(set(star)) == sum(axes) - 2
     assert STANDARD in star
 

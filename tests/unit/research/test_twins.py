@@ -3,7 +3,9 @@
 import pytest
 
 from mallorn.core.names import REGISTRY, resolve
-from research.twins import TWINS
+from research.twins import TWINS, Medoids
+from workers.search.sampler import BatchSampler, Synthesiser
+from workers.search.testing import BatchSamplerTestCase
 
 
 @pytest.mark.parametrize(("name", "location"), TWINS.items())
@@ -16,3 +18,12 @@ def test_a_twin_differs_from_its_searcher_in_one_switch(name: str, location: str
     fields = vars(own()) | {switched: False}
     fields.pop("_lessons", None)
     assert {key: value for key, value in vars(twin()).items() if key != "_lessons"} == fields
+
+
+class TestMedoids(BatchSamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> BatchSampler:
+        return Medoids()
+
+    def test_it_makes_nothing_up(self, sampler: BatchSampler) -> None:
+        assert not isinstance(sampler, Synthesiser)

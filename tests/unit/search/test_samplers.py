@@ -1,22 +1,28 @@
 """Samplers of one idea each: kinds, doubt, distance."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
 from costmodels.base import Prediction
+from workers.search.algorithms.evolutionary import Evolutionary
 from workers.search.sampler import BatchSampler, ScoredPool
 from workers.search.samplers.clustered import Clustered
 from workers.search.samplers.clusters import k_means, to_the_knee
 from workers.search.samplers.contextual import Contextual
 from workers.search.samplers.diverse import Diverse
+from workers.search.samplers.synthesis import synthesised
 from workers.search.scaling import scaled, squared_distances
+from workers.search.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from workers.search.synthetic import SyntheticSpace
-from workers.search.testing import BatchSamplerTestCase
+from workers.search.testing import BatchSamplerTestCase, SynthesiserTestCase, assert_well_formed
 from workers.search.testing.checks import generator
 from workers.search.topk import TopK
 
 
-class TestClustered(BatchSamplerTestCase):
+class TestClustered(SynthesiserTestCase):
     @pytest.fixture
     def sampler(self) -> BatchSampler:
         return Clustered()
@@ -125,3 +131,82 @@ def test_the_knee_is_where_the_heaps_end() -> None:
 def test_points_that_are_all_alike_are_one_cluster() -> None:
     clustering = to_the_knee(np.ones((20, 3)), 8, 1.25, generator(0))
     assert clustering.medoids(np.ones((20, 3))).size == 1
+
+
+def two_heaps() -> tuple[ScoredPool, ScoredPool, Candidate]:
+    """Around two centres their neighbours; one centre was measured."""
+    space = SyntheticSpace(64, 64, 64)
+    centres = space.sample(generator(5), 2)
+    around = [
+        dict.fromkeys(each for each in space.mutate_all(generator(6), [centre] * 40) if each != centre)
+        for centre in centres
+    ]
+    pool = [*around[0], centres[1], *around[1]]
+    return scored(space, pool), scored(space, [centres[0]]), centres[0]
+
+
+def scored(space: SyntheticSpace, candidates: Sequence[Candidate]) -> ScoredPool:
+    alike = np.zeros(len(candidates), dtype=np.float32)
+    return ScoredPool(candidates, space.features(candidates), Prediction(alike, alike))
+
+
+def test_what_is_made_up_has_the_most_frequent_setting_of_each_knob() -> None:
+    space = SyntheticSpace(64, 64, 64)
+    (parent,) = space.defaults()[:1]
+    around = [each for each in space.mutate_all(generator(0), [parent] * 30) if each != parent]
+    made, *others = synthesised(space.by_key[parent.sketch], around)
+    assert made == parent, "each neighbour differs in one knob, so all others outvote it"
+    assert parent not in others
+    for other in (made, *others):
+        assert_well_formed(space, other)
+
+
+def test_of_equally_frequent_settings_the_first_is_taken() -> None:
+    space = SyntheticSpace(64, 64, 64)
+    pair = [each for each in space.sample(generator(0), 40) if each.sketch == "tiled"][:2]
+    assert next(synthesised(space.by_key["tiled"], pair)) == pair[0]
+
+
+def test_after_the_most_frequent_settings_come_those_with_one_second_the_likeliest_first() -> None:
+    sketch = Sketch("s", "", tuple(Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1)) for _ in range(3)))
+    rows = [(0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 0, 0), (0, 0, 0)]
+    made = synthesised(sketch, [Candidate("s", row) for row in rows])
+    assert [each.decisions for each in made] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]
+
+
+def test_a_centre_that_was_measured_is_replaced_and_one_that_was_not_is_taken() -> None:
+    pool, measured, known = two_heaps()
+    composed = Clustered().compose(SyntheticSpace(64, 64, 64), pool, measured, 4, generator(0))
+    assert len(composed) == 4
+    assert known not in composed
+
+
+def test_a_made_up_candidate_is_in_no_pool_and_in_the_batch() -> None:
+    """All members are measured but a few: what they have in common is neither."""
+    space = SyntheticSpace(64, 64, 64)
+    (parent,) = space.defaults()[:1]
+    around = list(
+        dict.fromkeys(each for each in space.mutate_all(generator(0), [parent] * 80) if each != parent)
+    )
+    measured, fresh = around[: len(around) // 2], around[len(around) // 2 :]
+    alike = scored(space, fresh), scored(space, measured)
+    batches = [Clustered(worth=9.0).compose(space, *alike, 8, generator(seed)) for seed in range(8)]
+    assert any(parent in batch for batch in batches)
+
+
+def test_a_searcher_measures_what_its_sampler_makes_up() -> None:
+    space = SyntheticSpace(64, 64, 64)
+    known = [space.measure(each) for each in dict.fromkeys(space.sample(generator(0), 60))]
+
+    class Inventive(Clustered):
+        def compose(self, space: Space, *_given: Any) -> list[Candidate]:
+            return [wanted]
+
+    wanted = next(
+        each
+        for each in space.sample(generator(9), 400)
+        if space.valid([each])[0] and each not in {trial.candidate for trial in known}
+    )
+    first, *others = Evolutionary(Inventive(), random_share=0.0).propose(space, known, None, 8, generator(1))
+    assert (first.candidate, first.origin) == (wanted, "synthesis")
+    assert len({each.candidate for each in others} | {wanted}) == 8

@@ -1,18 +1,28 @@
-"""One promising candidate of each cluster (Chameleon's adaptive sampling)."""
+"""One promising candidate of each cluster, or one made up in its place (Chameleon's adaptive sampling)."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.sampler import BatchSampler, ScoredPool
-from workers.search.samplers.clusters import to_the_knee
-from workers.search.scaling import scaled
+from workers.search.sampler import ScoredPool, Synthesiser
+from workers.search.samplers.clusters import Clustering, to_the_knee
+from workers.search.samplers.synthesis import synthesised
+from workers.search.scaling import Points, scaled, squared_distances
+from workers.search.space import Candidate, Space
+
+Lines = NDArray[np.int64]
 
 
-class Clustered(BatchSampler):
+class Clustered(Synthesiser):
     """Clusters the most promising candidates and takes the medoids; the rest of the batch are the best.
 
-    The number of clusters doubles while that cuts the loss by a factor `worth` (Chameleon's knee). Medoids
-    are candidates of the pool, unlike Chameleon's centres.
+    Chameleon measures the centroids of what was visited, measured candidates among it. The number of clusters
+    doubles while that cuts the loss by a factor `worth` (its knee). A centroid that was measured before is
+    replaced by a candidate that has the most frequent setting of each knob, here among the members of its
+    cluster and not among all; where that is known too, one knob takes its second. Centres are medoids: a mean
+    of tiles is no tile. Chameleon clusters by the two knobs with most options, here all features count.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, worth: float = 1.25) -> None:
@@ -20,15 +30,52 @@ class Clustered(BatchSampler):
         self.considered = considered
         self.worth = worth
 
-    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Lines:
         promise = pool.promise(self.optimism)
         ranked = np.argsort(-promise, kind="stable")
         if count <= 1 or len(pool) <= count:
             return ranked[:count]
         near_top = ranked[: self.considered * count]
         points = scaled(pool.features[near_top])
-        clustering = to_the_knee(points, max(1, count // 2), self.worth, rng)
-        medoids = near_top[clustering.medoids(points)]
+        medoids = near_top[self._clustered(pool, near_top, count, rng).medoids(points)]
         others = ranked[~np.isin(ranked, medoids)]
         chosen = np.concatenate([medoids, others[: count - len(medoids)]])
         return chosen[np.argsort(-promise[chosen], kind="stable")].astype(np.int64)
+
+    def compose(
+        self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
+    ) -> list[Candidate]:
+        if count <= 1 or len(pool) <= count:
+            return []
+        seen = pool.beside(measured)
+        promise = seen.promise(self.optimism)
+        ranked = np.argsort(-promise, kind="stable")
+        near_top = ranked[: self.considered * count]
+        clustering = self._clustered(seen, near_top, count, rng)
+        known, batch = set(measured.candidates), dict[Candidate, float]()
+        for members in _by_cluster(clustering, scaled(seen.features[near_top]), near_top):
+            speakers = _speakers(space, [seen.candidates[at] for at in members.tolist()])
+            if speaker := next((each for each in speakers if each not in known and each not in batch), None):
+                batch[speaker] = float(promise[members[0]])
+        for at in ranked.tolist():
+            if len(batch) < count and seen.candidates[at] not in known:
+                batch.setdefault(seen.candidates[at], float(promise[at]))
+        return sorted(batch, key=lambda candidate: -batch[candidate])
+
+    def _clustered(self, pool: ScoredPool, lines: Lines, count: int, rng: np.random.Generator) -> Clustering:
+        return to_the_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)
+
+
+def _by_cluster(clustering: Clustering, points: Points, lines: Lines) -> Iterator[Lines]:
+    """The members of each cluster as lines of the pool: its medoid, then the others, the nearest first."""
+    for medoid in clustering.medoids(points).tolist():
+        members = np.flatnonzero(clustering.member == clustering.member[medoid])
+        away = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]
+        away[members == medoid] = -1.0
+        yield lines[members[np.argsort(away, kind="stable")]]
+
+
+def _speakers(space: Space, members: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Who may speak for a cluster: its medoid, what is made up, then whoever is nearest."""
+    alike = [each for each in members if each.sketch == members[0].sketch]
+    return chain(members[:1], synthesised(space.by_key[members[0].sketch], alike), members[1:])

@@ -5,6 +5,7 @@ from workers.search.testing.remembering import RememberingTestCase
 from workers.search.testing.samplers import BatchSamplerTestCase
 from workers.search.testing.searchers import SearcherTestCase
 from workers.search.testing.spaces import SpaceTestCase
+from workers.search.testing.synthesisers import SynthesiserTestCase
 from workers.search.testing.tiny import TinySpace
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "RememberingTestCase",
     "SearcherTestCase",
     "SpaceTestCase",
+    "SynthesiserTestCase",
     "TinySpace",
     "assert_well_formed",
     "split",
