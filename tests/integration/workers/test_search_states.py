@@ -6,6 +6,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.removals import Removals
 from db.repositories.search_states import KEPT, SearchStates
 from mallorn.core.states import JobState
+from research.twins import TWINS
 from tests.integration.workers.test_round_life import kill_in, proposals_of
 from workers.search.algorithms.random import RandomSearch
 from workers.search.remembering import MOST_BYTES, Remembering
@@ -103,3 +104,11 @@ def test_what_a_deleted_job_learned_is_gone(workshop):
     assert left_by(workshop, only) == b"1"
     workshop.write(lambda session: Removals(session).delete(job, "ada"))
     assert left_by(workshop, only) is None
+
+
+def test_a_learner_without_its_learning_runs_in_a_job_by_its_name(workshop):
+    twin = TWINS["ppo-unlearned"]
+    rounds = rounds_of(workshop, workshop.job(("w0",), search=twin, trials=16), 2)
+    assert {row.origin.rpartition(":")[0] for row in workshop.rows(round_id=rounds[1])} == {twin}
+    assert workshop.round(rounds[1]).reason.without == []
+    assert left_by(workshop, rounds[1]) is None
