@@ -44,6 +44,10 @@ class CellFile(Generic[F]):
             with self._path.open("a") as lines:
                 lines.write(json.dumps(asdict(fields)) + "\n")
 
+    def all(self) -> list[F]:
+        """All that are finished."""
+        return list(self._done.values())
+
     def of(self, cells: Iterable[Hashable]) -> list[F]:
         """Those of some cells that are finished."""
         return [self._done[cell] for cell in cells if cell in self._done]

@@ -1,0 +1,52 @@
+"""A learner and its twin are compared run by run, and only where both were run."""
+
+import pytest
+
+from benchmarks.lab.cells import Cell, Finished
+from benchmarks.lab.grid import Combination
+from benchmarks.twins import compare
+from research.twins import SAMPLER_TWINS, TWINS
+
+
+def finished(
+    search: str, first: int, best: float, *, sampler: str = "topk", seed: int = 0, kind: str = "recorded"
+) -> Finished:
+    """Within 1.05 of the optimum at the trial `first`, and at `best` in the end."""
+    cell = Cell(kind, "a", Combination(search, "xgboost", sampler), seed, 64)
+    return Finished(cell, 64, ((first, 1.05), (64, best)), 1.0, 1.0)
+
+
+def test_above_one_the_learning_earned_something() -> None:
+    (gain,) = compare([finished("ppo", 10, 1.0), finished(TWINS["ppo-unlearned"], 20, 1.02)])
+    assert (gain.kind, gain.twin, gain.pairs) == ("recorded", "ppo-unlearned", 1)
+    assert gain.trials == pytest.approx((2.0, 2.0, 2.0))
+    assert gain.best == pytest.approx((1.02, 1.02, 1.02))
+
+
+def test_only_the_same_runs_are_paired() -> None:
+    alone = [
+        finished("ppo", 10, 1.0),
+        finished(TWINS["ppo-unlearned"], 20, 1.0, seed=1),
+        finished(TWINS["ppo-forgetful"], 20, 1.0, sampler="diverse"),
+        finished(TWINS["mcts-unlearned"], 20, 1.0),
+    ]
+    assert compare(alone) == []
+
+
+def test_the_figures_are_geometric_means_with_an_interval_that_holds_them() -> None:
+    runs = [finished("mcts", 16, 1.0, seed=seed) for seed in range(4)]
+    runs += [finished(TWINS["mcts-unlearned"], 4 * 2**seed, 1.0, seed=seed) for seed in range(4)]
+    (gain,) = compare(runs)
+    mean, low, high = gain.trials
+    assert mean == pytest.approx(2 ** (-0.5))
+    assert low < mean < high
+
+
+def test_a_sampler_is_compared_with_every_searcher_and_by_kind_of_space() -> None:
+    medoids = SAMPLER_TWINS["clustered-medoids"]
+    runs = [finished("ppo", 8, 1.0, sampler="clustered"), finished("ppo", 8, 1.1, sampler=medoids)]
+    runs += [finished("sa", 8, 1.0, sampler=sampler, kind="synthetic") for sampler in ("clustered", medoids)]
+    assert [(gain.kind, gain.twin) for gain in compare(runs)] == [
+        ("recorded", "clustered-medoids"),
+        ("synthetic", "clustered-medoids"),
+    ]
