@@ -4,11 +4,11 @@ python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 6
                                  [--stock-trials-per-task 256] [--stock-batch 16]
 
 A cell is a model and a seed: stock first, then ours without trials, then ours with each searcher that was
-named (the default one, if none was), in one sitting, each on an empty dataset. All get the identical module
-(the same graph recipe), evaluator and threads. The model is then compiled with what each arm knew at
-checkpoints of its budget, and all of those are timed in turn, so a curve is of whole models and not a sum
-over tasks. The goal is 1.02 of the latency that stock ends with. `--stock-recipe plain` gives stock its own
-graph passes instead: each side's own defaults.
+named (the default one, if none was; learners that are switched off by their names in research.twins), in one
+sitting, each on an empty dataset. All get the identical module (the same graph recipe), evaluator and
+threads. The model is then compiled with what each arm knew at checkpoints of its budget, and all of those are
+timed in turn, so a curve is of whole models and not a sum over tasks. The goal is 1.02 of the latency that
+stock ends with. `--stock-recipe plain` gives stock its own graph passes instead: each side's own defaults.
 
 Each finished cell is one raw file in docs/results/stock/, written at once; a second run makes what is
 missing. The headline is the share of stock's trials after which ours has reached the goal, a mean, for the
@@ -30,6 +30,7 @@ from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
+from research.twins import located
 from workers.device.detect import detect_target
 
 RAW: Final = Path("docs/results/stock")
@@ -82,7 +83,7 @@ def _measured(args: argparse.Namespace, model: Path, seed: int, target: Target) 
 
 def _ours(model: Path, target: Target, trials: int, seed: int, folder: Path, search: str) -> Arm:
     folder.mkdir()
-    options = {"recipe": RECIPE, "search": search}
+    options = {"recipe": RECIPE, "search": located(search)}
     arm = mallorn_arm(model, target, trials, seed, folder, options, keep_records=True)
     _say(model, seed, f"{trials} trials with {search} took {arm.total_sec:.0f} s")
     return arm

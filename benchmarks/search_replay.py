@@ -33,7 +33,7 @@ SHAPES: Final = ((256, 512, 64), (256, 256, 256), (512, 512, 512), (64, 1000, 10
 QUICK_TASKS: Final = 4
 QUICK_SEEDS: Final = 1
 SYNTHETIC: Final = "synthetic"
-HEADING: Final = f"{'':66}{'trials to 1.05x':>16}{'95 %':>14}{'reached':>9}{'final':>8}{'ms':>7}{'fit ms':>8}"
+HEADING: Final = f"{'':44}{'trials to 1.05x':>16}{'95 %':>14}{'reached':>9}{'final':>8}{'ms':>7}{'fit ms':>8}"
 
 
 def main() -> None:
@@ -87,11 +87,11 @@ def _tell(figures: Sequence[Figures], arenas: Sequence[Arena]) -> None:
         for each in (each for each in figures if each.kind == kind):
             low, high = each.trials_interval
             print(
-                f"{each.combination.key:66}{each.trials:16.1f}{f'{low:.0f}..{high:.0f}':>14}"
+                f"{each.combination.key:44}{each.trials:16.1f}{f'{low:.0f}..{high:.0f}':>14}"
                 f"{each.reached:9.0%}{each.final:8.3f}{each.propose_ms:7.0f}{each.fit_ms:8.0f}"
             )
         if even := _even(arenas, kind):
-            print(f"{'(draws without looking)':66}{even:16.1f}")
+            print(f"{'(draws without looking)':44}{even:16.1f}")
 
 
 def _even(arenas: Sequence[Arena], kind: str) -> float | None:

@@ -69,8 +69,8 @@ def compare(finished: Iterable[Finished]) -> list[Gain]:
 def _wholes(cell: Cell) -> Iterator[tuple[str, Cell]]:
     """What a cell of a twin is compared with: the same cell of the whole."""
     for axis, twins in AXES.items():
-        for twin, location in twins.items():
-            if getattr(cell.combination, axis) == location:
+        for twin in twins:
+            if getattr(cell.combination, axis) == twin:
                 changed: dict[str, Any] = {axis: twin.rsplit("-", 1)[0]}
                 yield twin, replace(cell, combination=replace(cell.combination, **changed))
 

@@ -1,6 +1,6 @@
 """Searchers without their learning, or what they keep, and a sampler without synthesis: for comparisons.
 
-Named as any class of one's own: `research.twins:PpoUnlearned`.
+Benchmarks name them `ppo-unlearned`; a job, as any class of one's own, `research.twins:PpoUnlearned`.
 """
 
 from dataclasses import dataclass
@@ -81,8 +81,6 @@ class Medoids(BatchSampler):
         return Clustered().choose(pool, count, rng)
 
 
-SAMPLER_TWINS: Final = {"clustered-medoids": "research.twins:Medoids"}
-#: By the name of a comparison's arm.
 TWINS: Final = {
     "ppo-unlearned": "research.twins:PpoUnlearned",
     "ppo-forgetful": "research.twins:PpoForgetful",
@@ -93,3 +91,9 @@ TWINS: Final = {
     "mcts-unlearned": "research.twins:MctsUnlearned",
     "es-unlearned": "research.twins:EvolutionStrategyUnlearned",
 }
+SAMPLER_TWINS: Final = {"clustered-medoids": "research.twins:Medoids"}
+
+
+def located(name: str) -> str:
+    """What a job is asked for: where a twin is, and any other name as it is."""
+    return (TWINS | SAMPLER_TWINS).get(name, name)

@@ -8,15 +8,15 @@ from typing import Final
 from mallorn.core.names import REGISTRY, check_name, resolve
 from mallorn.core.options import JobOptions
 from research.replay.playing import MakeModel
-from research.twins import SAMPLER_TWINS, TWINS
+from research.twins import SAMPLER_TWINS, TWINS, located
 from workers.search.base import Searcher
 
 NO_MODEL: Final = "none"
 #: What is compared beside what is registered: no model, and learners whose learning is switched off.
 BESIDE: Final = {
     "cost_model": (NO_MODEL,),
-    "search": tuple(TWINS.values()),
-    "sampler": tuple(SAMPLER_TWINS.values()),
+    "search": tuple(TWINS),
+    "sampler": tuple(SAMPLER_TWINS),
 }
 
 
@@ -33,7 +33,7 @@ class Combination:
         return f"{self.search}/{self.cost_model}/{self.sampler}"
 
     def searcher(self) -> Searcher:
-        made: Searcher = resolve("search", self.search)(resolve("sampler", self.sampler)())
+        made: Searcher = resolve("search", located(self.search))(resolve("sampler", located(self.sampler))())
         return made
 
     def make_model(self) -> MakeModel | None:
@@ -71,7 +71,7 @@ class Axes:
         ):
             for name in names:
                 if (seam, name) != ("cost_model", NO_MODEL):
-                    check_name(seam, name)
+                    check_name(seam, located(name))
             known = sorted(REGISTRY[seam]) + list(BESIDE.get(seam, ()))
             yield list(dict.fromkeys(names)) or known
 

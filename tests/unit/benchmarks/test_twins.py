@@ -5,7 +5,6 @@ import pytest
 from benchmarks.lab.cells import Cell, Finished
 from benchmarks.lab.grid import Combination
 from benchmarks.twins import compare
-from research.twins import SAMPLER_TWINS, TWINS
 
 
 def finished(
@@ -17,7 +16,7 @@ def finished(
 
 
 def test_above_one_the_learning_earned_something() -> None:
-    (gain,) = compare([finished("ppo", 10, 1.0), finished(TWINS["ppo-unlearned"], 20, 1.02)])
+    (gain,) = compare([finished("ppo", 10, 1.0), finished("ppo-unlearned", 20, 1.02)])
     assert (gain.kind, gain.twin, gain.pairs) == ("recorded", "ppo-unlearned", 1)
     assert gain.trials == pytest.approx((2.0, 2.0, 2.0))
     assert gain.best == pytest.approx((1.02, 1.02, 1.02))
@@ -26,16 +25,16 @@ def test_above_one_the_learning_earned_something() -> None:
 def test_only_the_same_runs_are_paired() -> None:
     alone = [
         finished("ppo", 10, 1.0),
-        finished(TWINS["ppo-unlearned"], 20, 1.0, seed=1),
-        finished(TWINS["ppo-forgetful"], 20, 1.0, sampler="diverse"),
-        finished(TWINS["mcts-unlearned"], 20, 1.0),
+        finished("ppo-unlearned", 20, 1.0, seed=1),
+        finished("ppo-forgetful", 20, 1.0, sampler="diverse"),
+        finished("mcts-unlearned", 20, 1.0),
     ]
     assert compare(alone) == []
 
 
 def test_the_figures_are_geometric_means_with_an_interval_that_holds_them() -> None:
     runs = [finished("mcts", 16, 1.0, seed=seed) for seed in range(4)]
-    runs += [finished(TWINS["mcts-unlearned"], 4 * 2**seed, 1.0, seed=seed) for seed in range(4)]
+    runs += [finished("mcts-unlearned", 4 * 2**seed, 1.0, seed=seed) for seed in range(4)]
     (gain,) = compare(runs)
     mean, low, high = gain.trials
     assert mean == pytest.approx(2 ** (-0.5))
@@ -43,7 +42,7 @@ def test_the_figures_are_geometric_means_with_an_interval_that_holds_them() -> N
 
 
 def test_a_sampler_is_compared_with_every_searcher_and_by_kind_of_space() -> None:
-    medoids = SAMPLER_TWINS["clustered-medoids"]
+    medoids = "clustered-medoids"
     runs = [finished("ppo", 8, 1.0, sampler="clustered"), finished("ppo", 8, 1.1, sampler=medoids)]
     runs += [finished("sa", 8, 1.0, sampler=sampler, kind="synthetic") for sampler in ("clustered", medoids)]
     assert [(gain.kind, gain.twin) for gain in compare(runs)] == [
