@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.search.algorithms.beam import Beam
 from workers.search.algorithms.es import EvolutionStrategy
+from workers.search.algorithms.felix import Felix
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
@@ -74,6 +76,20 @@ class EvolutionStrategyUnlearned(EvolutionStrategy):
     learning: bool = False
 
 
+@dataclass(eq=False, kw_only=True)
+class BeamUnlearned(Beam):
+    """A beam that keeps any prefixes: its ends are random candidates."""
+
+    learning: bool = False
+
+
+@dataclass(eq=False, kw_only=True)
+class FelixUnlearned(Felix):
+    """Steps as long, in random directions."""
+
+    learning: bool = False
+
+
 class Medoids(BatchSampler):
     """`clustered` without synthesis: it does not see what was measured."""
 
@@ -90,6 +106,8 @@ TWINS: Final = {
     "reinforce-forgetful": "research.twins:ReinforceForgetful",
     "mcts-unlearned": "research.twins:MctsUnlearned",
     "es-unlearned": "research.twins:EvolutionStrategyUnlearned",
+    "beam-unlearned": "research.twins:BeamUnlearned",
+    "felix-unlearned": "research.twins:FelixUnlearned",
 }
 SAMPLER_TWINS: Final = {"clustered-medoids": "research.twins:Medoids"}
 

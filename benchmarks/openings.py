@@ -1,0 +1,144 @@
+"""How near its best a base opens a task that nobody measured: the searchers that it guides, side by side.
+
+python -m benchmarks.openings [SEARCHER/MODEL ...] [--seeds 5] [--json FILE]
+
+Each made-up shape and each recorded task in turn is the one that nobody measured. A base of the cost model
+learns from the others of its kind: 200 random candidates of a shape, all that was recorded of a task. Then
+the searcher proposes with it, the defaults left out and nothing measured meanwhile. The figure is the best of
+the first few proposals over the optimum, geometric mean; what failed counts as 10. A proposal for a recorded
+task is moved to the nearest recorded candidate (docs/replay.md), which blurs what the searcher meant.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.hosts import describe_host
+from benchmarks.lab.grid import STANDARD, Combination
+from benchmarks.lab.summary import WORST
+from costmodels.base import CostModel
+from costmodels.training import labels
+from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
+from research.replay.space_file import read_tasks
+from workers.search.base import Proposal, Trial
+from workers.search.fill import pending
+from workers.search.origins import DEFAULT
+
+SPACES: Final = Path("benchmarks/data/spaces.parquet")
+SHAPES: Final = (
+    (256, 256, 256),
+    (256, 512, 64),
+    (96, 768, 384),
+    (128, 128, 512),
+    (64, 1000, 100),
+    (512, 512, 512),
+    (1024, 128, 256),
+    (192, 192, 768),
+)
+DRAWN: Final = 200  # candidates of a made-up shape that a base learns from
+FIRST: Final = (1, 4, 16)
+ARMS: Final = (
+    "beam/value",
+    "beam-unlearned/value",
+    "beam/xgboost",
+    "evolutionary/xgboost",
+    "mcts/xgboost",
+    "felix/xgboost",
+    "felix-unlearned/xgboost",
+    "random/xgboost",
+)
+
+Known = tuple[Arena, Sequence[Trial]]
+
+
+def main() -> None:
+    """Leave one out, open it, tell."""
+    options = _arguments()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    kinds: list[list[Known]] = [list(_made_up()), list(_recorded(options.spaces))]
+    figures = {kind[0][0].kind: _figures(kind, options.arms, options.seeds) for kind in kinds if kind}
+    for name, by_arm in figures.items():
+        print(f"\n{name}\n{'':28}" + "".join(f"{f'best of {many}':>12}" for many in FIRST))
+        for arm, best in by_arm.items():
+            print(f"{arm:28}" + "".join(f"{ratio:12.3f}" for ratio in best))
+    headline = _headline(figures)
+    if options.json:
+        told = {"headline": headline, "seeds": options.seeds, "first": FIRST, "figures": figures}
+        options.json.write_text(json.dumps(told | describe_host(), indent=1) + "\n")
+    print(headline)
+
+
+def _made_up() -> Iterator[Known]:
+    for at, shape in enumerate(SHAPES):
+        arena = SyntheticArena(*shape)
+        drawn = dict.fromkeys(arena.space.sample(np.random.default_rng(at), DRAWN))
+        yield arena, [arena.measure(candidate) for candidate in drawn]
+
+
+def _recorded(spaces: Path) -> Iterator[Known]:
+    for task in read_tasks(spaces):
+        if task.optimum_us is not None:
+            yield RecordedArena(task, ShownSpace.WIDE), task.trials
+
+
+def _figures(known: Sequence[Known], arms: Sequence[str], seeds: int) -> dict[str, list[float]]:
+    """By arm the geometric means of the best of the first few."""
+    logs: dict[str, list[list[float]]] = {arm: [] for arm in arms}
+    for at, (arena, _) in enumerate(known):
+        bases: dict[str, CostModel] = {}
+        for arm in arms:
+            search, _, model = arm.partition("/")
+            if model not in bases:
+                bases[model] = _base(model, [each for other, each in enumerate(known) if other != at])
+            for seed in range(seeds):
+                logs[arm].append(_opening(arena, Combination(search, model, "topk"), bases[model], seed))
+    return {arm: np.exp(np.mean(each, axis=0)).round(4).tolist() for arm, each in logs.items()}
+
+
+def _base(name: str, known: Sequence[Known]) -> CostModel:
+    """A model of all these tasks."""
+    make = Combination(STANDARD.search, name, STANDARD.sampler).make_model()
+    assert make is not None, "an opening needs a cost model"
+    groups = np.repeat(np.arange(len(known)), [len(trials) for _, trials in known])
+    trials = [trial for _, each in known for trial in each]
+    label = labels([t.latency_us for t in trials], groups, [t.outcome for t in trials])
+    rows = [arena.space.features([trial.candidate for trial in each]) for arena, each in known]
+    model = make()
+    model.fit(np.concatenate(rows), label, groups, seed=0)
+    return model
+
+
+def _opening(arena: Arena, chosen: Combination, base: CostModel, seed: int) -> list[float]:
+    """Logarithms of the best of the first few proposals over the optimum."""
+    taken = pending([Proposal(candidate, None, DEFAULT) for candidate in arena.space.defaults()])
+    rng = np.random.default_rng(seed)
+    proposals = arena.propose(chosen.searcher(), taken, base, max(FIRST), rng)
+    times = [arena.measure(proposal.candidate).latency_us for proposal in proposals]
+    ratios = [min(WORST, us / arena.optimum_us) if us else WORST for us in times]
+    return [float(np.log(min([*ratios[:many], WORST]))) for many in FIRST]
+
+
+def _headline(figures: dict[str, dict[str, list[float]]]) -> str:
+    kind, by_arm = next(iter(figures.items()))
+    arm, best = min(by_arm.items(), key=lambda each: each[1][0])
+    return f"first proposal nearest the best on {kind} spaces: {arm} {best[0]:.3f}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("arms", nargs="*", metavar="SEARCHER/MODEL", default=list(ARMS))
+    parser.add_argument("--spaces", type=Path, default=SPACES, help="what `mallorn record` wrote")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
