@@ -49,7 +49,10 @@ class Settings(BaseSettings):
         0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."
     )
     keep_events_days: float = Field(
-        0.0, ge=0, description="Days after a job's end until its events and timeline are deleted; 0: never."
+        0.0,
+        ge=0,
+        description="Days after a job's end until its events, its timeline and what its searchers learned "
+        "are deleted; 0: never.",
     )
     keep_models_days: float = Field(
         0.0, ge=0, description="Days after its upload until a model without a job is deleted; 0: never."
