@@ -1,6 +1,6 @@
 """How near its best a base opens a task that nobody measured: the searchers that it guides, side by side.
 
-python -m benchmarks.openings [SEARCHER/MODEL ...] [--seeds 5] [--json FILE]
+python -m benchmarks.openings [SEARCHER/MODEL ...] [--kinds made-up recorded] [--seeds 5] [--json FILE]
 
 Each made-up shape and each recorded task in turn is the one that nobody measured. A base of the cost model
 learns from the others of its kind: 200 random candidates of a shape, all that was recorded of a task. Then
@@ -42,6 +42,7 @@ SHAPES: Final = (
 )
 DRAWN: Final = 200  # candidates of a made-up shape that a base learns from
 FIRST: Final = (1, 4, 16)
+KINDS: Final = ("made-up", "recorded")
 ARMS: Final = (
     "beam/value",
     "beam-unlearned/value",
@@ -60,17 +61,21 @@ def main() -> None:
     """Leave one out, open it, tell."""
     options = _arguments()
     os.environ["OMP_NUM_THREADS"] = "1"
-    kinds: list[list[Known]] = [list(_made_up()), list(_recorded(options.spaces))]
-    figures = {kind[0][0].kind: _figures(kind, options.arms, options.seeds) for kind in kinds if kind}
-    for name, by_arm in figures.items():
+    figures: dict[str, dict[str, list[float]]] = {}
+    for name in options.kinds:
+        figures[name] = _figures(_known(name, options.spaces), options.arms, options.seeds)
         print(f"\n{name}\n{'':28}" + "".join(f"{f'best of {many}':>12}" for many in FIRST))
-        for arm, best in by_arm.items():
-            print(f"{arm:28}" + "".join(f"{ratio:12.3f}" for ratio in best))
+        for arm, best in figures[name].items():
+            print(f"{arm:28}" + "".join(f"{ratio:12.3f}" for ratio in best), flush=True)
     headline = _headline(figures)
     if options.json:
         told = {"headline": headline, "seeds": options.seeds, "first": FIRST, "figures": figures}
         options.json.write_text(json.dumps(told | describe_host(), indent=1) + "\n")
     print(headline)
+
+
+def _known(kind: str, spaces: Path) -> list[Known]:
+    return list(_made_up() if kind == "made-up" else _recorded(spaces))
 
 
 def _made_up() -> Iterator[Known]:
@@ -134,6 +139,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("arms", nargs="*", metavar="SEARCHER/MODEL", default=list(ARMS))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--spaces", type=Path, default=SPACES, help="what `mallorn record` wrote")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json", type=Path)
