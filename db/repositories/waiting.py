@@ -1,13 +1,17 @@
 """Jobs that wait for a device of their target."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import func, select, update
 
 from db.repositories.base import Repository, said
 from db.repositories.jobs import ACTIVE
 from db.tables import Device, Event, Job, TargetRow
-from mallorn.core.states import Cause
+from mallorn.core.states import SEARCH, ZERO_SHOT, Cause
+
+# Jobs that hand out what is known run nothing.
+_RUNS: Final = func.coalesce(Job.options["mode"].as_string(), SEARCH) != ZERO_SHOT
 
 
 class Waiting(Repository):
@@ -15,13 +19,14 @@ class Waiting(Repository):
 
     def targets(self) -> Sequence[str]:
         """The targets, in canonical text, of jobs that are not over and not paused."""
-        query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id).where(Job.state.in_(ACTIVE))
+        query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id)
+        query = query.where(Job.state.in_(ACTIVE), _RUNS)
         return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
 
     def tell(self, target: str, reason: str, why_not_here: str) -> None:
         """Say to all active jobs of a target what they wait for: a device that this machine cannot run."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
-        theirs = Job.target_id == target_id, Job.state.in_(ACTIVE), Job.reason != reason
+        theirs = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
         self.changed(update(Job).where(*theirs).values(said(reason, Cause.NOT_HERE, why_not_here)))
 
     def since(self, job: Job) -> float:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -18,7 +19,7 @@ from mallorn.core.errors import PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
 from mallorn.core.stand_ins import STAND_INS
-from mallorn.core.states import JobState
+from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.round import PlannedRound
@@ -30,6 +31,7 @@ from services.control.waiting import Patience, wait_for_device
 from services.planner.planner import plan
 from services.planner.values import JobPlan, JobView
 
+ANSWERS: Final = "what is known answers"
 log = logging.getLogger(__name__)
 
 
@@ -72,9 +74,11 @@ def _turn(step: _JobStep, slots: int, device: Device | None, patience: Patience)
     turn = Settled(messages=group(step.session, step.job, step.options))
     if device is not None:
         _bind(step, device)
+    elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
+        _write(step, turn, (), JobPlan(finished=ANSWERS))
     elif step.options.measurer not in STAND_INS and wait_for_device(step.session, step.job, patience):
         return Settled(messages=turn.messages, over=True)
-    if step.job.context_id is not None:
+    if not turn.over and step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
 
@@ -97,6 +101,8 @@ def _bind(step: _JobStep, device: Device) -> None:
 
 
 def _decide(step: _JobStep, slots: int) -> tuple[Sequence[Standing], JobPlan]:
+    if not step.options.searches:
+        return (), JobPlan(finished=ANSWERS)
     tasks, view = _view(step)
     over = view.seconds_left is not None and view.seconds_left <= 0
     if over and Rounds(step.session).withdraw(step.job.id):

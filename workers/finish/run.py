@@ -47,8 +47,9 @@ def finish(runtime: Runtime, job_id: str) -> None:
 
 def _on_its_machine(claimed: Stage) -> Stage:
     """A job without trials has no machine yet, and defaults are made for one."""
+    measuring = claimed.options.mode != ZERO_SHOT
     with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
-        settle_machine(claimed.runtime, claimed.job.id, PROBES_SEC)
+        settle_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
     with claimed.runtime.database.session() as session:
         return replace(claimed, job=Jobs(session).get(claimed.job.id, None))
 

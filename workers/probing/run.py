@@ -35,15 +35,23 @@ DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
 log = logging.getLogger(__name__)
 
 
-def settle_machine(runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC) -> None:
-    """Bind a job to what its candidates are proposed for, before the first of them and for all."""
+def settle_machine(
+    runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
+) -> None:
+    """Bind a job to what its candidates are proposed for, before the first of them and for all.
+
+    Without `measuring` a machine that nobody measured yet is assumed.
+    """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.machine is not None or JobOptions.model_validate(job.options).measurer in STAND_INS:
             return
         target = Target(Targets(session).get(job.target_id).text)
         like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
-    known = None if like is None else _found_out(runtime, like, target, patience_sec)
+    if like is None:
+        known = None
+    else:
+        known = _found_out(runtime, like, target, patience_sec) if measuring else _known(runtime, like)
     machine = (known and known.machine) or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)

@@ -162,6 +162,18 @@ def test_a_worker_that_died_while_it_measured_has_a_successor(workshop: Workshop
     assert machine_of(workshop, job) == HERE
 
 
+def test_who_answers_from_what_is_known_measures_no_machine(workshop: Workshop, measured: Calls) -> None:
+    job, after = planned(workshop), planned(workshop)
+    probing.settle_machine(workshop, job, measuring=False)
+    assumed_machine = machine_of(workshop, job)
+    assert assumed_machine is not None
+    assert not assumed_machine.measured
+    assert measured == []
+    probing.settle_machine(workshop, planned(workshop))
+    probing.settle_machine(workshop, after, measuring=False)
+    assert machine_of(workshop, after) == HERE
+
+
 def test_another_version_of_tvm_is_another_machine(workshop: Workshop, measured: Calls) -> None:
     workshop.job()
     probing.measure_device(workshop, ENDPOINT.name)
