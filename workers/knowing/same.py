@@ -20,17 +20,20 @@ class Same(Knowledge):
 
     def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
         trials, workload_id = Trials(session), question.workload.id
-        here = trials.best(workload_id, question.target_id, FEW, question.context_id)
+        target_id, context_id = question.target_id, question.context_id
+        here = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
         yield from _answers(question, here, "the fastest that was measured here", Sure.MEASURED)
-        brought = trials.best_brought(workload_id, question.target_id, FEW)
-        yield from _answers(question, brought, "the fastest that another host measured", Sure.LIKELY)
-        for target_id, target in kin_of(session, question):
-            found = [
-                *trials.best(workload_id, target_id, FEW),
-                *trials.best_brought(workload_id, target_id, FEW),
-            ]
-            fastest = sorted(found, key=lambda trial: trial.latency_us or 0.0)
-            yield from _answers(question, fastest, f"the fastest on {target}", Sure.LIKELY, timed=False)
+        elsewhere = _by_time(trials, workload_id, target_id)
+        yield from _answers(question, elsewhere, "the fastest that another host measured", Sure.LIKELY)
+        for kin_id, kin in kin_of(session, question):
+            found = _by_time(trials, workload_id, kin_id)
+            yield from _answers(question, found, f"the fastest on {kin}", Sure.LIKELY, timed=False)
+
+
+def _by_time(trials: Trials, workload_id: int, target_id: int) -> list[Trial]:
+    """Whoever measured them; what other datasets brought is among them."""
+    found = [*trials.best(workload_id, target_id, FEW), *trials.best_brought(workload_id, target_id, FEW)]
+    return sorted(found, key=lambda trial: trial.latency_us or 0.0)
 
 
 def kin_of(session: Session, question: Question) -> Sequence[tuple[int, Target]]:
