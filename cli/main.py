@@ -33,7 +33,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("rm", "cli.removal:rm"),
     ("check", "cli.check:check"),
     ("models", "cli.models:app"),
-    ("schedules", "cli.data:schedules"),
+    ("schedules", "cli.schedules:app"),
     ("records", "cli.data:records"),
     ("record", "cli.record:record"),
     ("dataset", "cli.dataset:app"),

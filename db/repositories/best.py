@@ -17,15 +17,16 @@ IMPORTED: Final = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
 
 def eligible() -> ColumnElement[bool]:
     """Timed here, and no measurement of the same candidate found its results wrong."""
-    return and_(Measurement.kind.not_in(IMPORTED), _sound())
+    return and_(Measurement.kind.not_in(IMPORTED), sound())
 
 
 def brought() -> ColumnElement[bool]:
     """Timed elsewhere and not found wrong; it may not be as fast here."""
-    return and_(Measurement.kind.in_(IMPORTED), _sound())
+    return and_(Measurement.kind.in_(IMPORTED), sound())
 
 
-def _sound() -> ColumnElement[bool]:
+def sound() -> ColumnElement[bool]:
+    """Timed, and no measurement of the same candidate found its results wrong."""
     same_candidate = and_(
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,

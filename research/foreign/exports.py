@@ -9,7 +9,7 @@ from mallorn.core.states import SEARCH
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, read_manifest
 from research.foreign.lines import LoadedLog, Problem, Report
-from research.foreign.rows import Provenance, store_records
+from research.foreign.rows import Provenance, named, store_records
 from workers.faces.graphs import Graphs
 
 ORIGIN: Final = "export"
@@ -28,8 +28,8 @@ def load_export(database: Database, directory: Path, report: Report) -> LoadedLo
     for bad in found.problems:
         report(Problem(str(directory / bad.file), bad.line, bad.error))
     tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
-    log = Provenance(f"mallorn:{manifest.job}", ORIGIN, tuned_at, manifest.measured_on)
+    log = Provenance(named(f"mallorn:{manifest.job}"), ORIGIN, tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}
     with database.transaction() as session:
-        added = store_records(session, found, log, names)
+        added = store_records(session, found, lambda _: log, names)
     return LoadedLog(added, len(found.records) - added, len(found.problems))

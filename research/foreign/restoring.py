@@ -7,7 +7,7 @@ from db.dataset.snapshots import Progress
 from db.session import Database
 from mallorn.core.values.manifest import RECORDS, MeasuredOn
 from research.foreign.lines import LoadedLog, Problem, Report
-from research.foreign.rows import Provenance, store_records
+from research.foreign.rows import Provenance, named, store_records
 from workers.children.errors import ChildCrashed, ChildTimeout
 from workers.faces.graphs import BadLine, Graphs, RestoredLog
 
@@ -15,7 +15,7 @@ BATCH: Final = 64  # lines in one call and one transaction
 ORIGIN: Final = "metaschedule"
 # The log says on which target, and neither on which host nor how its times were taken, nor when.
 LOG: Final = Provenance(
-    "metaschedule", ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN})
+    named("metaschedule"), ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN})
 )
 
 
@@ -35,7 +35,7 @@ def load_metaschedule(
                 else:
                     report(Problem(str(directory / bad.file), bad.line, bad.error))
             with database.transaction() as session:
-                added = store_records(session, found, LOG)
+                added = store_records(session, found, lambda _: LOG)
             loaded.added += added
             loaded.known += len(found.records) - added
             progress(min(start + BATCH, total), total)

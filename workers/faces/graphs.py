@@ -114,6 +114,7 @@ class Restored:
     decisions: tuple[int, ...]
     run_secs: list[float]  # none: it failed
     target: str
+    line: int  # of the records, from 1
 
 
 @dataclass(frozen=True, slots=True)

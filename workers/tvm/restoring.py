@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -51,7 +52,7 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
     before = len(problems)
     path = Path(directory, RECORDS)
     lines = good_lines(path, lambda line: _record(line, programs, target), problems, start, count)
-    records = [record for _, record in lines]
+    records = [replace(record, line=number + 1) for number, record in lines]
     return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - before)
 
 
@@ -77,7 +78,7 @@ def _record(line: list[Any], programs: dict[int, _Program], target: str | None) 
     choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)))
     times = [float(seconds) for seconds in run_secs]
     timed = times if times and max(times) < _FAILED_SEC else []
-    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place)
+    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place, 0)
 
 
 def plain_target(written_for: Any) -> str:

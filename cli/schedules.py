@@ -1,0 +1,102 @@
+"""`mallorn schedules`: list them, fetch a job's, and share the best known ones as a folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cli.data import schedules
+from cli.dataset_place import DatasetPlace, dataset
+from cli.parts import installed
+from cli.terminal.bars import bar
+from cli.terminal.output import JsonOption, print_json, print_note, stdout
+from cli.terminal.shared import shared
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+
+GET = "get"
+PROBLEMS_SHOWN = 20
+
+
+class GetUnlessNamed(TyperGroup):
+    """`mallorn schedules [JOB]` is `mallorn schedules get [JOB]`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = args and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if known else [GET, *args])
+
+
+app = typer.Typer(
+    cls=GetUnlessNamed, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+
+@app.callback()
+def main() -> None:
+    """List the best known schedules, download a job's, or share them as a folder."""
+
+
+app.command(GET)(schedules)
+
+
+@app.command("export")
+@shared
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; made or brought up to date.")],
+    target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
+    *,
+    place: DatasetPlace,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the best known record of every workload into a folder that git and stock TVM can read."""
+    wanted = None if target is None else parse_target(target)
+    with installed("worker"):
+        from research.sharing.exporting import export_schedules
+    with dataset(*place) as database, bar("writing") as progress:
+        written = list(export_schedules(database, directory, wanted, progress))
+    if not written:
+        of = f" of {wanted}" if wanted else ""
+        raise NotFound(
+            f"nothing was measured{of} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
+        )
+    told = [
+        {"directory": str(each.directory), "records": each.records, "left_out": each.left_out}
+        for each in written
+    ]
+    if as_json:
+        print_json(told)
+        return
+    for each in written:
+        gone = f", {each.left_out} left out: they do not rebuild here" if each.left_out else ""
+        stdout().print(f"{each.directory}: {each.records} records{gone}")
+    print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
+
+
+@app.command("import")
+@shared
+def bring_in(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `export` wrote.")],
+    *,
+    place: DatasetPlace,
+    as_json: JsonOption = False,
+) -> None:
+    """Add the records of such folders to the dataset. A second time adds nothing."""
+    for directory in directories:
+        if not directory.is_dir():
+            raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
+    problems: list[str] = []
+    added = known = 0
+    with installed("worker"):
+        from research.sharing.merging import import_schedules
+    with dataset(*place, create=True) as database:
+        for directory in directories:
+            with bar(f"reading {directory.name}") as progress:
+                found = import_schedules(database, directory, lambda bad: problems.append(str(bad)), progress)
+            added, known = added + found.added, known + found.known
+    for problem in problems[:PROBLEMS_SHOWN]:
+        print_note(problem)
+    if as_json:
+        print_json({"added": added, "known": known, "bad": len(problems), "problems": problems})
+    else:
+        stdout().print(f"{added:,} added, {known:,} known already, {len(problems):,} bad")
