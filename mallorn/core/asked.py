@@ -83,6 +83,7 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
         "--minutes": minutes is not None,
         "--dynamic": bool(options.dynamic),
         "--contention on": options.beside_others,
+        "task_trials": options.task_trials is not None,
     }
     for what, is_asked in asked.items():
         if is_asked:

@@ -1,6 +1,5 @@
 """What a finished job came to: how fast the model was, is, and would be elsewhere, and what went wrong."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +8,7 @@ from mallorn.core.figures import percent
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency, PointTimes
+from mallorn.wording.answers import rests_on
 from mallorn.wording.columns import Column
 from mallorn.wording.units import duration, latency
 
@@ -187,19 +187,10 @@ def _programs(count: int) -> str:
     return "no program" if count == 0 else "one program" if count == 1 else f"{count} programs"
 
 
-def _answers(report: FinishReport) -> str:
-    """What answered for the tasks of a job that measured nothing, and whether it was checked."""
-    sources = Counter(answer.source for answer in report.answers.values())
-    told = ", ".join(f"{count} {source}" for source, count in sources.most_common())
-    checked = sum(answer.checked for answer in report.answers.values())
-    by = "built and checked" if checked == len(report.answers) else f"{checked or 'none'} built and checked"
-    return f"{len(report.answers)} of {report.of} tasks have a schedule that nobody timed: {told}; {by}"
-
-
 def _checks(report: FinishReport) -> list[str]:
     lines = []
     if report.answers:
-        lines.append(_answers(report))
+        lines += rests_on(report)
     elif report.of is not None:
         kind = "an unchecked" if report.measured_by in STAND_INS else "a verified"
         lines.append(f"{report.found} of {report.of} workloads have {kind} schedule")

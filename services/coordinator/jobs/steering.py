@@ -58,10 +58,11 @@ def resume(parts: Parts, owner: str, job_id: str, request: ResumeIn) -> JobStatu
 def _explain_refusal(job: Job, request: ResumeIn) -> None:
     more = request.trials > 0 or (request.auto and not job.auto)
     mode = job.options.get("mode", SEARCH)
-    if more and mode != SEARCH:
+    left = finish_left_something(job)
+    if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
         what = f"job {job.id} is {mode}: it measures no candidates"
         raise Conflict(what, hint="mallorn tune MODEL   (a search starts from what is known, too)")
-    if finish_left_something(job) or (more and came_to_finish(job)):
+    if left or (more and came_to_finish(job)):
         return
     if job.state == JobState.DONE and not more:
         raise Conflict(_why_done(job), hint=f"mallorn resume {job.id} --trials 100")

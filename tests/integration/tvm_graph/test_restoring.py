@@ -12,8 +12,9 @@ from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.session import Database
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import RECORDS
+from mallorn.core.values.manifest import MANIFEST, RECORDS
 from research.foreign.exports import load_export
 from research.foreign.lines import Problem
 from tests.fixtures.command_line import mallorn
@@ -63,6 +64,13 @@ def test_a_torn_line_costs_its_own_schedule(tuned: Path, database: Database) -> 
     problems: list[Problem] = []
     assert load_export(database, tuned, problems.append).added == 2
     assert [(problem.file, problem.line) for problem in problems] == [(str(tuned / RECORDS), 1)]
+
+
+def test_an_export_that_nobody_measured_brings_nothing(tuned: Path, database: Database) -> None:
+    manifest = json.loads((tuned / MANIFEST).read_text())
+    (tuned / MANIFEST).write_text(json.dumps(manifest | {"mode": "zero-shot"}))
+    with pytest.raises(InvalidRequest, match="nobody has measured them"):
+        load_export(database, tuned, [].append)
 
 
 def test_the_import_says_how_to_have_the_schedules_again(mlp: Any, tuned: Path, tmp_path: Path) -> None:

@@ -107,6 +107,17 @@ def test_what_the_state_does_not_allow_is_a_conflict_in_words(
         assert owned.job_id in answer.json()["detail"], (state, verb)
 
 
+def test_a_job_that_measures_no_candidates_takes_none_on_resume_either(coordinator: Coordinator) -> None:
+    job_id = coordinator.submit(trials=None, options={"mode": "zero-shot"}).json()["id"]
+    with coordinator.database.transaction() as session:
+        Jobs(session).move(job_id, list(JobState), JobState.DONE)
+    for asked in ({}, {"trials": 100}, {"auto": True}):
+        refused = coordinator.http.post(f"/jobs/{job_id}/resume", json=asked)
+        assert refused.status_code == 409
+        assert refused.json()["detail"] == f"job {job_id} is zero-shot: it measures no candidates"
+        assert refused.json()["hint"].startswith("mallorn tune MODEL")
+
+
 def test_a_refused_resume_changes_nothing(coordinator: Coordinator, owned: OwnedRows) -> None:
     coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 5})
     assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["trials"] == 64

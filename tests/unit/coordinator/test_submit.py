@@ -153,6 +153,31 @@ def test_what_cannot_be_done_is_refused_in_words(coordinator: Coordinator) -> No
     assert coordinator.sent(queues.IMPORT) == []
 
 
+def test_a_job_that_answers_from_what_is_known_has_no_trials(coordinator: Coordinator) -> None:
+    for mode, trials in (("zero-shot", None), ("one-shot", 0)):
+        answer = coordinator.submit(trials=trials, options={"mode": mode})
+        assert (answer.status_code, answer.json()["trials"]) == (201, 0)
+
+
+def test_what_only_measuring_brings_is_refused_with_a_mode_that_measures_nothing(
+    coordinator: Coordinator,
+) -> None:
+    for asked, options, words in (
+        ({"trials": 64}, {}, "--trials 64"),
+        ({"trials": None, "minutes": 5.0}, {}, "--minutes"),
+        ({"trials": 0}, {"dynamic": {"batch": [1, 8]}}, "--dynamic"),
+        ({"trials": 0}, {"contention": "on"}, "--contention on"),
+        ({"trials": 0}, {"task_trials": 16}, "task_trials"),
+    ):
+        refused = coordinator.submit(**asked, options={"mode": "one-shot", **options})
+        assert refused.status_code == 422, words
+        assert (
+            refused.json()["detail"]
+            == f"{words} is for jobs that measure candidates, and one-shot measures none"
+        )
+        assert "--mode search" in refused.json()["hint"]
+
+
 def test_an_unknown_name_is_answered_with_the_known_ones(coordinator: Coordinator) -> None:
     for options, hint in UNKNOWN_NAMES:
         answer = coordinator.submit(options=options)

@@ -1,0 +1,114 @@
+"""Sources of answers, each asked alone: what they take of the dataset, in which order, and how sure it is."""
+
+from sqlalchemy import update
+
+from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
+from db.tables import Measurement, Workload
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import parse_target
+from tests.fixtures.workshop import TARGET
+from workers.knowing.answer import Question, in_order
+from workers.knowing.constructed import Constructed
+from workers.knowing.near import Near
+from workers.knowing.same import Same
+from workers.search.synthetic import SyntheticSpace
+
+
+def tuned(workshop, name="w0", trials=16, **options):
+    """The workload's row and the context of a job that measured it."""
+    job = workshop.job((name,), trials=trials, **options)
+    workshop.work(job)
+
+    def found(session):
+        [task] = Tasks(session).list(job)
+        return Workloads(session).get(task.workload_id), Jobs(session).get(job, None).context_id
+
+    return workshop.read(found)
+
+
+def best(workshop, workload):
+    return workshop.read(lambda session: Trials(session).best(workload.id, workshop.target_id))[0]
+
+
+def ask(workshop, source, workload, context=None, space=None):
+    question = Question(workload, TARGET, workshop.target_id, context, space or SyntheticSpace(64, 64, 64))
+    return workshop.read(lambda session: list(source(session, question)))
+
+
+def change(workshop, **values):
+    """All that was measured, made something else."""
+    workshop.write(lambda session: session.execute(update(Measurement).values(**values)))
+
+
+def sized(workshop, name, extents):
+    features = {"extents": extents}
+    query = update(Workload).where(Workload.key == name).values(features=features)
+    workshop.write(lambda session: session.execute(query))
+
+
+def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
+    workload, context = tuned(workshop)
+    kin = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+    change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
+    answers = ask(workshop, Same(), workload, context)
+    assert {(answer.sure, answer.expected_us) for answer in answers} == {("likely", None)}
+    assert "znver4" in answers[0].because
+
+
+def test_another_kind_of_target_is_no_kin(workshop):
+    workload, context = tuned(workshop)
+    gpu = parse_target({"kind": "cuda"})
+    change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(gpu).id))
+    assert ask(workshop, Same(), workload, context) == []
+
+
+def test_a_candidate_whose_sketch_is_gone_answers_nothing(workshop):
+    workload, context = tuned(workshop)
+    space = SyntheticSpace(64, 64, 64)
+    space.by_key = {}
+    assert ask(workshop, Same(), workload, context, space) == []
+
+
+def test_what_computes_wrong_results_answers_nothing(workshop):
+    workload, context = tuned(workshop)
+    change(workshop, outcome=Outcome.WRONG_RESULT, latency_us=None)
+    assert ask(workshop, Same(), workload, context) == []
+
+
+def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
+    for name, extents in {"a": [64, 64, 96], "b": [64, 64, 80], "c": [64, 64, 1024]}.items():
+        tuned(workshop, name, 8)
+        sized(workshop, name, extents)
+    workload, context = tuned(workshop, "w0", 8)
+    words = [answer.because for answer in ask(workshop, Near(), workload, context)]
+    assert list(dict.fromkeys(words)) == [
+        f"carried from the same loops in sizes {times} times apart" for times in ("1.2", "1.5")
+    ]
+
+
+def test_what_is_carried_fits_the_shape(workshop):
+    tuned(workshop, "a", 8)
+    workload, context = tuned(workshop, "w0", 8)
+    space = SyntheticSpace(96, 64, 64)
+    sized(workshop, "a", [64, 64, 64])
+    answers = ask(workshop, Near(), workload, context, space)
+    assert answers
+    # Rebuilt, or refused for what it is: never ill-formed.
+    assert len(space.valid([answer.candidate for answer in answers])) == len(answers)
+    for answer in answers:
+        rows, limit = answer.candidate.decisions[:4], 96
+        assert rows[0] * rows[1] * rows[2] * rows[3] == limit
+
+
+def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
+    workload, context = tuned(workshop)
+    question = Question(workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    sources = (Same(), Same(), Constructed())
+    answers = workshop.read(lambda session: list(in_order(sources, session, question)))
+    candidates = [answer.candidate for answer in answers]
+    assert len(set(candidates)) == len(candidates)
+    assert answers[0].source == "same"
