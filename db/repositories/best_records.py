@@ -36,10 +36,13 @@ class BestRecords(Repository):
     """Reads across owners: what is known of a program belongs to everyone who runs it."""
 
     def knows(self, dataset: str, row: int) -> bool:
-        """Whether a record that a folder tells of is here, as a row of ours or of the dataset it came from."""
-        brought = (Source.key == dataset) & ~Source.own & (Measurement.source_row == row)
-        ours = (Source.key == dataset) & Source.own & (Measurement.id == row)
-        query = select(Measurement.id).join(Source, brought | ours).limit(1)
+        """Whether a record that a folder tells of is here: a row of ours, or of the dataset it came from."""
+        source = self.session.scalars(select(Source).where(Source.key == dataset)).one_or_none()
+        if source is None:
+            return False
+        ours = Measurement.id == row, Measurement.source_id.is_(None)
+        theirs = Measurement.source_row == row, Measurement.source_id == source.id
+        query = select(Measurement.id).where(*(ours if source.own else theirs)).limit(1)
         return self.session.scalar(query) is not None
 
     def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:

@@ -73,8 +73,8 @@ class JobOptions(BaseModel):
     mode: Annotated[
         Mode,
         Field(
-            description="search measures candidates; one-shot builds and checks what is known to be good; "
-            "zero-shot only hands it out."
+            description="Measures candidates: search. Hands out what is known to be good: zero-shot; "
+            "one-shot builds and checks it before."
         ),
     ] = SEARCH
     search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"

@@ -18,7 +18,6 @@ from workers.round.viewing import LOWERED, Viewer
 from workers.search.base import Proposal, Searcher, Trial
 from workers.search.fill import Filter, pending, take
 from workers.search.origins import DEFAULT, named
-from workers.search.pooled import score
 from workers.search.remembering import MOST_BYTES, Remembering, State
 from workers.search.space import Space
 from workers.tvm.space import TvmSpace, load_sketches
@@ -97,13 +96,11 @@ def _check_state(state: State, context: RoundContext) -> None:
 
 
 def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
-    """A first round has the space's defaults alone, or a base would have no say: it gets half of the round,
-    and chooses the defaults that are the other half.
+    """A first round has the space's defaults alone, or a base would have no say: it gets half of the round.
+
+    The other half are the constructor's first guesses: a base orders those no better than the constructor.
     """
-    defaults = space.defaults()
-    liked = np.argsort(-score(space, model, defaults).prediction.mean, kind="stable")
-    half = context.row.size // 2
-    first = take(Filter(space, ()), [defaults[at] for at in liked], half, DEFAULT)
+    first = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
     found, state = _searched(context, space, model, context.row.size - len(first), pending(first))
     return first + found, state
 

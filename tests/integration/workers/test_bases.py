@@ -173,9 +173,7 @@ def test_residuals_stand_on_the_active_base_and_their_version_says_on_which(work
 
 
 @pytest.mark.parametrize("search", ["evolutionary", "portfolio", "random"])
-def test_half_of_a_first_round_are_the_defaults_that_the_base_likes_and_half_its_own(
-    workshop, learned, search
-):
+def test_half_of_a_first_round_are_first_guesses_and_half_what_the_base_likes(workshop, learned, search):
     first = a_round(workshop, workshop.job(("w0",), search=search))
     assert first.stats.cost_model == learned
     by_default = ["default" in row.origin for row in workshop.rows(round_id=first.id)]
