@@ -73,8 +73,8 @@ class JobOptions(BaseModel):
     mode: Annotated[
         Mode,
         Field(
-            description="Measures candidates: search. Hands out what is known to be good: zero-shot; "
-            "one-shot builds and checks it before."
+            description="How schedules are come by: search measures candidates; one-shot builds and checks "
+            "what is known to be good; zero-shot only hands it out."
         ),
     ] = SEARCH
     search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"

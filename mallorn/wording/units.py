@@ -74,7 +74,9 @@ def latency(value_us: float | None) -> str:
 
 
 def budget_words(job: JobStatus) -> str:
-    """What a job may spend, as `200 trials`, `60 minutes` or both; or that it ends by itself."""
+    """What a job may spend, as `200 trials`, `60 minutes` or both; or how it does without."""
+    if not job.options.searches:
+        return job.options.mode
     if job.auto:
         return AUTO
     known = {"trials": job.trials, "minutes": job.minutes}

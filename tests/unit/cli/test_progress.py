@@ -283,6 +283,12 @@ def test_a_budget_without_a_limit_of_trials_shows_no_number_for_it() -> None:
     assert (budget_words(free), spent_of(free, "/")) == ("60 minutes", "16")
 
 
+def test_a_job_that_measures_nothing_is_called_by_its_mode() -> None:
+    answered = job("finishing", budget=0)
+    options = answered.options.model_copy(update={"mode": "zero-shot"})
+    assert budget_words(answered.model_copy(update={"options": options})) == "zero-shot"
+
+
 def test_a_job_that_ends_by_itself_is_as_far_as_its_planner_thinks() -> None:
     unknown = job("tuning", 16, budget=None)
     assert (budget_words(unknown), share(unknown)) == ("as many trials as are worth it", 0.0)
