@@ -57,14 +57,3 @@ def test_stock_logs_answer_without_a_trial_and_the_whole_model_is_checked(
     assert shared.returncode == 0, shared.stderr
     kept = [line for file in (tmp_path / "shared").rglob(RECORDS) for line in file.read_text().splitlines()]
     assert len(kept) == len(answers)
-
-
-@pytest.mark.slow
-def test_one_shot_checks_each_answer_and_times_the_model(networks: Path, tmp_path: Path) -> None:
-    report = tune(networks, tmp_path / "data", tmp_path / "out", "--mode", "one-shot")
-    answers, latencies = report["answers"], report["latency_us"]
-    assert isinstance(answers, dict)
-    assert isinstance(latencies, dict)
-    assert all(answer["checked"] for answer in answers.values())
-    assert latencies["tuned"] is not None
-    assert report["trials"] == 0
