@@ -12,7 +12,7 @@ from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.values.report import Source, Sure
 from workers.knowing.answer import Answer, Knowledge, Question
-from workers.knowing.same import kin_of
+from workers.knowing.same import kin_of, words_of
 from workers.search.carrying import carry
 
 NEIGHBOURS = 4
@@ -30,7 +30,7 @@ class Near(Knowledge):
         neighbours = [pair for pair in _neighbours(session, question) if pair[0] <= self.within]
         places = [
             (question.target_id, ""),
-            *((at, f" on {target}") for at, target in kin_of(session, question)),
+            *((at, f" on {words_of(target)}") for at, target in kin_of(session, question)),
         ]
         for target_id, words in places:
             for far, neighbour in neighbours:

@@ -27,7 +27,7 @@ class Same(Knowledge):
         yield from _answers(question, elsewhere, "the fastest that another host measured", Sure.LIKELY)
         for kin_id, kin in kin_of(session, question):
             found = _by_time(trials, workload_id, kin_id)
-            yield from _answers(question, found, f"the fastest on {kin}", Sure.LIKELY, timed=False)
+            yield from _answers(question, found, f"the fastest on {words_of(kin)}", Sure.LIKELY, timed=False)
 
 
 def _by_time(trials: Trials, workload_id: int, target_id: int) -> list[Trial]:
@@ -37,10 +37,17 @@ def _by_time(trials: Trials, workload_id: int, target_id: int) -> list[Trial]:
 
 
 def kin_of(session: Session, question: Question) -> Sequence[tuple[int, Target]]:
-    """Other targets of the dataset of which one may learn for this one, the nearest first."""
+    """Other targets whose schedules are cut for the same vectors and cores, the nearest first."""
     others = [(row.id, Target(row.text)) for row in Targets(session).list() if row.id != question.target_id]
-    near = [(far, each) for each in others if (far := distance(question.target, each[1])) is not None]
-    return [each for _, each in sorted(near, key=lambda pair: (pair[0], pair[1][0]))]
+    near = [(distance(question.target, target), at, target) for at, target in others]
+    alike = [(far, at, target) for far, at, target in near if far is not None and far.cuts_alike]
+    return [(at, target) for _, at, target in sorted(alike, key=lambda each: each[:2])]
+
+
+def words_of(target: Target) -> str:
+    """A target as an answer names it."""
+    named = target.attrs.get("mcpu") or target.attrs.get("arch") or target.kind
+    return f"{named} with {target.num_cores} cores" if target.is_cpu else named
 
 
 def _answers(

@@ -1,5 +1,6 @@
 """Sources of answers, each asked alone: what they take of the dataset, in which order, and how sure it is."""
 
+import pytest
 from sqlalchemy import update
 
 from db.repositories.jobs import Jobs
@@ -52,11 +53,19 @@ def sized(workshop, name, extents):
 
 def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
     workload, context = tuned(workshop)
-    kin = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+    kin = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
     answers = ask(workshop, Same(), workload, context)
     assert {(answer.sure, answer.expected_us) for answer in answers} == {("likely", None)}
-    assert "znver4" in answers[0].because
+    assert "haswell" in answers[0].because
+
+
+@pytest.mark.parametrize("other", [{"mcpu": "znver4", "num-cores": 2}, {"mcpu": "haswell", "num-cores": 8}])
+def test_schedules_for_other_vectors_or_cores_answer_nothing(workshop, other):
+    workload, context = tuned(workshop)
+    kin = parse_target({"kind": "llvm", **other})
+    change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
+    assert ask(workshop, Same(), workload, context) == []
 
 
 def test_another_kind_of_target_is_no_kin(workshop):

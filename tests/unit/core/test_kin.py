@@ -37,6 +37,20 @@ def test_it_is_the_same_from_either_side() -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        (cpu("sapphirerapids", 4), True),
+        (cpu("znver4", 2), False),
+        (cpu("haswell", 4), False),
+    ],
+)
+def test_schedules_are_cut_alike_for_the_same_vectors_and_cores(other: Target, alike: bool) -> None:
+    far = distance(HERE, other)
+    assert far is not None
+    assert far.cuts_alike == alike
+
+
+@pytest.mark.parametrize(
     "stranger", [{"kind": "cuda", "arch": "sm_90"}, json.loads(HERE.text) | {"device": "simulated"}]
 )
 def test_devices_of_another_kind_and_stand_ins_are_no_kin(stranger: dict[str, object]) -> None:
