@@ -1,6 +1,7 @@
 """Brings what comes along into a database, once."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,8 @@ from db.dataset.importing import import_dataset
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
-from db.shipped.files import FOLDER, ShippedBase, read_list, rows_in
+from db.shipped.files import FOLDER, Shipped, ShippedBase, read_list, rows_in
+from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 
 log = logging.getLogger(__name__)
@@ -22,17 +24,19 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     """Store the rows and bases that this version has and the database has not; how many rows were new.
 
     The bases come last, in one transaction: where they are, everything is. Versions that somebody trained or
-    chose there stay the active ones.
+    chose there stay the active ones. Files that cannot be read cost no start: the database begins without.
     """
-    shipped = read_list(folder)
     database = Database(url)
     try:
+        shipped = read_list(folder)
         if shipped is None or _is_here(database, shipped.snapshot):
             return 0
+        blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
         imported = import_dataset(database, rows_in(folder))
-        with database.transaction() as session:
-            for base in shipped.bases:
-                _store(session, base, shipped.snapshot, (folder / base.file).read_bytes())
+        _store_bases(database, shipped, blobs)
+    except (InvalidRequest, NotFound, OSError, ValueError) as error:
+        log.warning("what comes along cannot be read, and is left out: %s", error)
+        return 0
     finally:
         database.dispose()
     log.info("%s rows and %s bases came along (%s)", imported.added, len(shipped.bases), shipped.snapshot)
@@ -42,6 +46,15 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
 def _is_here(database: Database, snapshot: str) -> bool:
     with database.session() as session:
         return CostModels(session).knows(snapshot)
+
+
+def _store_bases(database: Database, shipped: Shipped, blobs: Mapping[str, bytes]) -> None:
+    with database.transaction() as session:
+        for base in shipped.bases[:1]:  # two services that start at once take turns here
+            CostModels(session).lock_target(Targets(session).ensure(parse_target(base.target)).id)
+        if not CostModels(session).knows(shipped.snapshot):
+            for base in shipped.bases:
+                _store(session, base, shipped.snapshot, blobs[base.file])
 
 
 def _store(session: Session, base: ShippedBase, snapshot: str, blob: bytes) -> None:

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import func, select
 
 from costmodels.random import RandomModel
+from db.dataset.importing import import_dataset
 from db.dataset.parcel import open_parcel
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
@@ -56,13 +57,19 @@ def test_rows_and_bases_come_along_once(elsewhere: Database, folder: Path) -> No
 
 
 def test_an_interrupted_start_is_finished_by_the_next(elsewhere: Database, folder: Path) -> None:
-    kept = (folder / BASE.file).rename(folder / "away")
-    with pytest.raises(FileNotFoundError):
-        bring_along(elsewhere.url, folder)
-    assert (count(elsewhere), versions(elsewhere)) == (5, [])
-    kept.rename(folder / BASE.file)
-    bring_along(elsewhere.url, folder)
+    import_dataset(elsewhere, rows_in(folder))  # as far as it came
+    assert bring_along(elsewhere.url, folder) == 0
     assert (count(elsewhere), versions(elsewhere)) == (5, [(1, True, "shipped-one")])
+
+
+@pytest.mark.parametrize("damaged", [BASE.file, "bases.json", "rows/measurements.parquet"])
+def test_files_that_cannot_be_read_cost_no_start(elsewhere: Database, folder: Path, damaged: str) -> None:
+    if damaged == BASE.file:
+        (folder / damaged).unlink()
+    else:
+        (folder / damaged).write_text("torn")
+    assert bring_along(elsewhere.url, folder) == 0
+    assert (count(elsewhere), versions(elsewhere)) == (0, [])
 
 
 def test_what_comes_along_later_takes_the_place_of_what_came_before(
