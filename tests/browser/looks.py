@@ -34,6 +34,9 @@ CUT: Final = """
 }
 """
 
+# The searcher's field: a label is read with its options, and one of the mode is "search".
+SEARCH: Final = re.compile("^Search")
+
 
 def settle(page: Any) -> None:
     """Wait until nothing is on its way and all is drawn."""

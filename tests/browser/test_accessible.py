@@ -14,6 +14,7 @@ from db.session import Database
 from mallorn.core.artifacts import scripts_uri
 from mallorn.core.states import RoundState
 from tests.browser.conftest import Open
+from tests.browser.looks import SEARCH
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.schedules import promote
@@ -79,6 +80,6 @@ def test_axe_finds_nothing_serious(
     page.goto(url + "#/jobs")
     page.get_by_role("button", name="Tune a model").first.click()
     page.get_by_role("dialog").get_by_text("Options", exact=True).click()
-    page.get_by_label("Search").wait_for()
+    page.get_by_label(SEARCH).wait_for()
     found += complaints(page, axe)
     assert found == []

@@ -11,6 +11,7 @@ from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.values.job import SuggestedOptions
 from tests.browser.conftest import Open
+from tests.browser.looks import SEARCH
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job
 
@@ -61,7 +62,7 @@ def test_a_failed_job_is_tried_again_with_what_would_help(
     page = open_page(f"{serve()}#/jobs/{refused}")
     page.get_by_role("button", name="Try again with input_ids:1,128 mask:1,128").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Search").wait_for()
+    dialog.get_by_label(SEARCH).wait_for()
     assert dialog.get_by_label("Input shapes").input_value() == "input_ids:1,128 mask:1,128"
     dialog.get_by_label("Seed").fill("7")
     dialog.get_by_role("button", name="Start tuning").click()

@@ -16,7 +16,7 @@ from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from tests.browser.conftest import Open, serving
 from tests.browser.furnished import Furnished, furnish
-from tests.browser.looks import LOOKS, faults, keep_picture, settle
+from tests.browser.looks import LOOKS, SEARCH, faults, keep_picture, settle
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job
 
@@ -30,7 +30,7 @@ def nothing(_page: Any) -> None:
 def open_submit(page: Any) -> None:
     page.get_by_role("button", name="Tune a model").first.click()
     page.get_by_role("dialog").get_by_text("Options", exact=True).click()
-    page.get_by_label("Search").wait_for()
+    page.get_by_label(SEARCH).wait_for()
 
 
 def select_jobs(page: Any) -> None:

@@ -11,6 +11,7 @@ from db.session import Database
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
 from tests.browser.conftest import Open
+from tests.browser.looks import SEARCH
 
 Serve = Callable[..., str]
 
@@ -42,7 +43,7 @@ def test_every_choice_of_the_server_is_offered_with_its_default(
     serve: Serve, open_page: Open, model: Path
 ) -> None:
     dialog = open_dialog(open_page(serve()), model)
-    search = dialog.get_by_label("Search")
+    search = dialog.get_by_label(SEARCH)
     search.wait_for()
     offered = [words.removesuffix(" (default)") for words in search.locator("option").all_inner_texts()]
     assert offered == sorted(REGISTRY["search"])
@@ -53,7 +54,7 @@ def test_every_field_says_what_the_schema_says_of_its_option(
     serve: Serve, open_page: Open, model: Path
 ) -> None:
     dialog = open_dialog(open_page(serve()), model)
-    dialog.get_by_label("Search").wait_for()
+    dialog.get_by_label(SEARCH).wait_for()
     said = dialog.locator(".fields small").all_inner_texts()
     words = {str(field.description) for field in JobOptions.model_fields.values()}
     assert len(said) == len(set(said))
@@ -65,7 +66,7 @@ def test_chosen_options_reach_the_job_and_the_others_keep_their_defaults(
 ) -> None:
     page = open_page(serve())
     dialog = open_dialog(page, model)
-    dialog.get_by_label("Search").select_option("ga")
+    dialog.get_by_label(SEARCH).select_option("ga")
     dialog.get_by_label("Round size").fill("16")
     dialog.get_by_label("Only").fill("conv2d*, matmul")
     dialog.get_by_text("Options (3 choices of yours)").wait_for()
