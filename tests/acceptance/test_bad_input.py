@@ -101,7 +101,7 @@ REFUSED = {
     "unknown target key": (("submit", "MODEL", "--target", '{"kind":"llvm","cores":2}'), "'cores'"),
     "no num-cores": (("submit", "MODEL", "--target", '{"kind":"llvm"}'), "num-cores"),
     "unknown job": (("show", "nope"), "there is no job nope"),
-    "unknown searcher": (("tune", "MODEL", "--search", "astrology"), "known: bo, es, evolutionary, "),
+    "unknown searcher": (("tune", "MODEL", "--search", "astrology"), "known: beam, bo, es, evolutionary, "),
     "unknown option": (("submit", "MODEL", "-o", "astrology=1"), "known: build_timeout_sec, contention, "),
     "no directory": (("compile", "MODEL", "--schedules", "nowhere", "-o", "m.so"), "no directory 'nowhere'"),
 }
