@@ -72,7 +72,7 @@ def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) ->
     except (ChildFailed, Unschedulable):  # TVM has no schedule for it, and the finish goes on
         return None
     for each in _answers(claimed, workload, space):
-        slot = Slot(0, each.candidate, space.by_key[each.candidate.sketch])
+        slot = Slot(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
         verdict = check.verify(program, slot)
         if verdict.ok:
             contest = Contest(task, workload, program, (slot,), None, {each.candidate: each.source})

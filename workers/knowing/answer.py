@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from db.tables import Workload
 from mallorn.core.targets import Target
 from mallorn.core.values.report import Source, Sure
-from workers.search.space import Candidate, Space
+from workers.search.space import Candidate, Sketch, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Answer:
     because: str  # in words, without the candidate
     sure: Sure
     expected_us: float | None = None  # None: there is no figure that one could stand by
+    sketch: Sketch | None = None  # as whoever measured it had it; None: that of the space
 
 
 class Knowledge(ABC):

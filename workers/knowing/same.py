@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy.orm import Session
 
+from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from mallorn.core.kin import distance
@@ -22,12 +23,12 @@ class Same(Knowledge):
         trials, workload_id = Trials(session), question.workload.id
         target_id, context_id = question.target_id, question.context_id
         here = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
-        yield from _answers(question, here, "the fastest that was measured here", Sure.MEASURED)
+        yield from _answers(session, here, "the fastest that was measured here", Sure.MEASURED)
         elsewhere = _by_time(trials, workload_id, target_id)
-        yield from _answers(question, elsewhere, "the fastest that another host measured", Sure.LIKELY)
+        yield from _answers(session, elsewhere, "the fastest that another host measured", Sure.LIKELY)
         for kin_id, kin in kin_of(session, question):
             found = _by_time(trials, workload_id, kin_id)
-            yield from _answers(question, found, f"the fastest on {words_of(kin)}", Sure.LIKELY, timed=False)
+            yield from _answers(session, found, f"the fastest on {words_of(kin)}", Sure.LIKELY, timed=False)
 
 
 def _by_time(trials: Trials, workload_id: int, target_id: int) -> list[Trial]:
@@ -51,10 +52,14 @@ def words_of(target: Target) -> str:
 
 
 def _answers(
-    question: Question, found: Sequence[Trial], because: str, sure: Sure, timed: bool = True
+    session: Session, found: Sequence[Trial], because: str, sure: Sure, timed: bool = True
 ) -> Iterator[Answer]:
-    """Those of sketches that the space still has; a time counts where it was taken on this target."""
+    """With the sketches that were measured: stock's are not all in our space, and rebuild nevertheless.
+
+    A time counts where it was taken on this target.
+    """
+    sketches = Sketches(session).by_key({trial.candidate.sketch for trial in found})
     for trial in found:
-        if trial.candidate.sketch in question.space.by_key:
-            expected_us = trial.latency_us if timed else None
-            yield Answer(trial.candidate, Source.SAME, because, sure, expected_us)
+        expected_us = trial.latency_us if timed else None
+        sketch = sketches[trial.candidate.sketch]
+        yield Answer(trial.candidate, Source.SAME, because, sure, expected_us, sketch)

@@ -27,7 +27,9 @@ def losses(space: Space, candidates: Sequence[Candidate]) -> Values:
 
 
 def modelled_us(space: Space, candidate: Candidate) -> float | None:
-    """What one candidate should take; None where there is no model of its sketch."""
-    sketch = space.by_key[candidate.sketch]
+    """What one candidate should take; None where there is no model of its sketch, or the space lacks it."""
+    sketch = space.by_key.get(candidate.sketch)
+    if sketch is None:
+        return None
     us = Constructor(space.nests, space.machine).time_us(sketch, decision_rows(sketch, [candidate], [0]))
     return None if us is None else float(us[0])
