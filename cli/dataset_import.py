@@ -41,6 +41,13 @@ class ImportTally:
         if len(self.problems) < PROBLEMS_SHOWN:
             self.problems.append(str(problem))
 
+    def print_problems(self) -> None:
+        """Those that are told, and how many there are beside them."""
+        for problem in self.problems:
+            print_note(problem)
+        if self.bad_lines > len(self.problems):
+            print_note(f"... and {self.bad_lines - len(self.problems)} bad lines more")
+
 
 @shared
 def bring_in(
@@ -109,10 +116,7 @@ def _bring_in_schedules(database: "Database", directory: Path, told: ImportTally
 
 
 def _print(told: ImportTally, as_json: bool, data: Path | None) -> None:
-    for problem in told.problems:
-        print_note(problem)
-    if told.bad_lines > len(told.problems):
-        print_note(f"... and {told.bad_lines - len(told.problems)} bad lines more")
+    told.print_problems()
     if as_json:
         print_json({name: getattr(told, name) for name in ImportTally.__slots__})
         return

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from cli.data import schedules
+from cli.dataset_import import ImportTally
 from cli.dataset_place import DatasetPlace, dataset
 from cli.parts import installed
 from cli.terminal.bars import bar
@@ -16,7 +17,6 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 
 GET = "get"
-PROBLEMS_SHOWN = 20
 
 
 class GetUnlessNamed(TyperGroup):
@@ -85,18 +85,17 @@ def bring_in(
     for directory in directories:
         if not directory.is_dir():
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
-    problems: list[str] = []
-    added = known = 0
+    told = ImportTally()
     with installed("worker"):
         from research.sharing.merging import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
             with bar(f"reading {directory.name}") as progress:
-                found = import_schedules(database, directory, lambda bad: problems.append(str(bad)), progress)
-            added, known = added + found.added, known + found.known
-    for problem in problems[:PROBLEMS_SHOWN]:
-        print_note(problem)
+                found = import_schedules(database, directory, told.add_problem, progress)
+            told.added, told.known = told.added + found.added, told.known + found.known
+    told.print_problems()
     if as_json:
-        print_json({"added": added, "known": known, "bad": len(problems), "problems": problems})
+        figures = {"added": told.added, "known": told.known, "bad": told.bad_lines}
+        print_json({**figures, "problems": told.problems})
     else:
-        stdout().print(f"{added:,} added, {known:,} known already, {len(problems):,} bad")
+        stdout().print(f"{told.added:,} added, {told.known:,} known already, {told.bad_lines:,} bad")

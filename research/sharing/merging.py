@@ -1,5 +1,6 @@
 """Brings folders of schedules in: their records are measurements of other hosts, and never promoted here."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -35,24 +36,28 @@ def _merge(
     told = read_provenance(directory)
     for start in range(0, len(told), BATCH):
         log = graphs.read_log(str(directory), start, min(BATCH, len(told) - start))
-        for bad in log.problems:
-            report(Problem(str(directory / bad.file), bad.line, bad.error))
-        loaded.bad += len(log.problems)
         ours = [record for record in log.records if record.target == target.text]
-        for record in log.records:
-            if record.target != target.text:
-                loaded.bad += 1
-                report(
-                    Problem(
-                        str(directory / RECORDS), record.line, f"it is for another target: {record.target}"
-                    )
-                )
+        problems = [*_unread(directory, log), *_of_others(directory, log, target)]
+        for problem in problems:
+            report(problem)
+        loaded.bad += len(problems)
         names = {record.task.key: told[record.line - 1].name for record in ours}
         with database.transaction() as session:
             kept = RestoredLog(ours, [], log.tvm_version, log.lines)
             added = store_records(session, kept, lambda record: _provenance(told, record), names)
         loaded.added += added
         loaded.known += len(ours) - added
+
+
+def _unread(directory: Path, log: RestoredLog) -> Iterator[Problem]:
+    for bad in log.problems:
+        yield Problem(str(directory / bad.file), bad.line, bad.error)
+
+
+def _of_others(directory: Path, log: RestoredLog, target: Target) -> Iterator[Problem]:
+    for record in log.records:
+        if record.target != target.text:
+            yield Problem(str(directory / RECORDS), record.line, f"it is for another target: {record.target}")
 
 
 def _provenance(told: list[Measured], record: Restored) -> Provenance:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from db.repositories.tasks import Tasks
-from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
@@ -14,7 +12,7 @@ from mallorn.core.values.report import Answered
 from mallorn.core.values.trial import Trial
 from workers.children.errors import ChildFailed
 from workers.finish.checking import Checker
-from workers.finish.contenders import Contest
+from workers.finish.contenders import Contest, space_of, tasks_of
 from workers.finish.winners import Winner
 from workers.knowing.answer import Answer, Knowledge, Question, in_order
 from workers.knowing.constructed import Constructed
@@ -22,10 +20,10 @@ from workers.knowing.learned import Learned
 from workers.knowing.near import Near
 from workers.knowing.same import Same
 from workers.measure.base import Slot
-from workers.round.context import descriptors_of, program_of
+from workers.round.context import program_of
 from workers.search.roller.prior import modelled_us
 from workers.slot.stage import Stage
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.tvm.space import TvmSpace
 
 CONSIDERED: Final = 2048  # candidates of which a base chooses
 LEAST_US: Final = 0.1  # of a program that computes nothing
@@ -48,7 +46,9 @@ def answer(claimed: Stage, check: Checker) -> tuple[list[Told], list[Contest]]:
     """An answer for every task, and the tasks for which none is a program that the checker lets pass."""
     told: list[Told] = []
     without: list[Contest] = []
-    for task, workload in _tasks(claimed):
+    with claimed.runtime.database.session() as session:
+        tasks = tasks_of(session, claimed)
+    for task, workload in tasks:
         claimed.lease.check()
         found = _answered(claimed, task, workload, check)
         if found is None:
@@ -58,17 +58,10 @@ def answer(claimed: Stage, check: Checker) -> tuple[list[Told], list[Contest]]:
     return told, without
 
 
-def _tasks(claimed: Stage) -> list[tuple[Task, Workload]]:
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).list(claimed.job.id)
-        workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
-    return [(task, workloads[task.workload_id]) for task in tasks]
-
-
 def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) -> Told | None:
     program = program_of(workload)
     try:
-        space = _space(claimed, workload)
+        space = space_of(claimed, workload)
     except (ChildFailed, Unschedulable):  # TVM has no schedule for it, and the finish goes on
         return None
     for each in _answers(claimed, workload, space):
@@ -82,19 +75,15 @@ def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) ->
     return None
 
 
-def _space(claimed: Stage, workload: Workload) -> TvmSpace:
-    program, compiler = program_of(workload), claimed.runtime.compiler
-    sketches = load_sketches(compiler, program, claimed.target)
-    facts = claimed.target, descriptors_of(workload), compiler, claimed.job.machine
-    return TvmSpace(sketches, program, *facts)
-
-
 def _answers(claimed: Stage, workload: Workload, space: TvmSpace) -> Iterator[Answer]:
     job = claimed.job
     question = Question(workload, claimed.target, job.target_id, job.context_id, space)
-    with claimed.runtime.database.session() as session:
-        found = in_order(SOURCES[claimed.options.mode], session, question)
-        yield from list(islice(found, TRIED))
+
+    def ask(source: Knowledge) -> Sequence[Answer]:
+        with claimed.runtime.database.session() as session:
+            return list(islice(source(session, question), TRIED))
+
+    return islice(in_order(SOURCES[claimed.options.mode], ask), TRIED)
 
 
 def _trial(answer: Answer, space: TvmSpace, flops: float) -> Trial:

@@ -54,20 +54,34 @@ class Contest:
 def contests(claimed: Stage) -> list[Contest]:
     """One contest for every task of the job."""
     with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).list(claimed.job.id)
-        workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
-        measured = [_measured(session, claimed, task) for task in tasks]
+        tasks = tasks_of(session, claimed)
+        measured = [_measured(session, claimed, task) for task, _ in tasks]
     return [
-        _contest(claimed, task, workloads[task.workload_id], known)
-        for task, known in zip(tasks, measured, strict=True)
+        _contest(claimed, task, workload, known)
+        for (task, workload), known in zip(tasks, measured, strict=True)
     ]
+
+
+def tasks_of(session: Session, claimed: Stage) -> list[tuple[Task, Workload]]:
+    """The job's tasks, each with its workload."""
+    tasks = Tasks(session).list(claimed.job.id)
+    workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
+    return [(task, workloads[task.workload_id]) for task in tasks]
+
+
+def space_of(claimed: Stage, workload: Workload) -> TvmSpace:
+    """Raises ChildFailed and Unschedulable where TVM cannot schedule the workload."""
+    program, compiler = program_of(workload), claimed.runtime.compiler
+    sketches = load_sketches(compiler, program, claimed.target)
+    facts = claimed.target, descriptors_of(workload), compiler, claimed.job.machine
+    return TvmSpace(sketches, program, *facts)
 
 
 def _contest(claimed: Stage, task: Task, workload: Workload, known: "_Measured") -> Contest:
     program = program_of(workload)
     if known.entries:
         return Contest(task, workload, program, _number(known.entries), known.guess, known.means)
-    defaults = _defaults(claimed, program, descriptors_of(workload))[:TOP]
+    defaults = _defaults(claimed, workload)[:TOP]
     guess = next((candidate for candidate, _ in defaults), None)
     means = {candidate: DEFAULT for candidate, _ in defaults}
     return Contest(task, workload, program, _number(defaults), guess, means)
@@ -78,7 +92,7 @@ def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
     known = {slot.candidate for slot in lost.slots}
     with claimed.runtime.database.session() as session:
         measured = _measured(session, claimed, lost.task, TOP + len(known))
-    defaults = _defaults(claimed, lost.program, descriptors_of(lost.workload))
+    defaults = _defaults(claimed, lost.workload)
     others = [
         [entry for entry in entries if entry[0] not in known] for entries in (measured.entries, defaults)
     ]
@@ -129,15 +143,13 @@ def _number(candidates: Sequence[Entry]) -> tuple[Slot, ...]:
     return tuple(Slot(number, *candidate) for number, candidate in enumerate(candidates))
 
 
-def _defaults(claimed: Stage, program: Program, descriptors: tuple[float, ...]) -> Sequence[Entry]:
+def _defaults(claimed: Stage, workload: Workload) -> Sequence[Entry]:
     """Valid default candidates; none where TVM cannot schedule the program, and the finish goes on."""
-    compiler = claimed.runtime.compiler
     try:
-        sketches = load_sketches(compiler, program, claimed.target)
+        space = space_of(claimed, workload)
     except (ChildFailed, Unschedulable) as error:
-        log.warning("no defaults for %s: %s", program.key, error)
+        log.warning("no defaults for %s: %s", workload.key, error)
         return ()
-    space = TvmSpace(sketches, program, claimed.target, descriptors, compiler, claimed.job.machine)
     defaults = space.defaults()
     valid = [candidate for candidate, good in zip(defaults, space.valid(defaults), strict=True) if good]
     return [(candidate, space.by_key[candidate.sketch]) for candidate in valid]

@@ -1,7 +1,7 @@
 """The seam of what is known: a candidate, and what it rests on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -46,11 +46,11 @@ class Knowledge(ABC):
         """Its answers, best first."""
 
 
-def in_order(sources: Sequence[Knowledge], session: Session, question: Question) -> Iterator[Answer]:
-    """The answers of the first source, then of the next, each candidate once."""
+def in_order(sources: Sequence[Knowledge], ask: Callable[[Knowledge], Iterable[Answer]]) -> Iterator[Answer]:
+    """The answers of the first source, then of the next, each candidate once; none is asked too early."""
     seen: set[Candidate] = set()
     for source in sources:
-        for answer in source(session, question):
+        for answer in ask(source):
             if answer.candidate not in seen:
                 seen.add(answer.candidate)
                 yield answer

@@ -118,7 +118,21 @@ def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
     workload, context = tuned(workshop)
     question = Question(workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
     sources = (Same(), Same(), Constructed())
-    answers = workshop.read(lambda session: list(in_order(sources, session, question)))
+    answers = workshop.read(lambda session: list(in_order(sources, lambda source: source(session, question))))
     candidates = [answer.candidate for answer in answers]
     assert len(set(candidates)) == len(candidates)
     assert answers[0].source == "same"
+
+
+def test_who_is_not_reached_is_not_asked(workshop):
+    workload, context = tuned(workshop)
+    question = Question(workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    asked = []
+
+    def ask(source):
+        asked.append(source)
+        return workshop.read(lambda session: list(source(session, question)))
+
+    same, constructed = Same(), Constructed()
+    assert next(in_order((same, constructed), ask)).source == "same"
+    assert asked == [same]
