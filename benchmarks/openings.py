@@ -46,6 +46,8 @@ KINDS: Final = ("made-up", "recorded")
 ARMS: Final = (
     "beam/value",
     "beam-unlearned/value",
+    "generator/generator",
+    "generator-unlearned/generator",
     "beam/xgboost",
     "evolutionary/xgboost",
     "mcts/xgboost",

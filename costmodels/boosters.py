@@ -41,6 +41,13 @@ def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generat
     return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
 
 
+def classify(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
+    """Train one member to tell targets of one from targets of zero; it answers with probabilities."""
+    data.set_weight(weights)
+    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
+    return xgboost.train(settings, data, num_boost_round=TREES)
+
+
 def grow_by(
     objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
 ) -> xgboost.Booster:

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix, Vector
-from costmodels.columns import SHARED
 from costmodels.metrics import Groups, members
 from costmodels.prefixes import DECIDED, LAST, STEP, Steps, continued, outermost, reproducible
+from costmodels.sketch_rows import by_sketch, hashes, numbered, real_steps
 
 STATES_A_ROW: Final = 6
 MOST_STATES: Final = 12_000  # so that learning costs no more for a base
@@ -68,7 +68,7 @@ def journeys_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gen
     usable = np.flatnonzero(fit) if fit.any() else np.arange(len(rows))
     chosen = np.sort(rng.permutation(usable)[:MOST_STATES])
     rows, labels, groups = rows[chosen], labels[chosen], groups[chosen]
-    sketch = _numbered(np.column_stack([_numbered(groups), _hashes(rows[:, :SHARED])[:, -1]]))
+    sketch = by_sketch(rows, groups)
     at = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
     steps, blocks = np.empty(len(at), dtype=np.int64), []
     for lines in members(sketch):
@@ -80,39 +80,17 @@ def journeys_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gen
 
 
 def _block(rows: Matrix, lines: Lines, states: Lines) -> _Block:
-    return _Block(lines, states, _real_steps(rows[lines]), outermost(rows[lines]))
-
-
-def _real_steps(rows: Matrix) -> Steps:
-    """The steps that decide something in rows of one sketch, then the last one."""
-    varies = (rows[:, DECIDED] != rows[0, DECIDED]).any(axis=0)
-    return np.union1d(STEP[DECIDED[varies]], [LAST])
+    return _Block(lines, states, real_steps(rows[lines]), outermost(rows[lines]))
 
 
 def _best_behind(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
     """For each row and step (nowhere first) the best label of its block's rows that agree up to there."""
     order = DECIDED[np.argsort(STEP[DECIDED])]
-    hashes = np.column_stack([np.zeros(len(rows)), _hashes(rows[:, order])])
-    best = np.empty(hashes.shape, dtype=np.float32)
-    for at in range(hashes.shape[1]):
-        same = _numbered(np.column_stack([sketch, hashes[:, at]]))
+    behind = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
+    best = np.empty(behind.shape, dtype=np.float32)
+    for at in range(behind.shape[1]):
+        same = numbered(np.column_stack([sketch, behind[:, at]]))
         most = np.full(same.max() + 1, -np.inf, dtype=np.float32)
         np.maximum.at(most, same, labels)
         best[:, at] = most[same]
     return best
-
-
-def _hashes(rows: Matrix) -> NDArray[np.float64]:
-    """A number for the first, the first two, ... columns of each row; equal for equal ones."""
-    weights = np.random.default_rng(0).normal(size=rows.shape[1])
-    return np.asarray(np.cumsum(rows.astype(np.float64) * weights, axis=1))
-
-
-def _numbered(keys: NDArray[np.float64] | Groups) -> Groups:
-    """Equal keys (or lines of keys) as equal numbers, from zero."""
-    lines = keys.reshape(len(keys), -1)
-    order = np.lexsort(lines.T)
-    sorted_keys = lines[order]
-    numbers = np.zeros(len(keys), dtype=np.int64)
-    numbers[order[1:]] = np.cumsum((sorted_keys[1:] != sorted_keys[:-1]).any(axis=1))
-    return numbers

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from workers.search.algorithms.beam import Beam
 from workers.search.algorithms.es import EvolutionStrategy
 from workers.search.algorithms.felix import Felix
+from workers.search.algorithms.generator import Generator
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
@@ -90,6 +91,13 @@ class FelixUnlearned(Felix):
     learning: bool = False
 
 
+@dataclass(eq=False, kw_only=True)
+class GeneratorUnlearned(Generator):
+    """Draws at random in place of a model's, bred alike."""
+
+    learning: bool = False
+
+
 class Medoids(BatchSampler):
     """`clustered` without synthesis: it does not see what was measured."""
 
@@ -107,6 +115,7 @@ TWINS: Final = {
     "mcts-unlearned": "research.twins:MctsUnlearned",
     "es-unlearned": "research.twins:EvolutionStrategyUnlearned",
     "beam-unlearned": "research.twins:BeamUnlearned",
+    "generator-unlearned": "research.twins:GeneratorUnlearned",
     "felix-unlearned": "research.twins:FelixUnlearned",
 }
 SAMPLER_TWINS: Final = {"clustered-medoids": "research.twins:Medoids"}

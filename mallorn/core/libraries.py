@@ -24,6 +24,7 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "statements-rank": frozenset({"xgboost"}),
     "residual": frozenset({"xgboost"}),
     "value": frozenset({"xgboost"}),
+    "generator": frozenset({"xgboost"}),
     "automl": frozenset({"flaml", "lightgbm"}),
 }
 #: Models that are made of others.

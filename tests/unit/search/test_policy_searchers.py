@@ -12,6 +12,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import assumed
 from workers.search.algorithms.beam import Beam
 from workers.search.algorithms.felix import Felix
+from workers.search.algorithms.generator import Generator
 from workers.search.algorithms.mcts import Mcts
 from workers.search.algorithms.ppo import Ppo
 from workers.search.algorithms.qlearning import QLearning
@@ -27,7 +28,7 @@ from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace
 from workers.search.testing import RememberingTestCase, SearcherTestCase
 
-LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam, Felix]
+LEARNERS: list[type[Learner]] = [QLearning, Reinforce, Ppo, Mcts, Beam, Generator, Felix]
 
 
 class TestQLearning(RememberingTestCase):

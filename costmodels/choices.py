@@ -1,0 +1,74 @@
+"""What a generator learns from: decisions of good schedules, beside others that they might have taken."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Matrix, Vector
+from costmodels.metrics import Groups, members
+from costmodels.prefixes import LAST, Steps, continued, outermost, prefixes, reproducible
+from costmodels.sketch_rows import by_sketch, real_steps
+
+GOOD_A_TASK: Final = 16
+NEAR_THE_BEST: Final = 0.5  # in units of the label: good schedules are at most 1.65 times as slow
+OTHERS: Final = 4  # decisions that a good schedule might have taken, for each that it took
+MOST_GOOD: Final = 1200  # schedules, so that learning costs no more for a base
+
+Lines = NDArray[np.int64]
+
+
+class Choices(NamedTuple):
+    """Rows decided up to a step; whether the last decision is that of a good schedule; what each weighs."""
+
+    rows: Matrix
+    taken: Vector
+    weights: NDArray[np.float64]
+
+
+def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> Choices:
+    """Every decision of the best schedules of each task, beside decisions drawn from rows of their sketch."""
+    fit = reproducible(rows)
+    usable = np.flatnonzero(fit) if fit.any() else np.arange(len(rows))
+    rows, labels, groups = rows[usable], labels[usable], groups[usable]
+    good = np.concatenate([_good(labels, lines) for lines in members(groups)])
+    good = rng.permutation(good)[:MOST_GOOD]
+    parts = [
+        part
+        for lines in members(by_sketch(rows, groups))
+        for part in _of_sketch(rows, labels, lines, np.intersect1d(lines, good), rng)
+    ]
+    if not parts:
+        return Choices(rows[:0], labels[:0], np.empty(0))
+    return Choices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def _good(labels: Vector, lines: Lines) -> Lines:
+    """The fastest of a task."""
+    best = lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]]
+    return np.asarray(best[labels[best] >= labels[best[0]] - NEAR_THE_BEST])
+
+
+def _of_sketch(
+    rows: Matrix, labels: Vector, lines: Lines, good: Lines, rng: np.random.Generator
+) -> Iterator[Choices]:
+    if not len(good):
+        return
+    rests, weight = outermost(rows[lines]), np.exp(labels[good].astype(np.float64))
+    real = real_steps(rows[lines])
+    for before, after in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
+        yield Choices(prefixes(rows[good], after), np.ones(len(good), np.float32), weight)
+        yield _instead(rows, good, weight, rng.choice(lines, OTHERS * len(good)), (before, after), rests)
+
+
+def _instead(
+    rows: Matrix, good: Lines, weight: NDArray[np.float64], donors: Lines, span: tuple[int, int], rests: Steps
+) -> Choices:
+    """The same schedules, with the decisions of a span of steps taken from others."""
+    mine, whose = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
+    steps, until = (np.full(len(mine), at) for at in span)
+    mixed, possible = continued(mine, rows[donors], steps, until, rests)
+    decided = np.flatnonzero(possible)
+    return Choices(prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), whose[decided])

@@ -1,0 +1,68 @@
+"""Draws schedules as good ones were decided: trees over prefixes, and trees that score whole schedules."""
+
+from typing import Final
+
+import numpy as np
+import xgboost
+
+from costmodels.bagging import LARGEST, finite
+from costmodels.base import Matrix, Prediction, Vector
+from costmodels.blobs import as_array, pack, unpack
+from costmodels.boosters import as_arrays, as_data, classify, from_arrays, opinions
+from costmodels.choices import choices_of
+from costmodels.metrics import Groups
+from costmodels.proposing import ProposesDecisions
+from costmodels.xgb import XGBoost
+
+KIND: Final = "generator"
+MEMBERS: Final = 2
+
+
+class Generator(ProposesDecisions):
+    """Boosters that tell a good schedule's next decision from others, beside boosters on whole schedules.
+
+    After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor Programs" (TLM,
+    OSDI'24): what was measured is read as sentences of decisions, and a model of the next word, which knows
+    the task, writes new ones. Each decision of the best schedules of a task is an example, and so are
+    decisions that other rows of the sketch took in its place; the odds between them are what a softmax over
+    the options of the next decision needs (noise contrastive estimation).
+
+    Where it differs: the paper pre-trains a transformer of some hundred million weights on random programs,
+    then tunes it to good ones. Here boosters over the columns that all tasks share learn from the dataset's
+    rows in seconds, and what is drawn is chosen by the model of whole schedules.
+    """
+
+    def __init__(self) -> None:
+        self._whole = XGBoost()
+        self._boosters: list[xgboost.Booster] = []
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        self._whole.fit(features, labels, groups, seed=seed)
+        self._boosters = []
+        if len(labels):
+            rng = np.random.default_rng([seed, 1])
+            choices = choices_of(finite(features), labels, groups, rng)
+            if choices.taken.any() and not choices.taken.all():
+                data = as_data(choices.rows, choices.taken)
+                self._boosters = [classify(data, choices.weights, rng) for _ in range(MEMBERS)]
+
+    def liking(self, features: Matrix) -> Vector:
+        if not self._boosters:
+            return np.zeros(len(features), dtype=np.float32)
+        share = opinions(self._boosters, np.clip(features, -LARGEST, LARGEST)).mean(axis=0)
+        return np.asarray(np.log(share) - np.log1p(-share), dtype=np.float32)
+
+    def predict(self, features: Matrix) -> Prediction:
+        return self._whole.predict(features)
+
+    def save(self) -> bytes:
+        arrays = {"whole": as_array(self._whole.save()), **as_arrays(self._boosters)}
+        return pack(KIND, {"members": len(self._boosters)}, arrays)
+
+    @classmethod
+    def load(cls, blob: bytes) -> "Generator":
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model._whole = XGBoost.load(arrays["whole"].tobytes())
+        model._boosters = from_arrays(arrays, numbers["members"], KIND)
+        return model
