@@ -33,6 +33,8 @@ class CostModel(ABC):
     """
 
     view: ClassVar[str] = "decisions"
+    untaught: ClassVar[bool] = False
+    """Whether it knows what is fast without any measurement, by the machine that it is made for."""
 
     @classmethod
     def made_for(cls, machine: Machine | None) -> "CostModel":

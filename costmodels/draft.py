@@ -1,7 +1,7 @@
 """An analytic first guess: how far below the roofline a candidate's tiles keep a CPU."""
 
 import sys
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class Draft(CostModel):
     lanes, idle cores, waiting or spilled accumulators and short loops. Every sketch is treated as a blocked
     reduction on a CPU. Fitting only estimates the error of the formula.
     """
+
+    untaught: ClassVar[bool] = True
 
     def __init__(self, machine: Machine | None = None) -> None:
         self._machine = machine or SOME_MACHINE

@@ -5,6 +5,7 @@ A view of several dimensions is a padded table: one line per token, node or stat
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from math import prod
 from typing import Final
 
@@ -21,6 +22,7 @@ class View:
     name: str
     version: int
     shape: tuple[int, ...]
+    lowered: bool = False  # a compiler fills it
 
     @property
     def width(self) -> int:
@@ -40,10 +42,31 @@ PRIMITIVES: Final = View("primitives", 1, (40, 24))
 LOOPS: Final = View("loops", 1, (48, 20))
 """The loop tree in preorder: present, line of the parent (-1 at the root), then what is known of the node."""
 
-STATEMENTS: Final = View("statements", 1, (12, 165))
+STATEMENTS: Final = View("statements", 1, (12, 165), lowered=True)
 """MetaSchedule's 164 numbers of each statement that stores, after lowering."""
 
-CODE: Final = View("code", 1, (48,))
+CODE: Final = View("code", 1, (48,), lowered=True)
 """Counts over the generated code (Tuna)."""
 
-VIEWS: Final = {view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE)}
+
+class Count(IntEnum):
+    """The first columns of `executed`."""
+
+    INSTRUCTIONS = 0
+    ARITHMETIC = 1  # on vectors
+    PRODUCTS = 2  # fused with a sum, number by number
+    SIMPLE = 3  # sums and products alone, number by number
+    DIVIDES = 4
+    LOADS = 5
+    LOADED = 6  # bytes
+    STORES = 7
+    ACCUMULATORS = 8  # of the innermost loop that computes most
+    PIECES = 9  # of parallel loops
+
+
+ACCESSES: Final = 8  # of a program, of which `executed` says what they move, four columns each
+
+EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True)
+"""What runs of the generated code, and the lines of the cache that move (Tuna)."""
+
+VIEWS: Final = {view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED)}

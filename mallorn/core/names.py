@@ -55,6 +55,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "generator": "costmodels.generator:Generator",
         "moa": "costmodels.momentum:MoA",
         "static": "costmodels.static:Static",
+        "tuna": "costmodels.tuna:Tuna",
         "draft": "costmodels.draft:Draft",
         "ensemble": "costmodels.ensemble:Ensemble",
         "automl": "costmodels.automl:AutoML",

@@ -12,6 +12,7 @@ RESTS_ON: Final[dict[str, str]] = {
     Source.SAME: "measurements of the same workload",
     Source.NEAR: "schedules of the same loops in other sizes",
     Source.LEARNED: "what a base has learned",
+    Source.MODELLED: "a model of this machine",
     Source.CONSTRUCTED: "a construction for this machine",
 }
 

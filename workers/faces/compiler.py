@@ -66,6 +66,10 @@ class Compiler(Child):
     def code(self, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
         """For each candidate its row of the view `code`, likewise."""
 
+    @method(limit_sec=_each(30.0, 30.0))
+    def executed(self, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+        """For each candidate its row of the view `executed`, likewise."""
+
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
         """Compile the probes of a CPU target's machine to libraries in `folder`; what to call in them."""

@@ -17,6 +17,7 @@ from workers.finish.winners import Winner
 from workers.knowing.answer import Answer, Knowledge, Question, in_order
 from workers.knowing.constructed import Constructed
 from workers.knowing.learned import Learned
+from workers.knowing.modelled import Modelled
 from workers.knowing.near import Near
 from workers.knowing.same import Same
 from workers.measure.base import Slot
@@ -83,7 +84,9 @@ def _answers(claimed: Stage, workload: Workload, space: TvmSpace) -> Iterator[An
         with claimed.runtime.database.session() as session:
             return list(islice(source(session, question), TRIED))
 
-    return islice(in_order(SOURCES[claimed.options.mode], ask), TRIED)
+    *others, last = SOURCES[claimed.options.mode]
+    modelled = Modelled(claimed.options.cost_model, claimed.options.search)
+    return islice(in_order((*others, modelled, last), ask), TRIED)
 
 
 def _trial(answer: Answer, space: TvmSpace, flops: float) -> Trial:

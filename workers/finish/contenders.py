@@ -17,7 +17,8 @@ from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
 from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
-from workers.round.context import descriptors_of, program_of
+from workers.round.context import descriptors_of, program_of, work_of
+from workers.round.viewing import Viewer
 from workers.search.origins import DEFAULT, means_of
 from workers.search.space import Candidate, Sketch
 from workers.slot.stage import Stage
@@ -74,7 +75,11 @@ def space_of(claimed: Stage, workload: Workload) -> TvmSpace:
     program, compiler = program_of(workload), claimed.runtime.compiler
     sketches = load_sketches(compiler, program, claimed.target)
     facts = claimed.target, descriptors_of(workload), compiler, claimed.job.machine
-    return TvmSpace(sketches, program, *facts)
+    viewer = Viewer(claimed.runtime.database, compiler)
+    work = work_of(
+        workload, claimed.job.target_id, claimed.target.text, {sketch.key: sketch for sketch in sketches}
+    )
+    return TvmSpace(sketches, program, *facts, see=lambda view, seen: viewer.rows(view, work, seen))
 
 
 def _contest(claimed: Stage, task: Task, workload: Workload, known: "_Measured") -> Contest:

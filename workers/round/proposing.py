@@ -57,8 +57,9 @@ def _proposed(viewer: Viewer, context: RoundContext, validate: Validate | None) 
     compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
     facts = context.target, context.descriptors, compiler, context.machine, validate
-    space = TvmSpace(sketches, context.program, *facts)
-    if context.model is not None and context.model.view in LOWERED:
+    work = context.work({sketch.key: sketch for sketch in sketches})
+    space = TvmSpace(sketches, context.program, *facts, lambda view, seen: viewer.rows(view, work, seen))
+    if context.model is not None and context.model.view in LOWERED and not _compiles(context):
         found, state = _verified(viewer, context, space, context.model)
     elif context.model is not None and context.on_base and not context.history:
         found, state = _opened(context, space, context.model)
@@ -72,6 +73,11 @@ def _proposed(viewer: Viewer, context: RoundContext, validate: Validate | None) 
         for number, proposal in enumerate(proposals)
     ]
     return Proposed(slots, proposals, state)
+
+
+def _compiles(context: RoundContext) -> bool:
+    kind: type[Searcher] = resolve("search", context.row.searcher)
+    return kind.compiles
 
 
 def _check(found: Sequence[Proposal], space: TvmSpace, context: RoundContext) -> None:

@@ -1,6 +1,6 @@
 """Candidates in the view that a cost model reads: at once, or from the cache, or from a compiler."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -8,17 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.views import CODE, STATEMENTS, VIEWS, View
+from costmodels.views import CODE, EXECUTED, STATEMENTS, VIEWS, View
 from db.repositories.features import Features, ViewOf
 from db.session import Database
 from mallorn.core.names import resolve
 from workers.children.errors import ChildError
-from workers.faces.compiler import Compiler
+from workers.faces.compiler import Candidates, Compiler
 from workers.round.rows import TVM_VERSION
 from workers.search.space import Candidate, Sketch
 
 # The views that a compiler fills, and for how many candidates it is asked at once.
-LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4}
+LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
+
+
+Describe = Callable[[str, str, Candidates], list[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,11 @@ class Viewer:
         rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
         return Seen(rows, np.ones(len(candidates), dtype=np.bool_))
 
+    def rows(self, view: str, work: Work, candidates: Sequence[Candidate]) -> Matrix:
+        """The same as a space answers: NaN for what could not be had."""
+        seen = self.see(view, work, candidates)
+        return np.where(seen.known[:, None], seen.rows, np.float32(np.nan))
+
     def _lowered(self, view: View, work: Work, candidates: Sequence[Candidate], most_new: int | None) -> Seen:
         by_key = {candidate.key: candidate for candidate in candidates}
         of = ViewOf(work.workload_id, work.target_id, view.name, view.version, TVM_VERSION)
@@ -72,7 +80,7 @@ class Viewer:
 
     def _ask(self, view: str, work: Work, candidates: Sequence[Candidate]) -> dict[str, bytes | None]:
         """Ask the compiler for all at once, and for each alone where one of them kills it."""
-        describe = self.compiler.code if view == CODE.name else self.compiler.statements
+        describe: Describe = getattr(self.compiler, view)  # each lowered view has a method of its name
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
             packed = describe(work.tir, work.target, traced)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +34,11 @@ class Searcher(ABC):
       when the space has no more.
     - Its one argument is the BatchSampler, for searchers that choose from a pool.
     - Without a model (the first round of a family) it still proposes, the space's defaults first.
+    - Where `compiles`, it asks models of lowered views itself, about no more than a few hundred candidates;
+      others are given the draft model in their place, and the model chooses among what they propose.
     """
+
+    compiles: ClassVar[bool] = False
 
     @abstractmethod
     def propose(

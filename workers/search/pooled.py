@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import CostModel, Prediction
+from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction
 from costmodels.views import DECISIONS
 from workers.search.base import Proposal
 from workers.search.batch import BatchSearcher, Request
@@ -66,5 +66,14 @@ def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]
     if model is None or not candidates:
         alike = np.zeros(len(candidates), dtype=np.float32)
         return ScoredPool(candidates, features, Prediction(alike, alike))
-    seen = features if model.view == DECISIONS.name else space.viewed(model.view, candidates)
-    return ScoredPool(candidates, features, model.predict(seen))
+    if model.view == DECISIONS.name:
+        return ScoredPool(candidates, features, model.predict(features))
+    seen = space.viewed(model.view, candidates)
+    return ScoredPool(candidates, features, _last_if_unknown(seen, model.predict(seen)))
+
+
+def _last_if_unknown(seen: Matrix, predicted: Prediction) -> Prediction:
+    """What cannot be lowered is worse than all others."""
+    unknown = np.isnan(seen).all(axis=1)
+    worst = predicted.mean.min() + np.float32(FAILED_LABEL)
+    return Prediction(np.where(unknown, worst, predicted.mean), predicted.std)

@@ -78,7 +78,10 @@ class Space(ABC):
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        """The same in another view. Raises InvalidRequest for a view that needs a compiler."""
+        """The same in another view; NaN for what cannot be lowered.
+
+        Raises InvalidRequest for a view that needs a compiler where there is none.
+        """
 
     @cached_property
     def by_key(self) -> dict[str, Sketch]:

@@ -10,7 +10,7 @@ from workers.children.method import serving
 from workers.children.serve import serve
 from workers.faces.compiler import Compiler
 from workers.tvm.build import build
-from workers.tvm.lowered import code, statements
+from workers.tvm.lowered import code, executed, statements
 from workers.tvm.nests import nests
 from workers.tvm.probes import build_probes
 from workers.tvm.programs import vector_lanes
@@ -25,6 +25,7 @@ ANSWERS: Final = (
     Compiler.full_trace.by(full_trace),
     Compiler.statements.by(statements),
     Compiler.code.by(code),
+    Compiler.executed.by(executed),
     Compiler.build_probes.by(build_probes),
     Compiler.build.by(build),
 )

@@ -13,6 +13,7 @@ from tvm.support import nvcc
 from costmodels.views import STATEMENTS
 from workers.faces.compiler import Candidates
 from workers.features.code import describe_code
+from workers.features.executed import describe_executed
 from workers.search.space import Matrix
 from workers.tvm.programs import parse_tvm_target, tune_context
 from workers.tvm.rebuild import rebuild
@@ -29,6 +30,11 @@ def statements(tir: str, target: str, candidates: Candidates) -> list[bytes | No
 def code(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
     """For each candidate counts over its generated code; None if it is invalid."""
     return _each(tir, target, candidates, _code)
+
+
+def executed(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    """For each candidate what runs of its generated code, and what moves; None if it is invalid."""
+    return _each(tir, target, candidates, _executed)
 
 
 def _each(
@@ -52,9 +58,18 @@ def _statements(tir: str, target: str, schedule: Any) -> Matrix:
 
 def _code(tir: str, target: str, schedule: Any) -> Matrix:
     del tir
+    return describe_code(*_generated(target, schedule))
+
+
+def _executed(tir: str, target: str, schedule: Any) -> Matrix:
+    return describe_executed(*_generated(target, schedule), _statements(tir, target, schedule))
+
+
+def _generated(target: str, schedule: Any) -> tuple[str, str]:
+    """The kind of the target, and the text of what runs there."""
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     parsed = parse_tvm_target(target)
-    return describe_code(parsed.kind.name, _assembly(tvm.tirx.build(module, target=parsed), parsed))
+    return parsed.kind.name, _assembly(tvm.tirx.build(module, target=parsed), parsed)
 
 
 def _assembly(library: Any, target: Any) -> str:

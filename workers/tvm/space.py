@@ -1,10 +1,12 @@
 """The Space of MetaSchedule's sketches, as the worker sees it: TVM itself runs in the compiler child."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
 
+from costmodels.base import Matrix
+from costmodels.views import VIEWS
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine, assumed
 from workers.children.errors import ChildCrashed, ChildTimeout
@@ -14,6 +16,8 @@ from workers.search.decisions import DecisionSpace
 from workers.search.nest import Nest
 from workers.search.roller.ranking import ranked
 from workers.search.space import Candidate, Sketch
+
+See = Callable[[str, Sequence[Candidate]], Matrix]  # candidates in a view that takes a compiler
 
 _MAX_DEFAULTS = 12
 _DRAW, _MAX_DRAWS = 16, 16
@@ -31,12 +35,14 @@ class TvmSpace(DecisionSpace):
         compiler: Compiler,
         machine: Machine | None = None,
         validate: Validate | None = None,
+        see: See | None = None,
     ) -> None:
         super().__init__(sketches, descriptors, machine or assumed_of(target, compiler))
         self._program = program
         self._target = target
         self._compiler = compiler
         self._validate: Validate = validate or compiler.validate
+        self._see = see
 
     @cached_property
     def nests(self) -> Sequence[Nest]:
@@ -44,6 +50,10 @@ class TvmSpace(DecisionSpace):
             return self._compiler.nests(self._program.tir)
         except (ChildCrashed, ChildTimeout):
             return ()
+
+    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+        lowered = self._see is not None and VIEWS[view].lowered
+        return self._see(view, candidates) if lowered and self._see else super().viewed(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Ask for all at once, and for each alone where one of them kills who answers."""

@@ -126,6 +126,7 @@ class Source(StrEnum):
     SAME = "same"  # measurements of the very same workload
     NEAR = "near"  # those of the same loops in other sizes
     LEARNED = "learned"  # a base
+    MODELLED = "modelled"  # a model of the machine that the job asked for
     CONSTRUCTED = "constructed"  # the machine's figures alone
 
 

@@ -61,9 +61,9 @@ def check(workshop, monkeypatch):
     return verifier
 
 
-def asked(workshop, mode="zero-shot", workloads=("w0",)):
+def asked(workshop, mode="zero-shot", workloads=("w0",), **options):
     """A job that was finished in a mode."""
-    job = workshop.job(workloads, trials=0, mode=mode)
+    job = workshop.job(workloads, trials=0, mode=mode, **options)
     workshop.work(job)
     assert workshop.state(job) == JobState.FINISHING
     ran = len(workshop.bench.ran)
@@ -122,6 +122,14 @@ def test_then_a_base_of_the_target(workshop, check):
     [answer] = asked(workshop).report.answers.values()
     assert (answer.source, answer.sure) == ("learned", "likely")
     assert "base:matmul/random@1" in answer.because
+
+
+def test_a_model_of_the_machine_that_a_job_asks_for_comes_before_the_constructor(workshop, check):
+    job = asked(workshop, cost_model="draft", search="evolutionary")
+    [answer] = job.report.answers.values()
+    assert (answer.source, answer.sure, answer.expected_us) == ("modelled", "guessed", None)
+    assert "what draft expects" in answer.because
+    assert "evolutionary found" in answer.because
 
 
 def test_one_shot_checks_what_it_hands_out_and_takes_the_next_where_it_is_wrong(workshop, check):

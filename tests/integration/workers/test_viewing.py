@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from costmodels.views import CODE, LOOPS, STATEMENTS, VIEWS
+from costmodels.views import CODE, EXECUTED, LOOPS, STATEMENTS, VIEWS, Count
 from db.session import Database
 from mallorn.core.targets import Target
 from tests.fixtures.inside import Inside
@@ -63,7 +63,7 @@ def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler:
     sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     counting = Counting(compiler)
-    for view in (STATEMENTS, CODE):
+    for view in (STATEMENTS, CODE, EXECUTED):
         first = Viewer(database, counting).see(view.name, of, some(sketches[-1]))
         again = Viewer(database, counting).see(view.name, of, some(sketches[-1])[::-1])
         assert first.known.all()
@@ -71,9 +71,30 @@ def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler:
         assert np.isfinite(first.rows).all()
         assert not np.array_equal(*first.rows)
         np.testing.assert_array_equal(again.rows, first.rows[::-1])
-    assert counting.asked == {"statements": 2, "code": 2}
+    assert counting.asked == {"statements": 2, "code": 2, "executed": 2}
     present = STATEMENTS.tables(Viewer(database, counting).see("statements", of, some(sketches[-1])).rows)
     assert present[:, :, 0].sum(axis=1).tolist() == [2, 2], "the product and its rectifier"
+
+
+def test_counts_of_the_code_are_scaled_to_what_the_program_computes(
+    rows: Rows, database: Database, compiler: Compiler
+) -> None:
+    sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
+    of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
+    seen = Viewer(database, compiler).rows("executed", of, some(sketches[-1]))
+    counts = np.exp2(seen.astype(np.float64)) - 1
+    m, n, k = 32, 64, 48
+    computed = 2 * counts[:, Count.PRODUCTS] + counts[:, Count.SIMPLE]
+    np.testing.assert_allclose(computed, 2 * m * n * k, rtol=0.05)
+    assert (counts[:, Count.LOADS] > counts[:, Count.STORES]).all()
+
+
+def test_what_cannot_be_had_is_no_number_for_a_space(rows: Rows, database: Database) -> None:
+    sketch = Sketch("s", "[]", ())
+    good, deadly = Candidate("s", (0,)), Candidate("s", (1,))
+    counting = Counting(deadly=frozenset({deadly.decisions}))
+    seen = Viewer(database, counting).rows("executed", work(rows, {"s": sketch}), [good, deadly])
+    assert np.isnan(seen).all(axis=1).tolist() == [False, True]
 
 
 def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, database: Database) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from costmodels.views import VIEWS
 from workers.search.algorithms.strategy import Strategy, by_rank
 from workers.search.base import Trial
 from workers.search.batch import Request
@@ -22,12 +24,15 @@ class EvolutionStrategy(PooledSearcher):
 
     Every round starts from the whole space, so nothing is kept between rounds. Without a model, candidates
     are drawn from the distribution fitted to the fastest. With `learning` off the distribution stays as
-    wide as the space.
+    wide as the space. A model that reads generated code is asked about fewer, in batches: they are compiled.
     """
+
+    compiles: ClassVar[bool] = True
 
     offspring: int = 512
     generations: int = 8
-    parents: int = 64
+    compiled: int = 192  # candidates of a round, for models of lowered views
+    parent_share: float = 1 / 8
     remembered: int = 24
     trusted: int = 4
     rate: float = 0.4
@@ -42,11 +47,14 @@ class EvolutionStrategy(PooledSearcher):
             pool = dict.fromkeys((drawn[at] for at in rng.permutation(len(drawn))), STRATEGY)
             return pool | dict.fromkeys(space.sample(rng, asked.count), RANDOM)
         pool = dict.fromkeys(space.defaults(), STRATEGY)
+        lowered = VIEWS[asked.model.view].lowered
+        offspring = self.compiled // self.generations if lowered else self.offspring
+        parents = max(2, round(self.parent_share * offspring))
         for _ in range(self.generations):
-            drawn = list(dict.fromkeys(strategy.draw(rng, self.offspring)))
+            drawn = list(dict.fromkeys(strategy.draw(rng, offspring)))
             pool.update(dict.fromkeys(drawn, STRATEGY))
             promise = score(space, asked.model, drawn).promise(self.optimism)
-            winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[: self.parents]]
+            winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[:parents]]
             if self.learning:
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool

@@ -1,0 +1,41 @@
+"""A model of the machine chooses of what the job's searcher finds by it, also for machines not at hand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel
+from mallorn.core.names import resolve
+from mallorn.core.values.report import Source, Sure
+from workers.knowing.answer import Answer, Knowledge, Question
+from workers.search.base import Searcher
+from workers.search.fill import Filter, pending, take
+from workers.search.origins import DEFAULT
+from workers.search.pooled import score
+
+FOUND: Final = 16  # proposals, beside the first guesses
+
+
+@dataclass(frozen=True)
+class Modelled(Knowledge):
+    """Nothing, unless the job's cost model needs no measurements (`draft`, `tuna`)."""
+
+    cost_model: str
+    search: str
+
+    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+        kind: type[CostModel] = resolve("cost_model", self.cost_model)
+        if not kind.untaught:
+            return
+        space, model = question.space, kind.made_for(question.space.machine)
+        guesses = take(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
+        searcher: Searcher = resolve("search", self.search)(None)
+        found = searcher.propose(space, pending(guesses), model, FOUND, np.random.default_rng(0))
+        candidates = [proposal.candidate for proposal in (*guesses, *found)]
+        liked = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
+        because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
+        for at in liked:
+            yield Answer(candidates[at], Source.MODELLED, because, Sure.GUESSED)
