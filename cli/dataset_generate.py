@@ -1,6 +1,6 @@
 """The command that measures made-up tasks near those of real networks, when nobody else needs the devices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from research.generate.drawing import Drawn
 
 PRIORITY: Final = -1000  # after everybody's jobs
-#: One half shows what a space is like, the other what is fast in it.
+#: The first shows what a space is like, the second what is fast in it.
 SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 
 
@@ -68,9 +68,13 @@ JOB_COLUMNS: Final = (
 @shared
 def generate(
     tasks: Annotated[int, typer.Option(min=1, max=10_000, help="How many tasks to draw.")] = 16,
-    candidates: Annotated[
-        int, typer.Option(min=2, max=100_000, help="Candidates of each, half at random and half by search.")
-    ] = 64,
+    candidates: Annotated[int, typer.Option(min=2, max=100_000, help="Candidates of each task.")] = 64,
+    searched: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of them that the default searcher chooses; others are random."
+        ),
+    ] = 0.5,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", help="Only tasks of this kind; repeatable.")
     ] = None,
@@ -100,7 +104,7 @@ def generate(
         jobs = [
             job
             for number, batch in enumerate(batches)
-            for job in _submit(stack, batch, number, candidates, target, seed)
+            for job in _submit(stack, batch, number, _shares(candidates, searched), target, seed)
         ]
         print_rows([_submitted(job) for job in jobs], JOB_COLUMNS, as_json, "")
         _see_to_the_end(stack, jobs)
@@ -133,8 +137,20 @@ def _listed(batches: "Sequence[Sequence[Drawn]]", candidates: int) -> list[Liste
     ]
 
 
+def _shares(candidates: int, searched: float) -> dict[str, int]:
+    """Candidates of a task by searcher; those without any are left out."""
+    chosen = candidates - round(candidates * (1 - searched))
+    shares = dict(zip(SEARCHERS, (candidates - chosen, chosen), strict=True))
+    return {search: share for search, share in shares.items() if share}
+
+
 def _submit(
-    stack: Connected, batch: "Sequence[Drawn]", number: int, candidates: int, target: str, seed: int
+    stack: Connected,
+    batch: "Sequence[Drawn]",
+    number: int,
+    shares: Mapping[str, int],
+    target: str,
+    seed: int,
 ) -> list[Job]:
     """One network with all tasks of a batch; a job a searcher, none of which measures what another has."""
     from research.generate.drawing import network_name
@@ -145,22 +161,21 @@ def _submit(
         file = Path(scratch, f"{name}.onnx")
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
         model_id = stack.api.upload(file).id
-    halves = candidates // 2, candidates - candidates // 2
     return [
         stack.api.tune(
             model_id,
             target,
-            half * len(batch),
+            share * len(batch),
             None,
             seed,
             name,
             PRIORITY,
             search=search,
-            task_trials=half,
+            task_trials=share,
             policy="round-robin",
             only=patterns(batch),
         )
-        for search, half in zip(SEARCHERS, halves, strict=True)
+        for search, share in shares.items()
     ]
 
 

@@ -51,6 +51,19 @@ def test_every_batch_is_a_job_at_random_and_a_job_by_search(generate: Type, coor
     assert len({job["model_id"] for job in found}) == 2
 
 
+@pytest.mark.parametrize(
+    ("share", "of_each"),
+    [(1.0, {"portfolio": 9}), (0.0, {"random": 9}), (0.75, {"random": 2, "portfolio": 7})],
+)
+def test_all_candidates_may_be_searched_for_or_drawn(
+    generate: Type, coordinator: Coordinator, share: float, of_each: dict[str, int]
+) -> None:
+    words = "--tasks", 1, "--candidates", 9, "--target", TARGET, "--kind", "dense", "--searched", share
+    assert generate(*words, "--json").exit_code == 0
+    options = [job["options"] for job in jobs(coordinator)]
+    assert {option["search"]: option["task_trials"] for option in options} == of_each
+
+
 def test_a_service_that_goes_on_is_not_waited_for(generate: Type) -> None:
     result = generate("--tasks", 1, "--kind", "softmax", "--target", TARGET)
     assert result.exit_code == 0, result.stderr

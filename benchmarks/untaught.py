@@ -1,0 +1,107 @@
+"""How well models that learn nothing order what was measured: the machine and the candidate alone.
+
+python -m benchmarks.untaught DATA_DIR ... [--tasks 6] [--candidates 24] [--json FILE]
+
+Of each dataset's first job: of its tasks with the most work, some of the candidates that have a time, chosen
+at random. `draft` sees their decisions, `tuna` their generated code. They are what a search chose, so most
+are near the best; a random order has .5.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from benchmarks.hosts import describe_host
+from cli.dataset_place import dataset
+from costmodels.base import CostModel
+from costmodels.metrics import pairwise_accuracy
+from costmodels.training import labels
+from db.repositories.jobs import Jobs
+from db.repositories.sketches import Sketches
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
+from db.session import Database
+from db.tables import Job, Workload
+from mallorn.core.names import resolve
+from mallorn.core.values.trial import Trial
+from workers.faces.compiler import Compiler
+from workers.round.context import work_of
+from workers.round.viewing import Viewer
+
+MODELS: Final = ("draft", "tuna")
+FEWEST: Final = 8
+
+
+def main() -> None:
+    args = _arguments()
+    figures: dict[str, dict[str, list[float]]] = {}
+    with Compiler() as compiler:
+        for data in args.data:
+            with dataset(data, None) as database:
+                figures[str(data)] = _judged(Viewer(database, compiler), database, args)
+            told = ", ".join(f"{name} {np.mean(each):.3f}" for name, each in figures[str(data)].items())
+            print(f"{data}: {told}", flush=True)
+    means = {name: float(np.mean([np.mean(each[name]) for each in figures.values()])) for name in MODELS}
+    if args.json:
+        told = {"headline": means["tuna"], "means": means, "figures": figures}
+        args.json.write_text(json.dumps(describe_host() | told, indent=1) + "\n")
+    print("share of pairs in order: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
+
+
+def _judged(viewer: Viewer, database: Database, args: argparse.Namespace) -> dict[str, list[float]]:
+    with database.session() as session:
+        job = Jobs(session).get(session.scalars(select(Job.id).order_by(Job.created_at)).first() or "", None)
+        picked = list(_picked(session, job, args))
+    accuracy: dict[str, list[float]] = {name: [] for name in MODELS}
+    for workload, trials in picked:
+        for name in MODELS:
+            accuracy[name].append(_accuracy(viewer, job, workload, trials, name))
+    return accuracy
+
+
+def _picked(session: Session, job: Job, args: argparse.Namespace) -> Iterator[tuple[Workload, list[Trial]]]:
+    """The tasks with the most work, and some of what was timed of each."""
+    rng = np.random.default_rng(args.seed)
+    tasks = Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)])
+    left = args.tasks
+    for workload in sorted(tasks, key=lambda each: -each.flops):
+        known = [trial for trial in Trials(session).history(workload.id, job.target_id) if trial.time_us]
+        if len(known) >= FEWEST and left:
+            left -= 1
+            yield workload, [known[at] for at in rng.permutation(len(known))[: args.candidates]]
+
+
+def _accuracy(viewer: Viewer, job: Job, workload: Workload, trials: Sequence[Trial], name: str) -> float:
+    kind: type[CostModel] = resolve("cost_model", name)
+    candidates = [trial.candidate for trial in trials]
+    with viewer.database.session() as session:
+        sketches = Sketches(session).by_key({candidate.sketch for candidate in candidates})
+        target = Targets(session).get(job.target_id).text
+    work = work_of(workload, job.target_id, target, sketches)
+    seen = viewer.see(kind.view, work, candidates)
+    known = [trial for trial, has in zip(trials, seen.known, strict=True) if has]
+    groups = np.zeros(len(known), dtype=np.int64)
+    truth = labels([trial.time_us for trial in known], groups, [trial.outcome for trial in known])
+    return pairwise_accuracy(kind.made_for(job.machine).predict(seen.rows[seen.known]).mean, truth, groups)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("data", nargs="+", type=Path, help="data directories of services that tuned")
+    parser.add_argument("--tasks", type=int, default=6, help="of each job")
+    parser.add_argument("--candidates", type=int, default=24, help="of each task")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
