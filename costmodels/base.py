@@ -33,6 +33,8 @@ class CostModel(ABC):
     """
 
     view: ClassVar[str] = "decisions"
+    opener: ClassVar[str | None] = None
+    """The searcher that a base of it opens a task with that nobody measured; None: that of the job."""
     untaught: ClassVar[bool] = False
     """Whether it knows what is fast without any measurement, by the machine that it is made for."""
 

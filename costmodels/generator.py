@@ -1,6 +1,6 @@
 """Draws schedules as good ones were decided: trees over prefixes, and trees that score whole schedules."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import xgboost
@@ -31,6 +31,8 @@ class Generator(ProposesDecisions):
     then tunes it to good ones. Here boosters over the columns that all tasks share learn from the dataset's
     rows in seconds, and what is drawn is chosen by the model of whole schedules.
     """
+
+    opener: ClassVar[str | None] = "generator"
 
     def __init__(self) -> None:
         self._whole = XGBoost()

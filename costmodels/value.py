@@ -1,6 +1,6 @@
 """Learns what the best completion of a partial schedule reaches, by value iteration on measured rows."""
 
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import xgboost
@@ -37,6 +37,8 @@ class Value(ValuesPrefixes):
     task and sketch, as far as factors still multiply up. A step may decide several things at once, so a few
     sweeps carry values from the ends to the beginnings.
     """
+
+    opener: ClassVar[str | None] = "beam"
 
     def __init__(self) -> None:
         self._whole = XGBoost()

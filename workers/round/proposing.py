@@ -105,10 +105,19 @@ def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
     """A first round has the space's defaults alone, or a base would have no say: it gets half of the round.
 
     The other half are the constructor's first guesses: a base orders those no better than the constructor.
+    A base that can do more than score opens with the searcher that asks it for that.
     """
+    searcher = _opener(context, model)
     first = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
-    found, state = _searched(context, space, model, context.row.size - len(first), pending(first))
-    return first + found, state
+    left, taken = context.row.size - len(first), pending(first)
+    found, state = _searched(context, space, model, left, taken, searcher)
+    told = [named(proposal, searcher) for proposal in found]
+    return first + told, state if searcher == context.row.searcher else None
+
+
+def _opener(context: RoundContext, model: CostModel) -> str:
+    own = context.row.searcher
+    return own if own == SAFE_SEARCHER or model.opener is None else model.opener
 
 
 def _searched(
@@ -117,10 +126,12 @@ def _searched(
     model: CostModel | None,
     count: int,
     taken: Sequence[Trial] = (),
+    name: str | None = None,
 ) -> Found:
+    name = name or context.row.searcher
     # The last resort must stand on nothing that may have failed.
-    sampler = None if context.row.searcher == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
-    searcher: Searcher = resolve("search", context.row.searcher)(sampler)
+    sampler = None if name == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
+    searcher: Searcher = resolve("search", name)(sampler)
     given = space, [*context.history, *taken], model, count, np.random.default_rng(context.row.seed)
     if isinstance(searcher, Remembering):
         return searcher.propose_from(context.state, *given)

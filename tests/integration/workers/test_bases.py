@@ -22,6 +22,7 @@ from tests.unit.research.pretraining.made_up import SHAPES, task_data
 from workers.round.context import load_round
 from workers.round.models import model_of
 from workers.round.training import train
+from workers.search.origins import searcher_of
 
 FAMILY = "operator:matmul"
 
@@ -55,6 +56,21 @@ def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
     assert first.stats.cost_model == "base:matmul/random@1"
     [logged] = workshop.read(lambda session: DecisionLog(session).list(first.job_id)).items
     assert str(logged.cost_model) == "base:matmul/random@1"
+
+
+@pytest.mark.parametrize(
+    ("name", "opener"), [("generator", "generator"), ("value", "beam"), ("xgboost", "evolutionary")]
+)
+def test_a_base_that_can_do_more_than_score_opens_with_the_searcher_that_asks_it(workshop, name, opener):
+    add_base(workshop, name=name)
+    first = a_round(workshop, workshop.job(("w0",), search="evolutionary"))
+    second = a_round(workshop, first.job_id)
+    assert searchers(workshop, first) - {"evolutionary"} == {opener} - {"evolutionary"}
+    assert searchers(workshop, second) == {"evolutionary"}
+
+
+def searchers(workshop, row):
+    return {searcher_of(measured.origin) for measured in workshop.rows(round_id=row.id)}
 
 
 def test_without_a_base_nothing_proposes_the_first_round(workshop):
