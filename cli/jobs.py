@@ -1,6 +1,7 @@
 """Commands that submit jobs and look at them."""
 
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,7 +29,7 @@ from cli.terminal.shared import shared
 from cli.terminal.tables import fact_table
 from cli.watching.winnings import print_verdict
 from mallorn.core.states import JobState
-from mallorn.core.values.job import JobStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.report import FinishReport
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows, rests_on
@@ -42,7 +43,7 @@ from mallorn.wording.results import (
     point_rows,
     warnings,
 )
-from mallorn.wording.tasks import FAMILY_COLUMNS, TASK_COLUMNS, kinships
+from mallorn.wording.tasks import FAMILY_COLUMNS, kinships, stock_words, task_columns
 from mallorn.wording.units import AUTO, spent_of
 
 NO_REPORT: Final = FinishReport()
@@ -115,11 +116,12 @@ def show(
     """Show one job: its budget, what was found and what went wrong."""
     with source(*place) as found:
         handle = find_job(found.api, job)
+        rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.report or NO_REPORT
     if as_json:
         print_json(handle.body)
         return
-    stdout().print(fact_table("JOB", status.id, _facts(status)))
+    stdout().print(fact_table("JOB", status.id, _facts(status, rows)))
     timed = latency_rows(report.latency_us)
     if timed:
         stdout().print()
@@ -138,7 +140,7 @@ def show(
         print_note(f"fetch its schedules with   mallorn schedules {status.id}{found.words}")
 
 
-def _facts(job: JobStatus) -> dict[str, Cell]:
+def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
     progress = job.progress
     failures = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items())
     estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
@@ -155,6 +157,7 @@ def _facts(job: JobStatus) -> dict[str, Cell]:
         "failures": failures or "none",
         "estimate": None if progress.estimated_us is None else estimate,
         "headroom": headroom(job) or None,
+        "stock's tuner": stock_words(rows),
     }
 
 
@@ -170,7 +173,7 @@ def tasks(
         handle = find_job(found.api, job)
         rows = handle.tasks()
     empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{found.words}"
-    print_rows(rows, TASK_COLUMNS, as_json, empty)
+    print_rows(rows, task_columns(rows), as_json, empty)
     if not as_json and (families := kinships(rows)):
         stdout().print()
         stdout().print(table(families, FAMILY_COLUMNS))

@@ -20,7 +20,7 @@ from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, warni
 from mallorn.wording.results import facts as job_facts
 from mallorn.wording.rounds import ROUND_COLUMNS, log_rows
 from mallorn.wording.summaries import SHARE_COLUMNS, summary_lines, top_shares
-from mallorn.wording.tasks import TASK_COLUMNS
+from mallorn.wording.tasks import stock_words, task_columns
 from mallorn.wording.units import AUTO, duration, latency, spent_of
 
 Section = Callable[[Story], Html | None]
@@ -53,6 +53,7 @@ def summary(story: Story) -> Html:
         "Tasks timed": f"{progress.tasks_measured} of {progress.tasks}",
         "Sum over tasks": None if progress.estimated_us is None else latency(progress.estimated_us),
         "Headroom": headroom(job) or None,
+        "Stock's tuner": stock_words(story.tasks) or None,
         **{name.replace("_", " "): _option(value) for name, value in chosen.items()},
     }
     return el("section", el("h2", "Summary"), facts(known))
@@ -95,7 +96,7 @@ def tasks(story: Story) -> Html | None:
     """MetaSchedule's table."""
     if not story.tasks:
         return None
-    return el("section", el("h2", "Tasks"), table(story.tasks, TASK_COLUMNS + FAMILIES))
+    return el("section", el("h2", "Tasks"), table(story.tasks, [*task_columns(story.tasks), *FAMILIES]))
 
 
 def answers(story: Story) -> Html | None:

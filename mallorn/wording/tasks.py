@@ -1,11 +1,12 @@
 """MetaSchedule's table of a job's tasks, and the families that they form."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.values.job import TaskStatus
 from mallorn.wording.columns import Column
+from mallorn.wording.units import latency
 
 TASK_COLUMNS: Final = (
     Column[TaskStatus]("ID", lambda task: task.index),
@@ -18,6 +19,7 @@ TASK_COLUMNS: Final = (
     Column[TaskStatus]("Trials", lambda task: task.trials),
     Column[TaskStatus]("State", lambda task: task.state),
 )
+STOCK_COLUMN: Final = Column[TaskStatus]("Stock's logs\n(us)", lambda task: task.stock_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,27 @@ FAMILY_COLUMNS: Final = (
     Column[Kinship]("IDs", lambda kin: ", ".join(map(str, kin.members))),
     Column[Kinship]("Why", lambda kin: kin.why),
 )
+
+
+def task_columns(tasks: Iterable[TaskStatus]) -> Sequence[Column[TaskStatus]]:
+    """The table's columns, with what stock's tuner found where logs of it tell of any task."""
+    if all(task.stock_us is None for task in tasks):
+        return TASK_COLUMNS
+    return *TASK_COLUMNS, STOCK_COLUMN
+
+
+def stock_words(tasks: Iterable[TaskStatus]) -> str:
+    """What stock's tuner found for these tasks, weighted, beside what is known here; empty: no log tells."""
+    both = [
+        (task.weight * task.stock_us, task.weight * task.latency_us)
+        for task in tasks
+        if task.stock_us is not None and task.latency_us is not None
+    ]
+    if not both:
+        return ""
+    stock_us, here_us = (latency(sum(side)) for side in zip(*both, strict=True))
+    counted = "1 task" if len(both) == 1 else f"{len(both)} tasks"
+    return f"{stock_us} for {counted}, on a host that its logs do not name; {here_us} here"
 
 
 def kinships(tasks: Iterable[TaskStatus]) -> list[Kinship]:

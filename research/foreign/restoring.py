@@ -4,19 +4,18 @@ from pathlib import Path
 from typing import Final
 
 from db.dataset.snapshots import Progress
+from db.repositories.stock import STOCK
 from db.session import Database
 from mallorn.core.values.manifest import RECORDS, MeasuredOn
 from research.foreign.lines import LoadedLog, Problem, Report
-from research.foreign.rows import Provenance, named, store_records
+from research.foreign.rows import Provenance, store_records
 from workers.children.errors import ChildCrashed, ChildTimeout
 from workers.faces.graphs import BadLine, Graphs, RestoredLog
 
 BATCH: Final = 64  # lines in one call and one transaction
 ORIGIN: Final = "metaschedule"
 # The log says on which target, and neither on which host nor how its times were taken, nor when.
-LOG: Final = Provenance(
-    named("metaschedule"), ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN})
-)
+LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN}))
 
 
 def load_metaschedule(

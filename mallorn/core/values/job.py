@@ -124,6 +124,13 @@ class TaskStatus(Value):
     gflops: float | None = None
     latency_us: float | None = None
     weighted_latency_us: float | None = None
+    stock_us: Annotated[
+        float | None,
+        Field(
+            description="The least time that imported logs of stock MetaSchedule tell of it on this target, "
+            "taken on a host that they do not name; null: no log tells of it."
+        ),
+    ] = None
     trials: int = 0
     failures: int = 0
     state: TaskState

@@ -1,6 +1,7 @@
 """Looks at jobs."""
 
 from db.repositories.jobs import ACTIVE, Jobs
+from db.repositories.stock import Stock
 from db.repositories.tasks import Tasks
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -30,4 +31,5 @@ def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
 def list_tasks(parts: Parts, owner: str, job_id: str) -> ListOut[TaskStatus]:
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
-        return ListOut(items=[task_out(task, state) for task in Tasks(session).summaries(job_id)])
+        found, stock_us = Tasks(session).summaries(job_id), Stock(session).best_us(job_id)
+        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in found])

@@ -68,7 +68,7 @@ def progress_out(progress: Progress, weights: Mapping[int, int], one_shape: bool
     )
 
 
-def task_out(task: TaskSummary, job_state: JobState) -> TaskStatus:
+def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
     """One row of MetaSchedule's table."""
     best_us = task.best_us
     return TaskStatus(
@@ -79,6 +79,7 @@ def task_out(task: TaskSummary, job_state: JobState) -> TaskStatus:
         gflops=task.flops / best_us / 1e3 if best_us else None,
         latency_us=best_us,
         weighted_latency_us=best_us * task.weight if best_us is not None else None,
+        stock_us=stock_us,
         trials=task.trials,
         failures=task.failures,
         state=_task_state(task, job_state),

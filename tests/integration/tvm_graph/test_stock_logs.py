@@ -10,11 +10,12 @@ from db.codec import unpack_times
 from db.dataset.snapshots import silent
 from db.repositories.selection import Selection
 from db.repositories.statistics import Statistics
+from db.repositories.stock import STOCK
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.session import Database
-from db.tables import Context, Measurement, Workload
+from db.tables import Context, Measurement, Source, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
@@ -84,6 +85,7 @@ def test_records_become_rows_of_a_context_of_their_own_once(log: Path, database:
         context = session.scalars(select(Context)).one()
         assert (context.host_class, context.evaluator) == ("unknown", {"log": "metaschedule"})
         assert Statistics(session).of(None).foreign == []
+        assert session.scalars(select(Source.key)).all() == [STOCK]
 
 
 @ON_SQLITE

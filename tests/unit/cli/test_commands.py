@@ -22,6 +22,7 @@ from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from stack.datadir import DataDir, StackInfo
 from tests.fixtures.answers import data
+from tests.fixtures.brought import bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.models import onnx_bytes
 
@@ -217,6 +218,17 @@ def test_tasks_are_a_table(mallorn: Type, owned: OwnedRows) -> None:
     assert "Weighted" in table
     assert table.splitlines()[-1].split() == ["matmul", "0,", "1"], "both tasks are in one family"
     assert [task["latency_us"] for task in data(mallorn("tasks", owned.job_id, "--json"))] == [5.0, None]
+
+
+def test_what_stock_found_stands_beside_ours_where_its_logs_tell(mallorn: Type, owned: OwnedRows) -> None:
+    measure(owned)
+    assert "tock's" not in mallorn("show", owned.job_id).stdout + mallorn("tasks", owned.job_id).stdout
+    bring(owned, "w0", 4.0)
+    words = "4.0 us for 1 task, on a host that its logs do not name; 5.0 us here"
+    assert words in mallorn("show", owned.job_id).stdout
+    table = mallorn("tasks", owned.job_id).stdout
+    assert "Stock's logs" in table
+    assert [line.split()[-1] for line in table.splitlines()[2:4]] == ["4", "-"]
 
 
 def test_records_are_limited_and_filtered(mallorn: Type, owned: OwnedRows) -> None:

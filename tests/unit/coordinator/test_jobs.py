@@ -18,6 +18,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, JobEvent, RoundPlannedEvent
 from mallorn.core.values.job import SuggestedOptions
 from mallorn.core.values.outlook import Outlook
+from tests.fixtures.brought import ELSEWHERE, bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -122,6 +123,17 @@ def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRow
     assert (measuring["latency_us"], measuring["weighted_latency_us"]) == (5.0, 10.0)
     assert (measuring["trials"], measuring["failures"], measuring["state"]) == (2, 1, "measuring")
     assert (measuring["family"], measuring["workload"]) == ("matmul", "w1")
+
+
+def test_tasks_tell_what_stock_found_for_them_where_logs_of_it_do(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    measure(owned, "w1", 5.0)
+    bring(owned, "w1", 4.0)
+    bring(owned, "w0", 3.0, ELSEWHERE)
+    without, beside = coordinator.http.get(f"/jobs/{owned.job_id}/tasks").json()["items"]
+    assert without["stock_us"] is None
+    assert (beside["stock_us"], beside["latency_us"]) == (4.0, 5.0)
 
 
 def test_rounds_name_their_task_and_reason(coordinator: Coordinator, owned: OwnedRows) -> None:

@@ -60,6 +60,14 @@ def test_every_part_is_there() -> None:
     assert found.tags.count("svg") == 2
 
 
+def test_what_stock_found_is_told_where_its_logs_tell_of_a_task() -> None:
+    assert "tock's" not in assert_inert(page(story(), 0.0)).text
+    known, untimed = told_task(0, 10.0, stock_us=15.0, weight=2), told_task(1, None, stock_us=7.0)
+    found = assert_inert(page(replace(story(), tasks=[known, untimed, told_task(2)]), 0.0)).text
+    assert "Stock's logs (us)" in found
+    assert "30.0 us for 1 task, on a host that its logs do not name; 20.0 us here" in found
+
+
 def test_what_the_job_says_is_text_whatever_it_says() -> None:
     found = assert_inert(page(story(EVIL), 0.0))
     assert found.text.count('<script>alert("1")</script>') >= 12

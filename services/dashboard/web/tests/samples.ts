@@ -40,6 +40,7 @@ export function task(index: number, changes: Partial<Task> = {}): Task {
     gflops: null,
     latency_us: 10,
     weighted_latency_us: 10,
+    stock_us: null,
     trials: 0,
     failures: 0,
     state: "waiting",

@@ -9,6 +9,7 @@ import { formatOrder, parseOrder } from "../ui/sort";
 import { Table, type Column } from "../ui/Table";
 import { answerOf, answers, inFull, inShort } from "./answers";
 import { nextGainUs, ways, type Way } from "./history";
+import { isKnown, stockOf } from "./stock";
 
 type Props = { job: Job; tasks: readonly Task[]; rounds: readonly Round[] };
 
@@ -17,7 +18,7 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   const choose = useChoose();
   const waysDown = useMemo(() => ways(rounds), [rounds]);
   const totalUs = tasks.reduce((sum, task) => sum + (task.weighted_latency_us ?? 0), 0);
-  const columns = taskColumns(job, totalUs, waysDown).filter(({ key }) => isTold(key, job));
+  const columns = taskColumns(job, totalUs, waysDown).filter(({ key }) => isTold(key, job, tasks));
   return (
     <Table
       label="Tasks"
@@ -30,8 +31,9 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   );
 }
 
-/** A job that ended has no next round, and one that answered from what is known had none. */
-function isTold(key: string, job: Job): boolean {
+/** A job that ended has no next round, one that answered from what is known had none, and few have stock's logs beside them. */
+function isTold(key: string, job: Job, tasks: readonly Task[]): boolean {
+  if (key === "stock") return isKnown(tasks);
   if (key === "answer") return answers(job).length > 0;
   if (key === "way") return answers(job).length === 0;
   return key !== "next" || !isFinal(job);
@@ -59,6 +61,7 @@ function taskColumns(job: Job, totalUs: number, waysDown: ReadonlyMap<number, Wa
     { key: "weight", title: "Weight", help: "How often the model calls it", width: 8, numeric, value: (task) => task.weight, cell: (task) => task.weight },
     { key: "gflops", title: "GFLOPS", width: 8, numeric, value: (task) => task.gflops, cell: (task) => (task.gflops === null ? "–" : digits(task.gflops)) },
     { key: "latency", title: "Latency", width: 9, numeric, value: (task) => task.latency_us, cell: (task) => latency(task.latency_us) },
+    { key: "stock", title: "Stock", help: "The least that imported logs of stock's tuner tell, on a host that they do not name", width: 9, numeric, value: (task) => task.stock_us, cell: (task) => <span title={stockOf(task)?.note}>{latency(task.stock_us)}</span> },
     { key: "share", title: "Share", help: "Of the sum over tasks, weighted", width: 8, numeric, value: share, cell: (task) => percent(share(task)) },
     { key: "answer", title: "Answered by", help: "What its schedule rests on, and how sure that is", width: 14, value: (task) => answerWords(job, task), cell: (task) => <span title={answerTitle(job, task)}>{answerWords(job, task)}</span> },
     { key: "way", title: "Best", help: "The best so far, round by round", width: 9, cell: (task) => <Sparkline values={waysDown.get(task.index)?.best ?? []} label={`Best of ${task.name}, round by round`} /> },

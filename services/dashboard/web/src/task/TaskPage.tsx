@@ -7,6 +7,7 @@ import type { Job, List, MeasuredRecord, Round, Task } from "../api/types";
 import { count, digits, flops, latency } from "../format";
 import { answerOf, inFull, inShort } from "../job/answers";
 import { NoJob } from "../job/NoJob";
+import { stockOf } from "../job/stock";
 import { isFinal } from "../jobs/standing";
 import { formatRoute } from "../route";
 import { Fact, Facts, StateMark } from "../ui/parts";
@@ -60,6 +61,7 @@ function Crumbs({ job }: { job: Job }): ReactNode {
 function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
   const seen = `${task.trials}/${task.state}`;
   const answer = answerOf(job, task);
+  const stock = stockOf(task);
   return (
     <>
       <Crumbs job={job} />
@@ -71,6 +73,11 @@ function TaskView({ job, task }: { job: Job; task: Task }): ReactNode {
         <Fact name="Latency" note={`${latency(task.weighted_latency_us)} with its weight of ${task.weight}`}>
           {latency(task.latency_us)}
         </Fact>
+        {stock !== null && (
+          <Fact name={stock.name} note={stock.note}>
+            {stock.value}
+          </Fact>
+        )}
         <Fact name="Speed" note={`${flops(task.flops)} a call`}>
           {task.gflops === null ? "–" : `${digits(task.gflops)} GFLOPS`}
         </Fact>
