@@ -21,7 +21,7 @@ from mallorn.wording.columns import Column
 if TYPE_CHECKING:
     from db.dataset.snapshots import Progress
 
-SPLITS: Final = ("within-task", "by-task", "by-network", "by-target")
+SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
 CONTROL: Final = "scrambled"
 
 

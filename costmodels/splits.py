@@ -60,6 +60,12 @@ def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]
         yield name, Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
 
 
+def by_host(hosts: Groups) -> Iterator[Split]:
+    """Each host is tested by a model of all other hosts' rows; rows of no host (-1) are on neither side."""
+    for host in np.unique(hosts[hosts >= 0]):
+        yield Split(np.flatnonzero((hosts >= 0) & (hosts != host)), np.flatnonzero(hosts == host))
+
+
 def rebased(labels: Vector, groups: Groups) -> Vector:
     """Labels relative to the best of these rows, so that the best held-out row stays unknown."""
     answer = labels.copy()

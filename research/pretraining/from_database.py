@@ -1,12 +1,13 @@
 """Training data from a database: the rows of a snapshot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy.orm import Session
 
 from db.columns import Columns
 from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
+from db.repositories.contexts import Contexts
 from db.repositories.networks import Networks
 from db.repositories.selection import Selection
 from db.repositories.sketches import Sketches
@@ -41,7 +42,8 @@ def training_data_of(
         ids |= _gather(gathering, page)
     with database.session() as session:
         facts = _facts(session, [ids[key] for key in gathering.workloads])
-        tasks = gathering.tasks(facts, _sketches(session, sorted(gathering.sketches)))
+        sketches = _sketches(session, sorted(gathering.sketches))
+        tasks = gathering.tasks(facts, sketches, _hosts(session, gathering.contexts))
         return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).weights())
 
 
@@ -81,3 +83,7 @@ def _sketches(session: Session, keys: Sequence[str]) -> Mapping[str, Sketch]:
         for start in range(0, len(keys), SOME)
         for key, sketch in Sketches(session).by_key(keys[start : start + SOME]).items()
     }
+
+
+def _hosts(session: Session, contexts: Iterable[str]) -> Mapping[str, str]:
+    return {context: Contexts(session).get(int(context)).host_class for context in contexts}

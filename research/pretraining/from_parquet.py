@@ -52,7 +52,8 @@ def _exported(parcel: Parcel, progress: Progress, limit: int) -> TrainingData:
                 _add(gathering, networks, row)
         done += len(batch)
         progress(done, parcel.rows)
-    tasks = gathering.tasks(_facts(parcel), _sketches(parcel, gathering.sketches))
+    hosts = {context: str(json.loads(context)[0]) for context in gathering.contexts}
+    tasks = gathering.tasks(_facts(parcel), _sketches(parcel, gathering.sketches), hosts)
     return TrainingData(tasks, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
 
 
@@ -87,6 +88,7 @@ def _task_data(task: RecordedTask) -> TaskData:
         *(task.workload, task.op, task.target, json.dumps(task.context, sort_keys=True), task.descriptors),
         sketches={sketch.key: sketch for sketch in task.sketches},
         trials=task.trials,
+        host=str(task.context.get("host_class", "")),
     )
 
 

@@ -71,10 +71,19 @@ class Gathering:
     def workloads(self) -> set[str]:
         return {place.workload for place in self.rows}
 
-    def tasks(self, facts: Mapping[str, WorkloadFacts], sketches: Mapping[str, Sketch]) -> list[TaskData]:
+    @property
+    def contexts(self) -> set[str]:
+        return {place.context for place in self.rows} - {NOWHERE}
+
+    def tasks(
+        self,
+        facts: Mapping[str, WorkloadFacts],
+        sketches: Mapping[str, Sketch],
+        hosts: Mapping[str, str],  # the class of the machines of each context
+    ) -> list[TaskData]:
         """A task for each workload, target and context, in the order they were first met."""
         return [
-            _task_data(place, trials, facts[place.workload], sketches)
+            _task_data(place, trials, facts[place.workload], sketches, hosts.get(place.context, ""))
             for place, trials in self._homed().items()
         ]
 
@@ -93,11 +102,12 @@ class Gathering:
 
 
 def _task_data(
-    place: TaskKey, trials: list[Trial], facts: WorkloadFacts, sketches: Mapping[str, Sketch]
+    place: TaskKey, trials: list[Trial], facts: WorkloadFacts, sketches: Mapping[str, Sketch], host: str
 ) -> TaskData:
     return TaskData(
         *(place.workload, facts.op, place.target, place.context, facts.descriptors),
         sketches={key: sketches[key] for key in {trial.candidate.sketch for trial in trials}},
         trials=trials,
         workload_id=facts.workload_id,
+        host=host,
     )

@@ -10,7 +10,7 @@ from costmodels.base import CostModel
 from costmodels.evaluation import fitted as fit
 from costmodels.evaluation import judge
 from costmodels.metrics import network_score
-from costmodels.splits import Split, by_task, scrambled, within_task
+from costmodels.splits import Split, by_host, by_task, scrambled, within_task
 from costmodels.splits import by_network as networks_out
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.rows import Rows
@@ -25,7 +25,7 @@ Make = Callable[[], CostModel]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One split of the rows, named by what is held out: a fold of tasks, a network, a target."""
+    """One split of the rows, named by what is held out: a fold of tasks, a network, a target, a host."""
 
     name: str
     split: Split
@@ -47,11 +47,15 @@ def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold
             _need(len(rows.target_names), "target", "by-target")
             for split in by_task(rows.targets, seed=seed):
                 yield Fold(rows.target_names[rows.targets[split.test[0]]], split, {})
+        case "by-host":
+            _need(len(rows.host_names), "host", "by-host")
+            for split in by_host(rows.hosts):
+                yield Fold(rows.host_names[rows.hosts[split.test[0]]], split, {})
         case _:
             raise InvalidRequest(f"there is no split {name}", hint=f"known: {', '.join(SPLITS)}")
 
 
-SPLITS: Final = ("within-task", "by-task", "by-network", "by-target")
+SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
 
 
 def figures(

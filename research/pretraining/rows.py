@@ -21,9 +21,11 @@ class Rows:
     groups: Groups
     tasks: Groups  # workloads, whatever they were measured on
     targets: Groups
+    hosts: Groups  # classes of equal machines; -1 for what never reached a device
     latencies_us: Vector  # infinite where nothing valid came out
     workloads: Sequence[str]  # the names of `tasks`
     target_names: Sequence[str]  # the names of `targets`
+    host_names: Sequence[str]  # the names of `hosts`
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -40,6 +42,8 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
     groups = _groups(measured)
     workloads, tasks = np.unique([task.workload for task in measured], return_inverse=True)
     targets, places = np.unique([task.target for task in measured], return_inverse=True)
+    host_names = sorted({task.host for task in measured} - {""})
+    hosts = [host_names.index(task.host) if task.host else -1 for task in measured]
     latencies = [latency for task in measured for latency in task.latencies_us]
     return Rows(
         features=np.vstack(features),
@@ -47,9 +51,11 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
         groups=groups,
         tasks=tasks[groups],
         targets=places[groups],
+        hosts=np.array(hosts, dtype=np.int64)[groups],
         latencies_us=np.array([np.inf if us is None else us for us in latencies], dtype=np.float32),
         workloads=[str(name) for name in workloads],
         target_names=[str(name) for name in targets],
+        host_names=host_names,
     )
 
 

@@ -22,6 +22,7 @@ class TaskData:
     sketches: Mapping[str, Sketch]
     trials: Sequence[Trial]
     workload_id: int | None = None  # in the database that it was read from
+    host: str = ""  # the class of the machines it was measured on; empty: it never reached a device
 
     @property
     def candidates(self) -> list[Candidate]:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from db.repositories.contexts import Contexts
 from research.replay.space_file import write_tasks
 from tests.fixtures.answers import data, refused
 from tests.integration.dataset.conftest import Filled
@@ -46,6 +48,18 @@ def test_every_figure_has_its_seeds(evaluate: Type) -> None:
     assert told["snapshot"].startswith("rows-")
 
 
+def test_a_host_is_judged_by_what_another_taught(evaluate: Type, filled: Filled) -> None:
+    def add(session: Session) -> None:
+        there = Contexts(session).ensure(filled.target_id, "other", "0.27.0", 2, {}).id
+        batch = [filled.ok(slot, 3.0 + slot, context_id=there) for slot in range(20)]
+        filled.measure(session, "w0", batch)
+
+    filled.write(add)
+    told = data(evaluate("draft", "--seeds", 1, "--split", "by-host", "--json"))
+    assert told["split"] == "by-host"
+    assert told["figures"]["draft"]["rows"]["mean"] == (45 + 20) / 2
+
+
 def test_snapshots_exports_and_data_directories_are_judged_alike(
     evaluate: Type, filled: Filled, tmp_path: Path
 ) -> None:
@@ -70,6 +84,7 @@ def test_a_model_or_split_that_is_not_there_is_told_the_known_ones(evaluate: Typ
 def test_rows_that_a_split_cannot_part_are_explained(evaluate: Type) -> None:
     refused(evaluate("draft", "--split", "by-network"), "of 1 network", "--split within-task")
     refused(evaluate("draft", "--split", "by-target"), "of 1 target", "--split within-task")
+    refused(evaluate("draft", "--split", "by-host"), "of 1 host", "--split within-task")
 
 
 def test_a_handful_of_rows_is_too_few(evaluate: Type, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def values(task: TaskData) -> tuple[object, ...]:
         task.descriptors,
         task.sketches,
         list(task.candidates),
+        task.host,
     )
 
 
@@ -50,6 +51,7 @@ def test_a_database_teaches_its_trials_and_not_the_repeats_of_the_finish(filled:
         "w1": [(TIMEOUT, None), (OK, 7.0)],
     }
     assert training_data.tasks[0].descriptors[1:] == pytest.approx([6.02, 6.02], abs=0.01)
+    assert [task.host for task in training_data.tasks] == ["host", "host"]
     assert training_data.snapshot.startswith("rows-")
     assert training_data.upto == 6
 
@@ -81,6 +83,7 @@ def test_a_recording_teaches_what_its_database_does(filled: Filled, tmp_path: Pa
     write_tasks(tmp_path / "spaces.parquet", recorded_tasks(filled.database, 1), {})
     there = read_training_data(tmp_path / "spaces.parquet")
     assert taught(there) == taught(training_data_of(filled.database, None, ALL))
+    assert [task.host for task in there.tasks] == ["host", "host"]
     assert there.snapshot.startswith("file-")
 
 

@@ -12,7 +12,7 @@ from costmodels.forest import Forest
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.mlp import MLP
 from costmodels.random import RandomModel
-from costmodels.splits import Split, by_network, by_task, newest, rebased, scrambled, within_task
+from costmodels.splits import Split, by_host, by_network, by_task, newest, rebased, scrambled, within_task
 from costmodels.testing import easy_data
 from costmodels.training import timed
 from costmodels.xgb import XGBoost
@@ -73,6 +73,13 @@ def test_by_network_a_task_that_two_networks_share_is_learned_for_neither() -> N
     assert splits["resnet"].test.tolist() == [0, 1, 3, 4]
     assert splits["resnet"].train.tolist() == [2]
     assert splits["bert"].train.tolist() == [0, 3]
+
+
+def test_by_host_each_is_judged_by_all_others_and_what_is_of_none_is_left_out() -> None:
+    first, second, third = by_host(ids(1, 0, -1, 1, 2))
+    assert (first.train.tolist(), first.test.tolist()) == ([0, 3, 4], [1])
+    assert (second.train.tolist(), second.test.tolist()) == ([1, 4], [0, 3])
+    assert (third.train.tolist(), third.test.tolist()) == ([0, 1, 3], [4])
 
 
 def test_labels_to_learn_from_do_not_know_the_best_of_those_held_out() -> None:

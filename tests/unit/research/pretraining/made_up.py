@@ -15,6 +15,7 @@ def task_data(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> Ta
         "op": "matmul",
         "target": "cpu",
         "context": "here",
+        "host": "a-host",
     } | changes
     return TaskData(
         **names,

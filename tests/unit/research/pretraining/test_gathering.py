@@ -22,7 +22,7 @@ def add(
 
 
 def tasks(gathering: Gathering) -> list[TaskData]:
-    return gathering.tasks(FACTS, SKETCHES)
+    return gathering.tasks(FACTS, SKETCHES, {"here": "zen5", "there": "zen4"})
 
 
 def numbers(task: TaskData) -> list[int]:
@@ -48,8 +48,10 @@ def test_what_never_reached_a_device_is_told_where_its_workload_was_measured_in_
     add(gathering, 2, None, context=NOWHERE)
     add(gathering, 3, 5.0)
     add(gathering, 4, None, context=NOWHERE, workload="v")
-    by_place = {(task.workload, task.context): numbers(task) for task in tasks(gathering)}
+    found = tasks(gathering)
+    by_place = {(task.workload, task.context): numbers(task) for task in found}
     assert by_place == {("w", "there"): [0], ("w", "here"): [1, 2, 3], ("v", NOWHERE): [4]}
+    assert {task.context: task.host for task in found} == {"there": "zen4", "here": "zen5", NOWHERE: ""}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.WORKER_LOST, Outcome.CANCELLED])

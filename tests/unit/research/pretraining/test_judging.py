@@ -1,4 +1,4 @@
-"""Models are judged on rows they did not see: by task, network and target; noise teaches nothing."""
+"""Models are judged on rows they did not see: by task, network, target and host; noise teaches nothing."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_rows_are_compared_within_a_workload_on_a_target_in_a_context() -> None:
     assert np.isinf(found.latencies_us[[us is None for us in first.latencies_us] + [False] * 20]).all()
 
 
-@pytest.mark.parametrize("split", [name for name in SPLITS if name != "by-target"])
+@pytest.mark.parametrize("split", [name for name in SPLITS if name not in ("by-target", "by-host")])
 def test_what_is_judged_was_not_learned_from(split: str) -> None:
     networks = training_data().networks
     found = rows()
@@ -57,6 +57,17 @@ def test_a_target_is_judged_by_what_the_others_taught() -> None:
     assert set(by_name) == {"cpu", "gpu"}
     assert {found.target_names[at] for at in found.targets[by_name["gpu"].test]} == {"gpu"}
     assert {found.target_names[at] for at in found.targets[by_name["gpu"].train]} == {"cpu"}
+
+
+def test_a_host_is_judged_by_what_the_others_taught_of_its_targets_and_tasks_too() -> None:
+    here, there = task_data(SHAPES[0], host="zen5"), task_data(SHAPES[0], context="there", host="zen4")
+    found = rows(here, there, task_data(SHAPES[1], host="zen4"), task_data(SHAPES[2], host=""))
+    by_name = {fold.name: fold.split for fold in folds("by-host", found, {}, seed=0)}
+    assert set(by_name) == {"zen4", "zen5"}
+    assert {found.host_names[at] for at in found.hosts[by_name["zen4"].train]} == {"zen5"}
+    assert {found.host_names[at] for at in found.hosts[by_name["zen4"].test]} == {"zen4"}
+    assert set(found.tasks[by_name["zen5"].test]) < set(found.tasks[by_name["zen5"].train])
+    assert len(by_name["zen4"].train) + len(by_name["zen4"].test) == 180, "what is of no host is left out"
 
 
 def test_a_model_learns_and_a_scrambled_one_orders_at_chance() -> None:
@@ -85,7 +96,7 @@ def test_a_figure_that_cannot_be_told_of_one_fold_is_the_mean_of_the_others() ->
     assert np.isnan(mean([{"pairwise": float("nan")}])["pairwise"])
 
 
-@pytest.mark.parametrize("split", ["by-task", "by-network", "by-target"])
+@pytest.mark.parametrize("split", ["by-task", "by-network", "by-target", "by-host"])
 def test_rows_that_a_split_cannot_part_are_refused(split: str) -> None:
     with pytest.raises(InvalidRequest, match="needs two") as caught:
         list(folds(split, rows(task_data(SHAPES[0])), {"only": {"256x256x256": 1}}, seed=0))
