@@ -53,6 +53,13 @@ def pretrain(
         str | None,
         typer.Option("--for", metavar="TARGET", help="Bases for this target, from the rows of all targets."),
     ] = None,
+    foreign: Annotated[
+        bool,
+        typer.Option(
+            "--foreign",
+            help="Learn from TenSet's imported records, too; tlp and mtl-tlp can.",
+        ),
+    ] = False,
     *,
     place: DatasetPlace,
     as_json: JsonOption = False,
@@ -65,10 +72,19 @@ def pretrain(
             f"{source} is taken whole; --snapshot, --target and --op are about a database",
             hint="mallorn dataset export DIR --op OP   (then --from DIR)",
         )
+    if foreign and home is None:
+        raise InvalidRequest(
+            "records of other tuners name no cores, so that no job has their targets",
+            hint=f"mallorn pretrain {model} --foreign --for TARGET",
+        )
     with installed("worker"):
         from research.pretraining.bases import pretrain as fit_bases
     with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
         taught = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+        if foreign:
+            from research.pretraining.from_foreign import with_foreign
+
+            taught = with_foreign(opened, taught, model, op)
         note_skipped(taught)
         with bar("fitting") as progress:
             found = list(fit_bases(opened, taught, model, progress, lowering, target_of))
@@ -108,12 +124,14 @@ def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: b
 
 def _why_inactive(base: "PretrainedBase") -> str:
     """What a base does not do, in figures, and the way to have it nevertheless."""
-    from research.pretraining.bases import WORTH_PAIRS
+    from research.pretraining.bases import WORTH_PAIRS, only_foreign
 
     share, split = base.metrics["pairwise"], base.metrics["split"]
     judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
+    why = f"it {judged} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
+    if only_foreign(base.metrics):
+        why = f"it {judged} ({split}), and all of them are other tuners'"
     return (
-        f"{base.name} is stored and not active: it {judged} ({split}), 50% is chance and "
-        f"{WORTH_PAIRS:.0%} are asked for; use it nevertheless with   "
+        f"{base.name} is stored and not active: {why}; use it nevertheless with   "
         f"mallorn costmodels activate {base.name} --target '{base.target}'"
     )

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from sqlalchemy import select
+from sqlalchemy import func, or_, select
 
-from db.codec import pack_text, pack_times
+from db.codec import pack_text, pack_times, unpack_text
 from db.repositories.base import Repository
 from db.tables import ForeignRecord, ForeignTask
 from mallorn.core.outcomes import Outcome
@@ -43,8 +43,43 @@ class ForeignTrial:
         return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptRecord:
+    """A record as far as it teaches."""
+
+    key: str  # of task and target
+    task: str  # the log's own words, as is the target
+    target: str
+    steps: str
+    outcome: Outcome
+    latency_us: float | None
+
+
 class ForeignRecords(Repository):
     """Others' records. No query that looks for a schedule reads this table."""
+
+    def sample(self, format: str, limit: int) -> Iterator[KeptRecord]:
+        """All records of a format, by task; of more than `limit` an even share, and the best of each task."""
+        own = ForeignRecord.task_id.in_(select(ForeignTask.id).where(ForeignTask.format == format))
+        count = self.session.scalar(select(func.count()).select_from(ForeignRecord).where(own)) or 0
+        best = (
+            select(ForeignRecord.task_id, func.min(ForeignRecord.latency_us).label("us"))
+            .where(own)
+            .group_by(ForeignRecord.task_id)
+            .subquery()
+        )
+        step = max(1, -(-count // limit))
+        wanted = ForeignRecord.id % step == 0, ForeignRecord.latency_us == best.c.us
+        columns = ForeignRecord.steps, ForeignRecord.outcome, ForeignRecord.latency_us
+        query = (
+            select(ForeignTask.key, ForeignTask.task, ForeignTask.target, *columns)
+            .join(ForeignTask, ForeignTask.id == ForeignRecord.task_id)
+            .join(best, best.c.task_id == ForeignRecord.task_id)
+            .where(or_(*wanted))
+            .order_by(ForeignRecord.task_id, ForeignRecord.id)
+        )
+        for key, task, target, steps, outcome, latency_us in self.session.execute(query):
+            yield KeptRecord(key, task, target, unpack_text(steps), Outcome(outcome), latency_us)
 
     def add(self, records: Sequence[ForeignTrial]) -> int:
         """Store records that are not here yet and return how many those were."""

@@ -78,8 +78,16 @@ def pretrain(
 
 
 def is_worth_it(metrics: Mapping[str, Any]) -> bool:
-    """True if a base beats chance on the first of its splits: held-out targets, else tasks, else rows."""
-    return (metrics["pairwise"] or 0.0) >= WORTH_PAIRS
+    """True if a base beats chance on the first of its splits: held-out targets, else tasks, else rows.
+
+    What learned from other tuners' candidates alone was not judged by any of ours.
+    """
+    return (metrics["pairwise"] or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
+
+
+def only_foreign(metrics: Mapping[str, Any]) -> bool:
+    """Whether all rows of a base are other tuners'."""
+    return "foreign" in metrics and bool(metrics["foreign"] == metrics["trained_on"])
 
 
 def _check(model: str) -> None:
@@ -96,7 +104,8 @@ def _fit(
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
     make = resolve("cost_model", model)
-    rows = rows_for(_bounded(tasks, target), make.view, lowering)
+    bounded = _bounded(tasks, target)
+    rows = rows_for(bounded, make.view, lowering)
     if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
         return None
     # What a base is for comes first: targets, else tasks not seen.
@@ -107,6 +116,8 @@ def _fit(
         with suppress(InvalidRequest):  # which leaves nothing to judge: targets may hold the same candidates
             judged[split] = _judged(make, rows, split)
     counts = {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
+    if foreign := sum(len(task.trials) for task in bounded if task.foreign):
+        counts["foreign"] = foreign
     return _taught(make(), rows, target), judged[first] | {"split": first, "splits": judged} | counts
 
 

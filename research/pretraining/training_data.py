@@ -23,6 +23,7 @@ class TaskData:
     trials: Sequence[Trial]
     workload_id: int | None = None  # in the database that it was read from
     host: str = ""  # the class of the machines it was measured on; empty: it never reached a device
+    foreign: bool = False  # another tuner's: its candidates are not of our spaces
 
     @property
     def candidates(self) -> list[Candidate]:
