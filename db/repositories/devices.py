@@ -59,6 +59,13 @@ class Devices(Repository):
             (each for each in found if each is not None), key=lambda each: each.at or 0.0, default=None
         )
 
+    def machine_seen(self, target_id: int) -> Machine | None:
+        """That of any device of this target, of whatever class; the one that was measured last."""
+        found = self.session.scalars(select(Device.machine).where(Device.target_id == target_id))
+        measured = [each for each in found if each is not None and each.machine is not None]
+        newest = max(measured, key=lambda each: each.at or 0.0, default=None)
+        return None if newest is None else newest.machine
+
     def fresh_machine_of(self, like: Like, again_sec: float) -> DeviceMachine | None:
         """The same; None also where it could not be measured, and that is longer ago."""
         known = self.machine_of(like)

@@ -40,7 +40,7 @@ def settle_machine(
 ) -> None:
     """Bind a job to what its candidates are proposed for, before the first of them and for all.
 
-    Without `measuring` a machine that nobody measured yet is assumed.
+    Without `measuring` it is that of any device of the target that was measured before, or an assumed one.
     """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
@@ -48,11 +48,12 @@ def settle_machine(
             return
         target = Target(Targets(session).get(job.target_id).text)
         like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
-    if like is None:
-        known = None
+    if not measuring:
+        machine = _seen(runtime, job.target_id)
     else:
-        known = _found_out(runtime, like, target, patience_sec) if measuring else _known(runtime, like)
-    machine = (known and known.machine) or assumed_of(target, runtime.compiler)
+        found = None if like is None else _found_out(runtime, like, target, patience_sec)
+        machine = None if found is None else found.machine
+    machine = machine or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
 
@@ -88,6 +89,11 @@ def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float
         STOP.check()
         time.sleep(LOOK_SEC)
     return known
+
+
+def _seen(runtime: Runtime, target_id: int) -> Machine | None:
+    with runtime.database.session() as session:
+        return Devices(session).machine_seen(target_id)
 
 
 def _known(runtime: Runtime, like: Like) -> DeviceMachine | None:

@@ -174,6 +174,18 @@ def test_who_answers_from_what_is_known_measures_no_machine(workshop: Workshop, 
     assert machine_of(workshop, after) == HERE
 
 
+def test_who_measures_nothing_takes_the_machine_of_any_device_of_the_target(
+    workshop: Workshop, measured: Calls
+) -> None:
+    """Also of one that is gone: a job without a context still has schedules made for that machine."""
+    probing.settle_machine(workshop, planned(workshop))
+    workshop.fleet.devices = lambda _target=None: []
+    job = workshop.job()
+    assert workshop.read(lambda session: Jobs(session).get(job, None).context_id) is None
+    probing.settle_machine(workshop, job, measuring=False)
+    assert machine_of(workshop, job) == HERE
+
+
 def test_another_version_of_tvm_is_another_machine(workshop: Workshop, measured: Calls) -> None:
     workshop.job()
     probing.measure_device(workshop, ENDPOINT.name)
