@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Self
 
 from costmodels.base import CostModel, Matrix, Vector
 from costmodels.descent import Indices
@@ -22,3 +23,13 @@ class ManyDomains(CostModel):
         seed: int,
     ) -> None:
         """Learn from candidates of several domains, one domain per row; predictions are for `home`."""
+
+    @classmethod
+    @abstractmethod
+    def on(cls, base: CostModel) -> Self:
+        """A model whose `fit` goes on from what a base has learned of all its domains, and not anew."""
+
+    @classmethod
+    def stands_on(cls, kind: type[CostModel]) -> bool:
+        """True if a model of this kind can be its base: one with the same trunk."""
+        return issubclass(kind, cls)

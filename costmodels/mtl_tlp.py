@@ -1,14 +1,16 @@
 """TLP with one head per domain (MTL-TLP): the trunk learns from all targets."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, cast
 
 import numpy as np
 
-from costmodels.base import Matrix, Vector
+from costmodels.base import CostModel, Matrix, Vector
 from costmodels.blobs import Numbers, unpack
+from costmodels.checks import check_rows
 from costmodels.descent import Indices
 from costmodels.domains import ManyDomains
+from costmodels.momentum import adapted
 from costmodels.tlp import TLP
 from mallorn.core.errors import InvalidRequest
 
@@ -19,10 +21,21 @@ class MTLTLP(TLP, ManyDomains):
     """One trunk, and a head for each domain: a target, or a kind of host.
 
     All rows of a group are of one domain, given to `fit_domains`; `fit` treats all rows as one domain. The
-    head of the home domain predicts, unless `at` selects another.
+    head of the home domain predicts, unless `at` selects another. One made by `on` begins each `fit` with
+    its base's trunk and heads, and adapts the trunk and the home head as MoA does; the base is not stored.
     """
 
     KIND: ClassVar[str] = "mtl-tlp"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._base: MTLTLP | None = None
+
+    @classmethod
+    def on(cls, base: CostModel) -> Self:
+        model = cls.load(base.save())
+        model._base = cast(Self, base) if model.learned else None
+        return model
 
     def _forget(self) -> None:
         super()._forget()
@@ -32,6 +45,13 @@ class MTLTLP(TLP, ManyDomains):
     def domains(self) -> tuple[str, ...]:
         """The domains that have a head."""
         return self._domains
+
+    def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
+        if self._base is None:
+            return super().fit(features, labels, groups, seed=seed)
+        check_rows(features, labels, groups)
+        learned = adapted(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
+        self._members, self._calibrations = learned._members, learned._calibrations
 
     def fit_domains(
         self,

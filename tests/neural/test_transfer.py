@@ -96,6 +96,31 @@ def test_the_head_of_another_target_goes_on_with_momentum_from_few_rows(alone: f
     assert accuracy(model) > alone + 0.1
 
 
+def test_a_model_with_heads_goes_on_from_a_base_of_its_kind(two_heads: MTLTLP, alone: float) -> None:
+    untouched, local = two_heads.save(), measured(FEW, 2, "there")
+    model = MTLTLP.on(two_heads)
+    assert_same(model.predict(local[0]), two_heads.predict(local[0]))
+    model.fit(*measured(30, 3, "there"), seed=5)
+    model.fit(*local, seed=0)
+    assert two_heads.save() == untouched
+    assert_same(model.predict(local[0]), adapted(two_heads, *local, seed=0).predict(local[0]))
+    assert accuracy(model) > alone + 0.1
+    features, labels, groups = measured(300, 8, "here")
+    other = MTLTLP.load(model.save()).at("here")
+    assert pairwise_accuracy(other.predict(features).mean, labels, groups) > 0.65
+    model.fit(*(part[:0] for part in local), seed=0)
+    assert_same(model.predict(local[0]), two_heads.predict(local[0]))
+
+
+def test_a_base_that_learned_nothing_is_not_gone_on_from() -> None:
+    local = measured(FEW, 1, "there")
+    model, anew = MTLTLP.on(MTLTLP()), MTLTLP()
+    for each in (model, anew):
+        each.fit(*local, seed=0)
+    assert model.save() == anew.save()
+    assert [MTLTLP.stands_on(kind) for kind in (MTLTLP, TLP, MoA)] == [True, False, False]
+
+
 def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None:
     features, labels, groups = measured(300, 8, "here")
 

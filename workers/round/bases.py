@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel
 from costmodels.based import Based
+from costmodels.domains import ManyDomains
 from db.repositories.cost_models import BaseHead, CostModels
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
@@ -29,9 +30,9 @@ class Beginning(NamedTuple):
 
 
 def beginning(session: Session, name: str, op: str, target_id: int, machine: Machine | None) -> Beginning:
-    """What a refit begins with. Residuals and momentum stand on the newest active base that they can."""
+    """What a refit begins with. Residuals, momentum and heads take the newest active base that they can."""
     kind: type[CostModel] = resolve("cost_model", name)
-    if issubclass(kind, Based):
+    if issubclass(kind, (Based, ManyDomains)):
         for head in bases_for(session, op, target_id):
             if kind.stands_on(resolve("cost_model", head.name.name)):
                 return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
 
-from costmodels.base import Matrix, Vector
+from costmodels.base import CostModel, Matrix, Vector
 from costmodels.domains import ManyDomains
 from costmodels.lgbm import LightGBM
 from costmodels.metrics import Groups
@@ -188,6 +188,10 @@ class TwoHeads(LightGBM, ManyDomains):
     def fit_domains(self, features: Matrix, labels: Vector, groups: Groups, domains: Any, **how: Any) -> None:
         self.told.append((Counter(domains), how["home"]))
         self.fit(features, labels, groups, seed=how["seed"])
+
+    @classmethod
+    def on(cls, base: CostModel) -> Self:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize(("home", "answers"), [(LARGE, LARGE), (SMALL, CPU)])
