@@ -1,4 +1,4 @@
-"""Momentum adaptation (Pruner's MoA): a network from elsewhere learns a new device, and forgets slowly."""
+"""Momentum adaptation (after Pruner's MoA): a network from elsewhere learns a device, and forgets slowly."""
 
 from typing import ClassVar, Final, TypeVar
 
@@ -39,7 +39,13 @@ def adapted(
 
 
 class MoA(Based):
-    """A neural base that adapts to local rows. A base without training learns them directly."""
+    """A neural base that adapts to local rows. A base without training learns them directly.
+
+    Pruner's own (ASPLOS'25) keeps a Siamese copy of the pre-trained weights throughout a search: every fourth
+    online update begins with it, and then moves it a hundredth of the way (momentum 0.99). Here nothing is
+    kept between refits: each makes four updates from the base, all of which begin with the slow weights, and
+    these move a tenth of the way (momentum 0.9).
+    """
 
     KIND: ClassVar[str] = "moa"
     view: ClassVar[str] = PRIMITIVES.name
