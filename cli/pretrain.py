@@ -60,6 +60,12 @@ def pretrain(
             help="Learn from TenSet's imported records, too; tlp and mtl-tlp can.",
         ),
     ] = False,
+    choose: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="Learn from this share of the rows alone, chosen for what they teach (TCL)."
+        ),
+    ] = None,
     *,
     place: DatasetPlace,
     as_json: JsonOption = False,
@@ -77,6 +83,11 @@ def pretrain(
             "records of other tuners name no cores, so that no job has their targets",
             hint=f"mallorn pretrain {model} --foreign --for TARGET",
         )
+    if choose is not None and not 0 < choose <= 1:
+        raise InvalidRequest(
+            f"a share of the rows is above 0 and at most 1, and {choose:g} is not",
+            hint=f"mallorn pretrain {model} --choose 0.25",
+        )
     with installed("worker"):
         from research.pretraining.bases import pretrain as fit_bases
     with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
@@ -87,7 +98,7 @@ def pretrain(
             taught = with_foreign(opened, taught, model, op)
         note_skipped(taught)
         with bar("fitting") as progress:
-            found = list(fit_bases(opened, taught, model, progress, lowering, target_of))
+            found = list(fit_bases(opened, taught, model, progress, lowering, target_of, choose))
     _print(found, taught, as_json)
 
 

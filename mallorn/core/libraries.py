@@ -28,7 +28,11 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "automl": frozenset({"flaml", "lightgbm"}),
 }
 #: Models that are made of others.
-PARTS: Final = {"ensemble": ("draft", "xgboost", "lightgbm", "forest", "mlp"), "moa": ("tlp",)}
+PARTS: Final = {
+    "ensemble": ("draft", "xgboost", "lightgbm", "forest", "mlp"),
+    "moa": ("tlp",),
+    "tcl": ("tlp",),
+}
 EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # of all others: `worker`
 
 

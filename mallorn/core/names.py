@@ -53,6 +53,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "residual": "costmodels.residual:Residual",
         "value": "costmodels.value:Value",
         "generator": "costmodels.generator:Generator",
+        "tcl": "costmodels.distilled:TCL",
         "moa": "costmodels.momentum:MoA",
         "static": "costmodels.static:Static",
         "tuna": "costmodels.tuna:Tuna",

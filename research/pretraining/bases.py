@@ -10,6 +10,7 @@ import numpy as np
 
 from costmodels.base import CostModel
 from costmodels.based import Based
+from costmodels.choosing import chosen
 from costmodels.domains import ManyDomains
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
@@ -51,11 +52,13 @@ def pretrain(
     progress: Progress = silent,
     lowering: Lowering | None = None,
     home: Target | None = None,
+    share: float | None = None,
 ) -> Iterator[PretrainedBase]:
     """Fit and store the next version of each operator's base, one after the other.
 
     Each target has its own bases. With a `home`, each operator has one base for that target, from the rows of
-    all targets. A base that does no better than chance on held-out rows is stored but not activated. Raises
+    all targets. With a `share`, it learns from that part of its rows, chosen actively (TCL), and is judged
+    so. A base that does no better than chance on held-out rows is stored but not activated. Raises
     InvalidRequest for a model that stands on a base itself.
     """
     _check(model)
@@ -69,7 +72,7 @@ def pretrain(
             if task.op == op and (task.target == target or (home and not stand_in(Target(task.target))))
         ]
         count = sum(len(task.trials) for task in tasks)
-        if (fit := _fit(model, tasks, target, lowering)) is None:
+        if (fit := _fit(model, tasks, target, lowering, share)) is None:
             yield PretrainedBase(op, target, _workloads(tasks), count, None, {})
             continue
         name = _store(database, training_data, model, op, target, count, fit[1], fit[0].save())
@@ -98,7 +101,7 @@ def _check(model: str) -> None:
 
 
 def _fit(
-    model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None
+    model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None, share: float | None
 ) -> tuple[CostModel, dict[str, Any]] | None:
     """A base and its figures; None where too few of the rows that the model can see are valid."""
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
@@ -108,6 +111,9 @@ def _fit(
     rows = rows_for(bounded, make.view, lowering)
     if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
         return None
+    known = len(rows)
+    if share is not None:
+        rows = _chosen(rows, share)
     # What a base is for comes first: targets, else tasks not seen.
     parts = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
     first, *others = [split for split, count in parts.items() if count > 1]
@@ -115,10 +121,16 @@ def _fit(
     for split in others:
         with suppress(InvalidRequest):  # which leaves nothing to judge: targets may hold the same candidates
             judged[split] = _judged(make, rows, split)
-    counts = {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
+    counts: dict[str, int | None] = {"chosen_from": known} if share is not None else {}
+    counts |= {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
     if foreign := sum(len(task.trials) for task in bounded if task.foreign):
         counts["foreign"] = foreign
     return _taught(make(), rows, target), judged[first] | {"split": first, "splits": judged} | counts
+
+
+def _chosen(rows: Rows, share: float) -> Rows:
+    count = max(FEWEST_ROWS, round(share * len(rows)))
+    return rows.take(chosen(rows.features, rows.labels, rows.groups, count, np.random.default_rng(0)))
 
 
 def _bounded(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.base import Matrix, Vector
 from costmodels.metrics import Groups
@@ -29,6 +30,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def take(self, lines: NDArray[np.int64]) -> "Rows":
+        """Some of the rows; tasks, targets and hosts keep their names."""
+        each = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
+        return replace(self, **{name: getattr(self, name)[lines] for name in each})
 
     def with_labels(self, new: Vector) -> "Rows":
         """The same candidates with other labels."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
+from costmodels.distilled import TCL
 from costmodels.gnn import GNN
 from costmodels.metrics import coverage
 from costmodels.momentum import MoA
@@ -79,6 +80,11 @@ class TestTreeLSTM(NeuralTestCase):
 class TestMTLTLP(NeuralTestCase):
     view = "primitives"
     kind = MTLTLP
+
+
+class TestTCL(NeuralTestCase):
+    view = "primitives"
+    kind = TCL
 
 
 class TestMoA(NeuralTestCase):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, CostModel, Vector
+from costmodels.distilled import TCL, crossed, softened
 from costmodels.metrics import pairwise_accuracy
 from costmodels.momentum import MoA, adapted
 from costmodels.mtl_tlp import MTLTLP
@@ -64,6 +65,39 @@ def test_before_any_local_row_the_base_answers_and_both_are_stored(base: TLP) ->
     again = MoA.load(model.save())
     assert_same(again.predict(features), model.predict(features))
     assert_same(again.base.predict(features), base.predict(features))
+
+
+def test_a_student_takes_over_what_its_teacher_knows_of_another_device(base: TLP, alone: float) -> None:
+    local = measured(FEW, 1, "there")
+    untouched = base.save()
+    model = TCL.on(base)
+    assert_same(model.predict(local[0]), base.predict(local[0]))
+    model.fit(*local, seed=0)
+    assert accuracy(model) > alone + 0.05
+    assert base.save() == untouched
+    assert_same(TCL.load(model.save()).predict(local[0]), model.predict(local[0]))
+
+
+def test_a_teacher_softens_times_and_no_failures_and_the_less_the_more_rows_there_are() -> None:
+    groups = np.repeat([0, 1], [2, 200])
+    labels = np.zeros(202, dtype=np.float32)
+    labels[[1, 3]] = -1.0
+    labels[5] = FAILED_LABEL
+    taught = np.zeros(202, dtype=np.float32)
+    soft = softened(labels, taught, groups)
+    assert soft[5] == FAILED_LABEL
+    assert -0.15 < soft[1] < 0
+    assert -1 < soft[3] < -0.9
+
+
+def test_crossings_are_of_rows_of_one_task() -> None:
+    features = np.repeat(np.arange(6, dtype=np.float32)[:, None], PRIMITIVES.width, axis=1)
+    groups = np.array([0, 0, 0, 1, 1, 1])
+    drawn, mothers = crossed(features, groups, PRIMITIVES, np.random.default_rng(0))
+    assert len(drawn) == len(mothers) == 24
+    for row, mother in zip(drawn, mothers, strict=True):
+        assert set(row.tolist()) <= set(np.flatnonzero(groups == groups[mother]).tolist())
+        assert (PRIMITIVES.tables(row[None])[0] == PRIMITIVES.tables(row[None])[0][:, :1]).all()
 
 
 def test_residuals_stand_on_a_network_as_well(base: TLP, alone: float) -> None:

@@ -55,7 +55,9 @@ class Learned(Knowledge):
 
 
 def _order(space: Space, model: CostModel, pool: Sequence[Candidate]) -> list[Candidate]:
-    liked = np.argsort(-score(space, model, pool).prediction.mean, kind="stable")
+    """By what each is at least worth: of thousands, those that a model is wrong about look best."""
+    found = score(space, model, pool).prediction
+    liked = np.argsort(found.std - found.mean, kind="stable")
     return [pool[at] for at in liked]
 
 

@@ -21,6 +21,9 @@ class CostModelMetrics(SplitFigures):
     """What a version learned from; a base's figures too, of the first of its splits."""
 
     trained_on: Annotated[int | None, Field(description="Rows.")] = None
+    chosen_from: Annotated[int | None, Field(description="Rows of which these were chosen; null: all.")] = (
+        None
+    )
     foreign: Annotated[int | None, Field(description="Of those, other tuners'; null: none.")] = None
     groups: Annotated[int | None, Field(description="Workloads and contexts; not of a base.")] = None
     base: Annotated[str, Field(description="The pre-trained model that it began from; may be empty.")] = ""

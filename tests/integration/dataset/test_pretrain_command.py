@@ -67,6 +67,22 @@ def test_models_snapshots_and_filters_are_taken_by_name(pretrain: Type, enough: 
     assert (second["model"], second["snapshot"]) == ("base:matmul/draft@2", first["snapshot"])
 
 
+def test_a_base_may_learn_from_chosen_rows_alone(pretrain: Type, enough: Filled) -> None:
+    [told] = data(pretrain("--choose", "0.8", "--json"))
+    assert (told["rows"], told["chosen_from"], told["trained_on"]) == (45, 45, 36)
+    [all_of_them] = data(pretrain("--json"))
+    assert "chosen_from" not in all_of_them
+
+
+@pytest.mark.parametrize("share", ["0", "-0.5", "1.5", "nan"])
+def test_a_share_that_is_none_is_refused(pretrain: Type, enough: Filled, share: str) -> None:
+    result = pretrain("--choose", share)
+    assert result.exit_code == 1
+    assert "a share of the rows is above 0 and at most 1" in result.stderr
+    assert "mallorn pretrain xgboost --choose 0.25" in result.stderr
+    assert not stored_bases(enough.database)
+
+
 def test_a_base_for_another_target_learns_from_this_one(pretrain: Type, enough: Filled) -> None:
     other = '{"kind": "llvm", "num-cores": 64}'
     [told] = data(pretrain("draft", "--for", other, "--json"))

@@ -1,0 +1,91 @@
+"""What a base is worth that learned from a part of the rows: chosen actively, or evenly over tasks.
+
+python -m benchmarks.choosing [DATA] [--model xgboost] [--shares 0.1 0.25 0.5] [--seeds 2] [--json FILE]
+
+DATA is an export's directory or a recording (default: what comes along, of the target with most rows). Five
+folds by task: of the rows of four a share is chosen, the model learns from those, and the pairs of the fifth
+are counted that it has in order.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.hosts import describe_host
+from costmodels.base import CostModel
+from costmodels.choosing import chosen, even
+from costmodels.metrics import pairwise_accuracy
+from costmodels.splits import by_task
+from db.shipped.files import FOLDER
+from mallorn.core.names import resolve
+from research.pretraining.from_parquet import read_training_data
+from research.pretraining.rows import Rows
+from research.pretraining.views import rows_for
+
+FOLDS: Final = 5
+Choice = Callable[[Rows, int, np.random.Generator], NDArray[np.int64]]
+CHOICES: Final[dict[str, Choice]] = {
+    "active": lambda rows, count, rng: chosen(rows.features, rows.labels, rows.groups, count, rng),
+    "even": lambda rows, count, rng: even(rows.groups, count, rng),
+}
+
+
+def main() -> None:
+    args = _arguments()
+    kind: type[CostModel] = resolve("cost_model", args.model)
+    rows = _rows(args.data, kind)
+    figures: dict[str, list[float]] = {"all": _accuracies(kind, rows, 1.0, "even", args.seeds)}
+    for share in args.shares:
+        for name in CHOICES:
+            figures[f"{name} {share:g}"] = _accuracies(kind, rows, share, name, args.seeds)
+    means = {name: float(np.mean(each)) for name, each in figures.items()}
+    for name, mean in means.items():
+        print(f"{name:14} {mean:.4f}", flush=True)
+    share = args.shares[0]
+    headline = means[f"active {share:g}"] - means[f"even {share:g}"]
+    if args.json:
+        told = {"headline": headline, "model": args.model, "rows": len(rows), "figures": figures}
+        args.json.write_text(json.dumps(describe_host() | told, indent=1) + "\n")
+    print(f"pairs in order, chosen actively less evenly, {share:g} of the rows: {headline:+.4f}")
+
+
+def _rows(data: Path, kind: type[CostModel]) -> Rows:
+    """Those of the target with most rows."""
+    tasks = read_training_data(data).tasks
+    most, _ = Counter(task.target for task in tasks for _ in task.trials).most_common(1)[0]
+    return rows_for([task for task in tasks if task.target == most], kind.view)
+
+
+def _accuracies(kind: type[CostModel], rows: Rows, share: float, name: str, seeds: int) -> list[float]:
+    """One a fold and seed."""
+    found = []
+    for seed in range(seeds):
+        for split in by_task(rows.tasks, seed=seed, folds=FOLDS):
+            known, unseen = rows.take(split.train), rows.take(split.test)
+            count = round(share * len(known))
+            known = known.take(CHOICES[name](known, count, np.random.default_rng(seed)))
+            model = kind()
+            model.fit(known.features, known.labels, known.groups, seed=seed)
+            scores = model.predict(unseen.features).mean
+            found.append(pairwise_accuracy(scores, unseen.labels, unseen.groups))
+    return found
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("data", nargs="?", type=Path, default=FOLDER / "rows")
+    parser.add_argument("--model", default="xgboost")
+    parser.add_argument("--shares", nargs="+", type=float, default=[0.1, 0.25, 0.5])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
