@@ -26,12 +26,11 @@ from workers.search.roller.prior import modelled_us
 from workers.slot.stage import Stage
 from workers.tvm.space import TvmSpace
 
-CONSIDERED: Final = 2048  # candidates of which a base chooses
 LEAST_US: Final = 0.1  # of a program that computes nothing
 TRIED: Final = 8  # answers, until one is a program and computes the right thing
 SOURCES: Final[dict[str, Sequence[Knowledge]]] = {
     "zero-shot": (Same(), Near(), Learned((Near(), Constructed())), Constructed()),
-    "one-shot": (Same(), Learned((Near(), Constructed()), CONSIDERED), Near(), Constructed()),
+    "one-shot": (Same(), Learned((Near(), Constructed())), Near(), Constructed()),
 }
 
 

@@ -1,4 +1,4 @@
-"""A base chooses: among first guesses and what was carried, and, asked for more, among thousands."""
+"""A base chooses among first guesses and what was carried."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,51 +16,28 @@ from workers.round.models import model_of
 from workers.search.pooled import score
 from workers.search.space import Candidate, Space
 
-PARENTS, GENERATIONS = 32, 3
-
 
 @dataclass(frozen=True)
 class Learned(Knowledge):
-    """The newest active base of the operator on the target that reads decisions.
+    """The newest active base of the operator on the target that reads decisions orders what others answer.
 
-    Kin is not asked: on recordings it chose worse than the constructor. `considered` candidates are drawn and
-    bred beside those of `others`; none: it only orders these.
+    Kin is not asked: on recordings it chose worse than the constructor. Nor are thousands of candidates drawn
+    for it: what a base likes best of those is often what it is wrong about (docs/knowledge.md).
     """
 
     others: Sequence[Knowledge]
-    considered: int = 0
 
     def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
-        heads = own_bases(session, question.workload.op, question.target_id)
-        for head in heads:
+        for head in own_bases(session, question.workload.op, question.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
                 known = [answer.candidate for each in self.others for answer in each(session, question)]
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
-                yield from _ranked(question.space, model, self._pool(question.space, model, known), because)
+                for candidate in _ordered(question.space, model, list(dict.fromkeys(known))):
+                    yield Answer(candidate, Source.LEARNED, because, Sure.LIKELY)
                 return
 
-    def _pool(self, space: Space, model: CostModel, known: Sequence[Candidate]) -> list[Candidate]:
-        """What is known, and what can be bred from it and from chance."""
-        pool = dict.fromkeys(known)
-        if self.considered:
-            rng = np.random.default_rng(0)
-            each = self.considered // (GENERATIONS + 1)
-            pool.update(dict.fromkeys(space.sample(rng, each)))
-            for _ in range(GENERATIONS):
-                best = _order(space, model, list(pool))[:PARENTS]
-                parents = [best[at] for at in rng.integers(len(best), size=each)]
-                pool.update(dict.fromkeys(space.mutate_all(rng, parents)))
-        return list(pool)
 
-
-def _order(space: Space, model: CostModel, pool: Sequence[Candidate]) -> list[Candidate]:
-    """By what each is at least worth: of thousands, those that a model is wrong about look best."""
-    found = score(space, model, pool).prediction
-    liked = np.argsort(found.std - found.mean, kind="stable")
-    return [pool[at] for at in liked]
-
-
-def _ranked(space: Space, model: CostModel, pool: Sequence[Candidate], because: str) -> Iterator[Answer]:
-    for candidate in _order(space, model, pool):
-        yield Answer(candidate, Source.LEARNED, because, Sure.LIKELY)
+def _ordered(space: Space, model: CostModel, known: Sequence[Candidate]) -> list[Candidate]:
+    liked = np.argsort(-score(space, model, known).prediction.mean, kind="stable")
+    return [known[at] for at in liked]
