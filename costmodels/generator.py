@@ -3,22 +3,19 @@
 from typing import ClassVar, Final
 
 import numpy as np
-import xgboost
 
 from costmodels.bagging import LARGEST, finite
-from costmodels.base import Matrix, Prediction, Vector
-from costmodels.blobs import as_array, pack, unpack
-from costmodels.boosters import as_arrays, as_data, classify, from_arrays, opinions
+from costmodels.base import Matrix, Vector
+from costmodels.boosters import as_data, classify, opinions
 from costmodels.choices import choices_of
 from costmodels.metrics import Groups
+from costmodels.prefix_boosters import PrefixBoosters
 from costmodels.proposing import ProposesDecisions
-from costmodels.xgb import XGBoost
 
-KIND: Final = "generator"
 MEMBERS: Final = 2
 
 
-class Generator(ProposesDecisions):
+class Generator(PrefixBoosters, ProposesDecisions):
     """Boosters that tell a good schedule's next decision from others, beside boosters on whole schedules.
 
     After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor Programs" (TLM,
@@ -32,11 +29,8 @@ class Generator(ProposesDecisions):
     rows in seconds, and what is drawn is chosen by the model of whole schedules.
     """
 
+    KIND: ClassVar[str] = "generator"
     opener: ClassVar[str | None] = "generator"
-
-    def __init__(self) -> None:
-        self._whole = XGBoost()
-        self._boosters: list[xgboost.Booster] = []
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         self._whole.fit(features, labels, groups, seed=seed)
@@ -53,18 +47,3 @@ class Generator(ProposesDecisions):
             return np.zeros(len(features), dtype=np.float32)
         share = opinions(self._boosters, np.clip(features, -LARGEST, LARGEST)).mean(axis=0)
         return np.asarray(np.log(share) - np.log1p(-share), dtype=np.float32)
-
-    def predict(self, features: Matrix) -> Prediction:
-        return self._whole.predict(features)
-
-    def save(self) -> bytes:
-        arrays = {"whole": as_array(self._whole.save()), **as_arrays(self._boosters)}
-        return pack(KIND, {"members": len(self._boosters)}, arrays)
-
-    @classmethod
-    def load(cls, blob: bytes) -> "Generator":
-        numbers, arrays = unpack(KIND, blob)
-        model = cls()
-        model._whole = XGBoost.load(arrays["whole"].tobytes())
-        model._boosters = from_arrays(arrays, numbers["members"], KIND)
-        return model

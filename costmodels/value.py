@@ -7,22 +7,20 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.bagging import LARGEST, finite, importance
-from costmodels.base import Matrix, Prediction, Vector
-from costmodels.blobs import as_array, pack, unpack
-from costmodels.boosters import as_arrays, as_data, from_arrays, grow, opinions
+from costmodels.base import Matrix, Vector
+from costmodels.boosters import as_data, grow, opinions
 from costmodels.journeys import Journeys, journeys_of
 from costmodels.metrics import Groups
+from costmodels.prefix_boosters import PrefixBoosters
 from costmodels.prefixes import LAST, prefixes
 from costmodels.valuing import ValuesPrefixes
-from costmodels.xgb import XGBoost
 
-KIND: Final = "value"
 SWEEPS: Final = 4
 OPTIONS: Final = 6  # ways to go on that are looked at from each state
 MEMBERS: Final = 2  # boosters of the last sweep
 
 
-class Value(ValuesPrefixes):
+class Value(PrefixBoosters, ValuesPrefixes):
     """Boosters on whole schedules, and boosters on prefixes whose targets come from value iteration.
 
     After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21): the value of a
@@ -38,11 +36,8 @@ class Value(ValuesPrefixes):
     sweeps carry values from the ends to the beginnings.
     """
 
+    KIND: ClassVar[str] = "value"
     opener: ClassVar[str | None] = "beam"
-
-    def __init__(self) -> None:
-        self._whole = XGBoost()
-        self._boosters: list[xgboost.Booster] = []
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         self._whole.fit(features, labels, groups, seed=seed)
@@ -84,18 +79,3 @@ class Value(ValuesPrefixes):
         if not self._boosters:
             return self._whole.predict(features).mean
         return self._values(self._boosters, np.clip(features, -LARGEST, LARGEST), complete)
-
-    def predict(self, features: Matrix) -> Prediction:
-        return self._whole.predict(features)
-
-    def save(self) -> bytes:
-        arrays = {"whole": as_array(self._whole.save()), **as_arrays(self._boosters)}
-        return pack(KIND, {"members": len(self._boosters)}, arrays)
-
-    @classmethod
-    def load(cls, blob: bytes) -> "Value":
-        numbers, arrays = unpack(KIND, blob)
-        model = cls()
-        model._whole = XGBoost.load(arrays["whole"].tobytes())
-        model._boosters = from_arrays(arrays, numbers["members"], KIND)
-        return model

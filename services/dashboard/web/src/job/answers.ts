@@ -11,6 +11,7 @@ const SOURCES: { readonly [source in Answer["source"]]: string } = {
   same: "measurements of the same workload",
   near: "schedules of the same loops in other sizes",
   learned: "what a base has learned",
+  modelled: "a model of this machine",
   constructed: "a construction for this machine",
 };
 
