@@ -24,7 +24,7 @@ from typing import Any, Final
 from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm
 from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
-from benchmarks.known_report import lines, report
+from benchmarks.known_report import WARM, lines, report
 from benchmarks.prefixes import our_prefix
 from cli.dataset_place import dataset
 from db.dataset.export import export
@@ -40,10 +40,12 @@ from workers.device.detect import detect_target
 RAW: Final = Path("docs/results/known")
 TASK_TRIALS: Final = (16, 64)
 WARM_SHARE: Final = 0.2
+ZERO: Final = "zero"
 ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "zero-shot": {"mode": "zero-shot"},
     "one-shot": {"mode": "one-shot"},
 }
+ARMS: Final = (ZERO, *ANSWERS, WARM)
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,14 @@ def _learn(others: Sequence[Place], models: Sequence[str], data: Path) -> list[s
 
 
 def _jobs(place: Place, folder: Path, args: argparse.Namespace) -> Iterator[tuple[str, Arm]]:
-    """Each on a dataset of its own."""
-    (folder / "zero").mkdir()
-    yield "zero", mallorn_arm(place.model, place.target, 0, args.seed, folder / "zero", {})
-    trials = round(args.trials * WARM_SHARE)
-    for name, options in {**ANSWERS, "warm": {}}.items():
-        shutil.copytree(folder / "base", folder / name)
-        budget = 0 if name in ANSWERS else trials
+    """Each on a dataset of its own: an empty one for `zero`, the others' measurements for the rest."""
+    for name in args.arms:
+        if name == ZERO:
+            (folder / name).mkdir()
+        else:
+            shutil.copytree(folder / "base", folder / name)
+        budget = round(args.trials * WARM_SHARE) if name == WARM else 0
+        options = ANSWERS.get(name, {})
         yield name, mallorn_arm(place.model, place.target, budget, args.seed, folder / name, options)
 
 
@@ -152,6 +155,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--arms", nargs="+", choices=ARMS, default=ARMS, help="beside the network's own trials"
+    )
     parser.add_argument("--base", nargs="+", default=[JobOptions().cost_model], help="what is pre-trained")
     parser.add_argument("--raw", type=Path, default=RAW, help="the folder of finished cells")
     parser.add_argument("--json", type=Path)

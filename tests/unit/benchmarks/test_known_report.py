@@ -34,6 +34,14 @@ def test_a_warm_job_counts_as_there_within_the_noise_of_two_timings() -> None:
     assert report([cell(), cell(warm=102.0), cell(warm=90.0)])["warm_reached"] == 2
 
 
+def test_cells_without_a_warm_job_are_not_counted_among_them() -> None:
+    without = cell("n")
+    del without["latency_us"]["warm"]
+    found = report([cell(), without])
+    assert (found["warm_reached"], found["warm_of"]) == (1, 1)
+    assert list(lines(found))[-2].endswith("own trials end: 1 of 1")
+
+
 def test_the_headline_is_zero_shots_geometric_mean_and_printed_last() -> None:
     found = report([cell(**{"zero-shot": 100.0}), cell("n", **{"zero-shot": 121.0})])
     assert found["headline"] == pytest.approx(1.1)
