@@ -49,7 +49,14 @@ def device(
     log_path = log.absolute() if log else None
     ports = range(port, port + PORTS)
     serve_device(
-        known.tracker_address, wanted, host, ports, name=called, is_local=is_local, log_path=log_path
+        known.tracker_address,
+        wanted,
+        host,
+        ports,
+        name=called,
+        is_local=is_local,
+        log_path=log_path,
+        sandbox=known.sandbox,
     )
 
 

@@ -51,6 +51,8 @@ def worker(
     with installed("worker"):
         from stack.celery_parts import run_worker
         from workers.app import app
+        from workers.sandbox.reach import reached
+    reached(settings().sandbox)  # where it is required and not to be had, no worker starts
     run_worker(app, wanted, name or f"worker-{os.getpid()}")
 
 

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from mallorn.core.addresses import LAST_PORT, host_and_port
 from mallorn.core.errors import InvalidRequest
 
+SandboxMode = Literal["require", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -44,6 +45,11 @@ class Settings(BaseSettings):
     child_memory_bytes: int = Field(
         8 * 1024**3,
         description="Address space a compiler child may use; with a whole model eight times its size more.",
+    )
+    sandbox: SandboxMode = Field(
+        "best-effort",
+        description="Walls around what handles strangers' models: `require` refuses to work where the kernel "
+        "lacks one, `best-effort` takes those that it has, `off` none.",
     )
     keep_jobs_days: float = Field(
         0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."

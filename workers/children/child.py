@@ -7,17 +7,21 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
 
+from mallorn.core.settings import settings
 from workers.children.call import Call
 from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
 from workers.children.log import ChildLog
+from workers.children.orders import Orders
 from workers.children.pending import Pending
 from workers.children.serve import ERROR, READY
 from workers.children.shutdown import STOP
 from workers.children.starter import start_process
+from workers.sandbox.walls import Walls
 
 # From the end of a child's connection to its own: on a busy host it takes a while.
 END_TIMEOUT_SEC: Final = 30.0
@@ -28,12 +32,18 @@ R = TypeVar("R")
 class Child:
     """Runs `MODULE` in a process of its own, in its own process group. A subclass declares what it serves.
 
+    It lives behind walls (workers.sandbox): `room` is the only folder that it may write, and read besides the
+    system's; None leaves it all files, for what a user does with their own. A class that SPAWNS runs a
+    linker, one that CONNECTS speaks TCP.
+
     It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
     One call at a time; not for use by several threads at once. A call's time begins when it is ready.
     Every method that starts or waits raises Stopping once this process was asked to stop.
     """
 
     MODULE: ClassVar[str]
+    SPAWNS: ClassVar[bool] = False
+    CONNECTS: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -42,10 +52,12 @@ class Child:
         memory_bytes: int | None = None,
         max_calls: int | None = None,
         name: str = "",
+        room: Path | None = None,
     ) -> None:
         self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
+        self._walls = Walls(room, self.SPAWNS, self.CONNECTS)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -54,6 +66,7 @@ class Child:
         self._calls = 0
         self._busy = False
         self.ready = False
+        self.sandbox = ""  # how far its walls close, once it is ready
 
     def ask(self, call: Call[R]) -> R:
         """The result of a method.
@@ -85,7 +98,7 @@ class Child:
             if frame is None:
                 return False
             if frame.head == READY:
-                self.ready = True
+                self.ready, self.sandbox = True, frame.body.decode()
             else:
                 self._reply = frame
         return True
@@ -144,9 +157,8 @@ class Child:
         ours, theirs = socket.socketpair()
         self._log = ChildLog()
         with theirs:
-            self._process = start_process(
-                self.MODULE, theirs.fileno(), self._log, self._env, self._memory_bytes
-            )
+            orders = Orders(self.MODULE, self._walls, settings().sandbox, self._memory_bytes)
+            self._process = start_process(orders, theirs.fileno(), self._log, self._env)
         STOP.enter(self._process.pid)
         self._channel = Channel(ours)
         self._calls, self.ready = 0, False

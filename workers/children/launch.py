@@ -1,6 +1,6 @@
-"""First code of every child: binds its life to the parent and its memory to the limit, then runs the module.
+"""First code of every child: binds its life to the parent, closes the walls around it, then runs the module.
 
-python -P -m workers.children.launch MODULE PARENT_PID
+python -P -m workers.children.launch PARENT_PID ORDERS
 """
 
 import ctypes
@@ -11,7 +11,10 @@ import runpy
 import signal
 import sys
 
-MEMORY_VARIABLE = "MALLORN_CHILD_ADDRESS_SPACE"
+from workers.children.orders import REACHED_VARIABLE, Orders
+from workers.sandbox.reach import checked
+from workers.sandbox.walls import OFF, enclose
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -22,20 +25,20 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(1)
 
 
-def limit_memory() -> None:
-    """Bound the address space, where the environment asks for it."""
-    limit = os.environ.get(MEMORY_VARIABLE)
-    if limit:
-        resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+def limit_memory(limit_bytes: int | None) -> None:
+    """Bound the address space, where that is asked for."""
+    if limit_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
 
 def main() -> None:
-    module, parent_pid = sys.argv[1], int(sys.argv[2])
+    parent_pid, orders = int(sys.argv[1]), Orders.from_text(sys.argv[2])
     die_with_parent(parent_pid)
-    limit_memory()
+    limit_memory(orders.memory_bytes)
     faulthandler.enable()
-    sys.argv = [module]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    os.environ[REACHED_VARIABLE] = OFF if orders.mode == OFF else checked(enclose(orders.walls), orders.mode)
+    sys.argv = [orders.module]
+    runpy.run_module(orders.module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import select
 import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -44,9 +45,11 @@ class ChildPool(Generic[R]):
         memory_bytes: int | None = None,
         max_calls: int | None = None,
         name: str = "",
+        room: Path | None = None,
     ) -> None:
         self._children = [
-            kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name) for _ in range(size)
+            kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name, room=room)
+            for _ in range(size)
         ]
         self._running: dict[Child, _Running[R]] = {}
         self._suspended = False

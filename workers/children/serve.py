@@ -9,9 +9,10 @@ from typing import Final
 from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import pack_error
 from workers.children.method import Served
+from workers.children.orders import REACHED_VARIABLE
 
 FD_VARIABLE: Final = "MALLORN_CHILD_FD"
-READY: Final = "ready"
+READY: Final = "ready"  # with that
 RESULT: Final = "result"
 ERROR: Final = "error"
 
@@ -23,7 +24,7 @@ def serve(methods: Served) -> None:
     end.set_inheritable(False)  # a compiler that we start must not keep the line open
     channel = Channel(end)
     try:
-        channel.put(Frame(READY))
+        channel.put(Frame(READY, os.environ.pop(REACHED_VARIABLE, "").encode()))
         while True:
             while (request := channel.pump()) is None:
                 channel.wait()

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from workers.children.launch import MEMORY_VARIABLE
+from workers.children.environ import harmless
 from workers.children.log import ChildLog
+from workers.children.orders import Orders
 from workers.children.serve import FD_VARIABLE
 
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -16,20 +17,19 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 
 
-def start_process(
-    module: str, fd: int, log: ChildLog, env: Mapping[str, str], memory_bytes: int | None
-) -> subprocess.Popen[bytes]:
-    """Run `module` with the connection `fd`, printing to `log`."""
-    limit = {MEMORY_VARIABLE: str(memory_bytes)} if memory_bytes else {}
+def start_process(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Run what is ordered with the connection `fd`, printing to `log`."""
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
-    whole = {**os.environ, "PYTHONPATH": path, **env, **limit, FD_VARIABLE: str(fd)}
-    return _thread.submit(_spawn, module, fd, log, whole).result()
+    room = orders.walls.room
+    scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}
+    whole = {**harmless(), "PYTHONPATH": path, **scratch, **env, FD_VARIABLE: str(fd)}
+    return _thread.submit(_spawn, orders, fd, log, whole).result()
 
 
-def _spawn(module: str, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: a file named like a module, in the directory where the user happens to be, is not imported.
-        [sys.executable, "-P", "-m", "workers.children.launch", module, str(os.getpid())],
+        [sys.executable, "-P", "-m", "workers.children.launch", str(os.getpid()), orders.text],
         env=env,
         pass_fds=(fd,),
         stdin=subprocess.DEVNULL,

@@ -44,12 +44,14 @@ class DeviceServer:
         identity: Identity,
         folder: Path,
         log_path: Path | None,
+        walled: bool = True,
     ) -> None:
         self._registration = registration
         self._listener = listener
         self._identity = identity
         self._folder = folder
         self._log_path = log_path.absolute() if log_path else None
+        self._walled = walled
         self._running: Running | None = None
 
     def serve_forever(self) -> None:
@@ -89,7 +91,7 @@ class DeviceServer:
 
     def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        session = Session(self._identity, folder, self._log_path)
+        session = Session(self._identity, folder, self._log_path, self._walled)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
         pid = fork(lambda: self._become(session, connection))

@@ -16,6 +16,8 @@ from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.tracker import OnReady, log_ready
 from workers.device.tracker_client import Address, device_key
+from workers.sandbox.reach import reached
+from workers.sandbox.walls import BEST_EFFORT, OFF
 
 PORTS = range(9091, 9200)
 
@@ -30,12 +32,15 @@ def serve_device(
     is_local: bool = False,
     log_path: Path | None = None,
     on_ready: OnReady = log_ready,
+    sandbox: str = BEST_EFFORT,
 ) -> None:
     """Measure for `target` until the process ends; needs TVM's runtime library alone.
 
     `is_local` says that the target is what this host was found to be. `log_path` gets one line an execution,
     before it begins: time, candidate key, pid of the session.
-    Raises InvalidRequest for a public address, InvalidTarget when this host has not what the target asks for.
+    `sandbox` is a mode of the walls around sessions, as in Settings.
+    Raises NoSandbox where they are required and this host has not all of them, InvalidRequest for a public
+    address, InvalidTarget when this host has not what the target asks for.
     """
     prepare_runtime(target)
     listener = listen(host, ports)
@@ -44,11 +49,11 @@ def serve_device(
     from workers.device.server import DeviceServer
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
-        identity = describe(name, target, listener, is_local)
+        identity = describe(name, target, listener, is_local) | {"sandbox": reached(sandbox)}
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity)
         on_ready(*listening)
-        DeviceServer(registration, listener, identity, Path(folder), log_path).serve_forever()
+        DeviceServer(registration, listener, identity, Path(folder), log_path, sandbox != OFF).serve_forever()
 
 
 def prepare_runtime(target: Target) -> None:

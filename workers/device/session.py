@@ -17,22 +17,27 @@ from workers.device.identity import Identity, RuntimeFacts
 from workers.device.poison import poison_fresh_memory
 from workers.device.values import random_values
 from workers.host.cores import Cores
+from workers.sandbox.landlock import APPEND, READ_FILE
+from workers.sandbox.walls import Walls, enclose
 
 
 class Session:
     """Holds what one client uploads, and writes down every candidate before it runs."""
 
-    def __init__(self, identity: Identity, folder: Path, log_path: Path | None) -> None:
+    def __init__(self, identity: Identity, folder: Path, log_path: Path | None, walled: bool = True) -> None:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path
         self._cores = Cores()
         self._on_cores = Target(identity["target"]).is_cpu
+        self._walled = walled
 
     def serve(self, connection_fd: int) -> None:
         """Answer the client until it closes the connection."""
         os.chdir(self._folder)
         poison_fresh_memory()
+        if self._walled:
+            enclose(walls(self._folder, self._log_path, self._cores, self._on_cores))
         for name, function in self._functions().items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
@@ -74,6 +79,15 @@ class Session:
         """The candidate came back: no deadline any more, and others may time."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._cores.give_back()
+
+
+def walls(folder: Path, log_path: Path | None, cores: Cores, on_cores: bool) -> Walls:
+    """What a session needs: its folder, the device's log, and the locks of its host's cores."""
+    if log_path is not None:
+        append_line(log_path, "")
+    written = [(str(log_path), APPEND)] if log_path is not None else []
+    locks = [(str(path), READ_FILE) for path in cores.files()] if on_cores else []
+    return Walls(folder, others=(*written, *locks))
 
 
 def append_line(path: Path, line: str) -> None:

@@ -37,6 +37,7 @@ class Compiler(Child):
     """
 
     MODULE = "workers.tvm.compiler"
+    SPAWNS = True
 
     @method(limit_sec=20.0)
     def vector_lanes(self, target: str) -> int:

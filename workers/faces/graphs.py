@@ -152,6 +152,7 @@ class Graphs(Child):
     """
 
     MODULE = "workers.tvm.graphs"
+    SPAWNS = True
 
     @method(limit_sec=600.0)
     def warm_up(self, target: str) -> None:

@@ -40,6 +40,7 @@ class Runner(Child):
     """
 
     MODULE = "workers.tvm.runner"
+    CONNECTS = True
 
     @method(limit_sec=_on_top_of("wait_sec"))
     def identity(

@@ -54,6 +54,7 @@ class JobModel:
             input_ranges=claimed.graph.input_ranges,
             graphs=graphs,
             folder=folder,
+            room=folder,
             threads=claimed.target.num_cores,
         )
         return cls(claimed, whole)

@@ -58,7 +58,7 @@ def _finish(claimed: Stage) -> None:
     started = time.monotonic()
     why = claimed.job.tuning_ended
     with (
-        TemporaryDirectory(prefix="mallorn-finish-") as scratch,
+        TemporaryDirectory(prefix="finish-", dir=claimed.runtime.room) as scratch,
         claimed.graphs() as graphs,
     ):
         folder = Path(scratch)

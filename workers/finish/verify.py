@@ -95,7 +95,7 @@ class Verifier(Checker):
 @contextmanager
 def verifier(runtime: Runtime, target: Target, graphs: Graphs) -> Iterator[Verifier]:
     """A verifier that gives its device back at the end."""
-    with TemporaryDirectory(prefix="mallorn-verify-") as folder:
+    with TemporaryDirectory(prefix="verify-", dir=runtime.room) as folder:
         try:
             yield Verifier(runtime, target, graphs, Path(folder))
         finally:

@@ -48,6 +48,12 @@ class Cores:
         while self._held:
             os.close(self._held.pop())
 
+    def files(self) -> tuple[Path, Path]:
+        """The files that the locks are on; they are there from now on."""
+        for path in (self._gate, self._path):
+            os.close(_open(path))
+        return self._gate, self._path
+
     @property
     def _gate(self) -> Path:
         return self._path.with_suffix(".gate")

@@ -54,7 +54,7 @@ def _extract(claimed: Stage) -> Extraction:
     """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
     config = claimed.runtime.settings
     claimed.runtime.warm_up(claimed.job.id)
-    with TemporaryDirectory(prefix="mallorn-import-") as scratch:
+    with TemporaryDirectory(prefix="import-", dir=claimed.runtime.room) as scratch:
         model = claimed.model_file(Path(scratch))
         recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
         with claimed.graphs() as child, giving_way(child):

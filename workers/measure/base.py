@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
 from mallorn.core.options import JobOptions
@@ -62,6 +63,7 @@ class Tools:
     settings: Settings
     builders: ChildPool[Library]
     runner: Runner
+    room: Path  # where they may write
 
 
 class Need(StrEnum):

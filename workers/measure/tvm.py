@@ -33,13 +33,16 @@ class TvmMeasurer(Measurer):
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        return cls(tools.settings, tools.builders, tools.runner)
+        return cls(tools.settings, tools.builders, tools.runner, tools.room)
 
-    def __init__(self, settings: Settings, builders: ChildPool[Library], runner: Runner) -> None:
+    def __init__(
+        self, settings: Settings, builders: ChildPool[Library], runner: Runner, room: Path | None = None
+    ) -> None:
         self._settings = settings
         self._fleet = Fleet(settings)
         self._builders = builders
         self._runner = runner
+        self._room = room
 
     def measure(
         self,
@@ -51,7 +54,7 @@ class TvmMeasurer(Measurer):
     ) -> Generator[SlotTrial, None, None]:
         """Measure every slot once, as soon as it is built."""
         beside = share_cores(self._devices(target), target)
-        with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
             builds = self._builds(program, target, slots, options, Path(folder))
             patience_sec = run_timeout_sec(program, options, best_us)
             timing = self._timing(program, target, options, patience_sec, best_us=best_us, keeps_best=True)
@@ -67,7 +70,7 @@ class TvmMeasurer(Measurer):
         """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
         fails has fewer results."""
         self._devices(target)  # else nothing is built
-        with tempfile.TemporaryDirectory(prefix="mallorn-build-") as folder:
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
             builds = self._builds(program, target, slots, options, Path(folder), any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
             timing = self._timing(program, target, options, options.run_timeout_sec, purpose="/finish")

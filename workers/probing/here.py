@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mallorn.core.errors import Unavailable
@@ -27,9 +28,12 @@ def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machin
 
 
 def _timed(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
-    with Compiler(env=env) as compiler:
+    with Compiler(env=env, room=Path(folder)) as compiler:
         probes = compiler.build_probes(target.text, folder)
-    with Prober(env={"TVM_NUM_THREADS": str(target.num_cores), **env}) as prober, Host().alone():
+    with (
+        Prober(env={"TVM_NUM_THREADS": str(target.num_cores), **env}, room=Path(folder)) as prober,
+        Host().alone(),
+    ):
         for group in by_library(probes):
             with suppress(ChildError):  # an instruction that this machine lacks
                 seconds = prober.clock(folder, group)

@@ -21,7 +21,7 @@ LIBRARY_SEC: Final = 60.0
 def measure(runtime: Runtime, target: Target) -> tuple[Endpoint, Machine]:
     """Who was measured, and what it computes and moves. Raises MallornError where that is not to be had."""
     runtime.fleet.describe(target)  # else nothing is built
-    with TemporaryDirectory(prefix="mallorn-probes-") as folder:
+    with TemporaryDirectory(prefix="probes-", dir=runtime.room) as folder:
         with Host().shared():
             probes = runtime.compiler.build_probes(target.text, folder)
         try:

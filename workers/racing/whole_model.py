@@ -33,6 +33,7 @@ class WholeModel:
     threads: int  # of each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
+    room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
         """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
@@ -63,7 +64,7 @@ class WholeModel:
 
     def engine(self, name: str) -> Engine:
         """A process for one engine; it starts when it is asked to."""
-        return Engine(env=self._env, name=f"{name} engine")
+        return Engine(env=self._env, name=f"{name} engine", room=self.room)
 
     def begin_loading(self, engine: Engine, library: Path | None) -> Pending[LoadedEngine]:
         """Have an engine hold a library, or, without one, the model itself in onnxruntime."""

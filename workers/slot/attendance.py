@@ -37,13 +37,14 @@ class RollCall:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
-    def start(self, tunes: bool = True, met: Callable[[str], object] | None = None) -> None:
+    def start(self, sandbox: str, tunes: bool = True, met: Callable[[str], object] | None = None) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports.
 
-        `met` is told once of each device of whose machine nothing is known.
+        `sandbox` says how far the walls around its children close. `met` is told once of each device of
+        whose machine nothing is known.
         """
         self._met = met
-        self._info = WorkerInfo(pid=os.getpid(), tunes=tunes, cost_models=runnable())
+        self._info = WorkerInfo(pid=os.getpid(), tunes=tunes, cost_models=runnable(), sandbox=sandbox)
         self._thread.start()
 
     def stop(self) -> None:

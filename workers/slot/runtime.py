@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from db.repositories.jobs import Jobs
@@ -24,6 +26,7 @@ from workers.host.alone import Host
 from workers.measure.base import Measurer, Tools
 from workers.measure.fleet import Fleet
 from workers.measure.validity import validate
+from workers.sandbox.reach import reached
 from workers.slot.attendance import RollCall
 
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
@@ -43,22 +46,29 @@ class Runtime:
         self.roll_call = RollCall(self.database, self.fleet, self.name)
 
     @cached_property
+    def room(self) -> Path:
+        """The folder for all that this worker's children read and write."""
+        self._room = TemporaryDirectory(prefix="mallorn-room-")
+        return Path(self._room.name)
+
+    @cached_property
     def builders(self) -> ChildPool[Any]:
         """Processes that compile candidates, one a core unless told otherwise."""
         size = self.settings.builders or len(os.sched_getaffinity(0))
         memory = self.settings.child_memory_bytes
-        return ChildPool(Compiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder")
+        limits = {"memory_bytes": memory, "max_calls": MAX_CALLS}
+        return ChildPool(Compiler, size, name="builder", room=self.room, **limits)
 
     @cached_property
     def compiler(self) -> Compiler:
         """The process that knows spaces: sketches, validity, full traces."""
         memory = self.settings.child_memory_bytes
-        return Compiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler")
+        return Compiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.room)
 
     @cached_property
     def runner(self) -> Runner:
         """The process that holds the RPC session with a device."""
-        return Runner(name="runner")
+        return Runner(name="runner", room=self.room)
 
     def release_device(self) -> None:
         """Give the device back, if this worker holds one."""
@@ -73,7 +83,7 @@ class Runtime:
     @property
     def tools(self) -> Tools:
         """What measurers work with."""
-        return Tools(self.settings, self.builders, self.runner)
+        return Tools(self.settings, self.builders, self.runner, self.room)
 
     def measurer(self, options: JobOptions) -> Measurer:
         """What builds and times a job's candidates. Raises PluginFailed, InvalidRequest."""
@@ -94,7 +104,7 @@ class Runtime:
         """A new process for a whole model, which TVM may run on `threads` threads; it is starting already."""
         env = {"TVM_NUM_THREADS": str(threads)}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes
-        graphs = Graphs(env=env, memory_bytes=memory, name="graphs")
+        graphs = Graphs(env=env, memory_bytes=memory, name="graphs", room=self.room)
         graphs.start()
         return graphs
 
@@ -104,7 +114,7 @@ class Runtime:
         `met` is told once of each device of whose machine nothing is known.
         """
         self.tunes = tunes
-        self.roll_call.start(tunes, met)
+        self.roll_call.start(reached(self.settings.sandbox), tunes, met)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:
@@ -141,6 +151,8 @@ class Runtime:
         for name in ("compiler", "runner"):
             if name in self.__dict__:
                 getattr(self, name).kill()
+        if "room" in self.__dict__:
+            self._room.cleanup()
         self.database.dispose()
 
 

@@ -41,6 +41,10 @@ class DeviceInfo(Value):
     governor: Annotated[str, Field(description="How the kernel sets the clock of its cores.")] = ""
     accelerator: Annotated[str, Field(description="The GPU's name; empty on a CPU.")] = ""
     is_local: Annotated[bool, Field(description="Its target is what the host was found to be.")] = False
+    sandbox: Annotated[
+        str,
+        Field(description="Walls around what it measures: `full`, `off`, or what is missing."),
+    ] = ""
     busy: bool = False
     stopped: bool = False
 
@@ -61,6 +65,10 @@ class WorkerInfo(Value):
     cost_models: Annotated[
         list[str] | None, Field(description="Those whose libraries it has; null: it did not say.")
     ] = None
+    sandbox: Annotated[
+        str,
+        Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),
+    ] = ""
     stopped: bool = False
 
 

@@ -39,9 +39,10 @@ def workers(database: Database) -> dict[str, dict[str, Any]]:
 
 def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
     call = RollCall(database, tracker, "w")
-    call.start(tunes=False)
+    call.start("full", tunes=False)
     wait_for(lambda: devices(database), "the first report")
     assert workers(database)["w"]["tunes"] is False
+    assert workers(database)["w"]["sandbox"] == "full"
     assert {"draft", "xgboost"} <= set(workers(database)["w"]["cost_models"])
     assert "stopped" not in workers(database)["w"]
     call.stop()

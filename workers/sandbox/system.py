@@ -1,0 +1,71 @@
+"""What of a host everybody behind walls may read, run or use: its system, this Python, and our code."""
+
+import sys
+from collections.abc import Iterator
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+from workers.sandbox.landlock import READ, RUN, USE
+
+_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
+_FACTS: Final = ("/proc", "/sys")
+# Not all of /etc: keys and passwords lie there, and root can read them.
+_ETC: Final = (
+    *(
+        "ld.so.cache",
+        "ld.so.preload",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "alternatives",
+        "localtime",
+        "passwd",
+        "group",
+    ),
+    *(
+        "nsswitch.conf",
+        "hosts",
+        "host.conf",
+        "resolv.conf",
+        "gai.conf",
+        "services",
+        "protocols",
+        "mime.types",
+    ),
+    *("os-release", "OpenCL", "vulkan"),
+)
+_MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info")
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri/*", "kfd")
+
+
+def system_paths() -> Iterator[tuple[Path, int]]:
+    """Each with its rights."""
+    for path in (*_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix):
+        yield Path(path), RUN
+    for path in _FACTS:
+        yield Path(path), READ
+    for name in _ETC:
+        yield Path("/etc", name), READ
+    for pattern in _DEVICES:
+        yield from ((Path(path), USE) for path in glob(f"/dev/{pattern}"))
+    for name in ("nvidia-caps", "pts"):
+        yield Path("/dev", name), READ
+    prefixes = sys.prefix, sys.base_prefix, "/usr"
+    for entry in sys.path:
+        if not entry.startswith(prefixes):
+            yield from _code(Path(entry))
+
+
+def _code(folder: Path) -> Iterator[tuple[Path, int]]:
+    """The packages and modules of a folder that is on Python's path: a checkout holds more than those."""
+    try:
+        found = list(folder.iterdir()) if folder.is_dir() else [folder]
+    except OSError:
+        return
+    for path in found:
+        if path.suffix in _MODULES or _is_package(path):
+            yield path, READ
+
+
+def _is_package(folder: Path) -> bool:
+    return not folder.name.startswith(".") and next(folder.glob("*.py"), None) is not None
