@@ -27,6 +27,7 @@ from mallorn.core.values.dataset import Record, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
 from mallorn.wording.columns import Column
 from mallorn.wording.machines import machine_words
+from mallorn.wording.sandboxes import PARTLY, sandbox_word
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16
@@ -55,6 +56,7 @@ DEVICE_COLUMNS: Final = (
     Column[DeviceStatus]("SEEN", lambda row: ago(row.seen_sec)),
     Column[DeviceStatus]("THREADS", lambda row: row.threads),
     Column[DeviceStatus]("TVM", lambda row: row.tvm_version),
+    Column[DeviceStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
     Column[DeviceStatus]("TARGET", lambda row: row.target, cut=True),
 )
 WORKER_COLUMNS: Final = (
@@ -63,6 +65,7 @@ WORKER_COLUMNS: Final = (
     Column[WorkerStatus]("BUSY WITH", lambda row: row.busy_with or "nothing"),
     Column[WorkerStatus]("UP", lambda row: duration(row.uptime_sec)),
     Column[WorkerStatus]("SEEN", lambda row: ago(row.seen_sec)),
+    Column[WorkerStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
 )
 
 
@@ -134,6 +137,8 @@ def devices(*, as_json: JsonOption = False, address: Address) -> None:
     for row in () if as_json else rows:
         if row.online:
             print_note(f"{row.name}: {machine_words(row.machine)}")
+            if sandbox_word(row.info.sandbox) == PARTLY:
+                print_note(f"{row.name}: sandbox {row.info.sandbox}")
 
 
 @shared
@@ -142,3 +147,6 @@ def workers(*, as_json: JsonOption = False, address: Address) -> None:
     with client(*address) as api:
         rows = api.workers()
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
+    for row in () if as_json else rows:
+        if sandbox_word(row.info.sandbox) == PARTLY:
+            print_note(f"{row.id}: sandbox {row.info.sandbox}")

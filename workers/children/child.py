@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
 
-from mallorn.core.settings import settings
 from workers.children.call import Call
 from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
@@ -150,6 +149,9 @@ class Child:
 
     def start(self) -> None:
         """Start the process if it does not run; returns before it is ready."""
+        # Here, for our own children define this class too and have no settings.
+        from mallorn.core.settings import settings
+
         STOP.check()
         if self.alive:
             return

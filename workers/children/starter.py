@@ -1,10 +1,12 @@
 """Starts child processes, each in a session of its own and tied to the life of this process."""
 
+import compileall
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
 from workers.children.environ import harmless
@@ -17,8 +19,15 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 
 
+@lru_cache(maxsize=1)
+def compile_what_children_import() -> None:
+    """Keep the bytecode of modules that only children import: behind their walls they cannot."""
+    compileall.compile_dir(Path(_ROOT, "workers", "tvm"), quiet=2)
+
+
 def start_process(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Run what is ordered with the connection `fd`, printing to `log`."""
+    compile_what_children_import()
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     room = orders.walls.room
     scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}

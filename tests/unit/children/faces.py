@@ -27,9 +27,13 @@ class Leaf:
 
 class Misbehaving(Child):
     MODULE = "tests.unit.children.misbehaving"
+    SPAWNS = True
 
     @method(limit_sec=600.0)
     def echo(self, value: int | str) -> int | str: ...
+
+    @method(limit_sec=600.0)
+    def write(self, path: str) -> None: ...
 
     @method(limit_sec=600.0)
     def leaves(self, given: Sequence[Leaf]) -> list[Leaf]: ...

@@ -23,6 +23,11 @@ def leaves(given: list[Leaf]) -> list[Leaf]:
     return given
 
 
+def write(path: str) -> None:
+    with open(path, "w") as file:
+        file.write("mine")
+
+
 def process() -> int:
     return os.getpid()
 
@@ -112,6 +117,7 @@ METHODS = (
     size,
     sleep,
     wait_for_file,
+    write,
 )
 
 if __name__ == "__main__":

@@ -5,16 +5,20 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mallorn.core.errors import InvalidModel, StorageFull
+from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
 from workers.children.child import Child
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.method import serving
+from workers.sandbox.reach import reached
+from workers.sandbox.walls import WHOLE
 
 
 @pytest.fixture
@@ -201,3 +205,36 @@ def test_it_outlives_the_thread_that_used_it_first(child: Misbehaving) -> None:
     thread.start()
     thread.join()
     assert child.process() == pids[0]
+
+
+def test_no_secret_is_in_its_environment(monkeypatch: pytest.MonkeyPatch, child: Misbehaving) -> None:
+    secrets = "MALLORN_DATABASE_URL", "MALLORN_API_KEY", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"
+    for name in secrets:
+        monkeypatch.setenv(name, "secret")
+    assert [child.environment(name) for name in secrets] == [None] * len(secrets)
+    assert child.environment("PATH")
+
+
+def test_it_writes_into_its_room_alone(tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    with Misbehaving(room=room) as walled:
+        assert walled.environment("TMPDIR") == str(room)
+        walled.write(str(room / "mine"))
+        if walled.sandbox == WHOLE:
+            with pytest.raises(ChildFailed, match="PermissionError"):
+                walled.write(str(tmp_path / "others"))
+
+
+def test_it_says_how_far_its_walls_close(child: Misbehaving) -> None:
+    child.echo(1)
+    assert child.sandbox == reached("best-effort")
+
+
+def test_walls_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mallorn.core.settings.settings", lambda: Settings(sandbox="off"))
+    room = tmp_path / "room"
+    room.mkdir()
+    with Misbehaving(room=room) as free:
+        free.write(str(tmp_path / "others"))
+        assert free.sandbox == "off"

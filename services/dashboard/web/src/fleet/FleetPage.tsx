@@ -118,6 +118,11 @@ function Health({ words }: { words: string }): ReactNode {
   return <span className={`mark mark-${words}`}>{words}</span>;
 }
 
+function Sandbox({ told }: { told: string }): ReactNode {
+  const word = told === "" ? "–" : told === "full" || told === "off" ? told : "partly";
+  return <span title={told}>{word}</span>;
+}
+
 const DEVICES: readonly Column<Device>[] = [
   {
     key: "name",
@@ -131,19 +136,21 @@ const DEVICES: readonly Column<Device>[] = [
     ),
   },
   { key: "health", title: "State", width: 13, cell: (device) => <Health words={device.state} /> },
-  { key: "target", title: "Target", width: 24, cell: (device) => <span title={device.target}>{target(device.target)}</span> },
-  { key: "address", title: "Address", width: 16, cell: (device) => device.info.address || "–" },
+  { key: "target", title: "Target", width: 20, cell: (device) => <span title={device.target}>{target(device.target)}</span> },
+  { key: "address", title: "Address", width: 14, cell: (device) => device.info.address || "–" },
   { key: "threads", title: "Threads", width: 8, numeric: true, cell: (device) => device.threads },
   { key: "machine", title: "Computes", width: 14, numeric: true, cell: (device) => <span title={machineWords(device)}>{peakWords(device)}</span> },
-  { key: "tvm", title: "TVM", width: 12, cell: (device) => device.tvm_version },
+  { key: "tvm", title: "TVM", width: 10, cell: (device) => device.tvm_version },
+  { key: "sandbox", title: "Sandbox", width: 10, cell: (device) => <Sandbox told={device.info.sandbox} /> },
   { key: "seen", title: "Seen", width: 13, numeric: true, cell: (device) => <When sec={device.last_seen} agoSec={device.seen_sec} /> },
 ];
 
 const WORKERS: readonly Column<Worker>[] = [
   { key: "id", title: "Slot", width: 24, cell: (worker) => <span title={worker.id}>{worker.id}</span> },
   { key: "health", title: "State", width: 10, cell: (worker) => <Health words={worker.state} /> },
-  { key: "work", title: "At work on", width: 36, cell: (worker) => <span title={worker.busy_with}>{worker.busy_with || "–"}</span> },
+  { key: "work", title: "At work on", width: 28, cell: (worker) => <span title={worker.busy_with}>{worker.busy_with || "–"}</span> },
   { key: "host", title: "Host", width: 14, cell: (worker) => <span title={worker.host_id}>{worker.host_id}</span> },
   { key: "up", title: "Up for", width: 10, numeric: true, cell: (worker) => duration(worker.uptime_sec) },
+  { key: "sandbox", title: "Sandbox", width: 10, cell: (worker) => <Sandbox told={worker.info.sandbox} /> },
   { key: "seen", title: "Seen", width: 13, numeric: true, cell: (worker) => <When sec={worker.last_seen} agoSec={worker.seen_sec} /> },
 ];
