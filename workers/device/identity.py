@@ -30,4 +30,4 @@ class Identity(HostFacts, RuntimeFacts):
     target: str
     address: str
     is_local: bool
-    sandbox: NotRequired[str]  # how far the walls around its sessions close
+    sandbox: str  # how far the walls around its sessions close

@@ -49,7 +49,7 @@ def serve_device(
     from workers.device.server import DeviceServer
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
-        identity = describe(name, target, listener, is_local) | {"sandbox": reached(sandbox)}
+        identity = describe(name, target, listener, is_local, reached(sandbox))
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity)
         on_ready(*listening)
@@ -74,7 +74,7 @@ def prepare_runtime(target: Target) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def describe(name: str, target: Target, listener: socket.socket, is_local: bool) -> Identity:
+def describe(name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str) -> Identity:
     """What clients and the tracker are told of this device."""
     from workers.device.session import runtime_facts
 
@@ -93,6 +93,7 @@ def describe(name: str, target: Target, listener: socket.socket, is_local: bool)
         "target": target.text,
         "address": f"{host}:{port}",
         "is_local": is_local,
+        "sandbox": sandbox,
         **fingerprint,
         **facts,
     }

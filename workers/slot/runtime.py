@@ -1,13 +1,15 @@
 """What a worker process keeps between tasks: its database, its warm children and its place in the fleet."""
 
 import os
+import shutil
 import socket
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from db.repositories.jobs import Jobs
@@ -48,16 +50,18 @@ class Runtime:
     @cached_property
     def room(self) -> Path:
         """The folder for all that this worker's children read and write."""
-        self._room = TemporaryDirectory(prefix="mallorn-room-")
-        return Path(self._room.name)
+        folder = mkdtemp(prefix="mallorn-room-")
+        self._leave_room = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
         """Processes that compile candidates, one a core unless told otherwise."""
         size = self.settings.builders or len(os.sched_getaffinity(0))
         memory = self.settings.child_memory_bytes
-        limits = {"memory_bytes": memory, "max_calls": MAX_CALLS}
-        return ChildPool(Compiler, size, name="builder", room=self.room, **limits)
+        return ChildPool(
+            Compiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=self.room
+        )
 
     @cached_property
     def compiler(self) -> Compiler:
@@ -152,7 +156,7 @@ class Runtime:
             if name in self.__dict__:
                 getattr(self, name).kill()
         if "room" in self.__dict__:
-            self._room.cleanup()
+            self._leave_room()
         self.database.dispose()
 
 
