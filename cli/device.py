@@ -57,6 +57,7 @@ def device(
         is_local=is_local,
         log_path=log_path,
         sandbox=known.sandbox,
+        key=known.fleet_key,
     )
 
 

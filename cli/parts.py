@@ -92,7 +92,7 @@ def tracker(
     known_host, known_port = settings().tracker_address
     set_up("tracker", settings())
     end_on_sigterm()
-    serve_tracker(host or known_host, known_port if port is None else port)
+    serve_tracker(host or known_host, known_port if port is None else port, key=settings().fleet_key)
 
 
 def migrate() -> None:

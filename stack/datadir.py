@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
+from mallorn.core.fleet_key import KEY_FILE
 
 # Looking at a lock takes it for an instant, which is longer where many processes share a core.
 LOCK_PATIENCE_SEC = 1.0
@@ -58,6 +60,10 @@ class DataDir:
         return self.path / "users.lock"
 
     @property
+    def key_file(self) -> Path:
+        return self.path / KEY_FILE
+
+    @property
     def runtime(self) -> Path:
         """A short private directory: a unix socket's path must stay under 100 bytes."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
@@ -70,6 +76,7 @@ class DataDir:
             self.logs.mkdir(parents=True, exist_ok=True)
             self.lock_file.touch()
             self.users_file.touch()
+            self._make_key()
         except (FileExistsError, NotADirectoryError):
             raise InvalidRequest(
                 f"{self.path} is not a directory", hint="choose one with --data DIR"
@@ -82,6 +89,13 @@ class DataDir:
             raise StorageFull(
                 f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
             ) from None
+
+    def _make_key(self) -> None:
+        """The key with which tracker, devices and workers here know each other; made once."""
+        with suppress(FileExistsError):
+            key_fd = os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(key_fd, "w") as file:
+                file.write(secrets.token_hex(32))
 
     def _prepare_runtime(self) -> None:
         self.runtime.mkdir(mode=0o700, exist_ok=True)

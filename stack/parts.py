@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mallorn.core.addresses import host_and_port
+from mallorn.core.fleet_key import FleetKey
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
@@ -67,6 +68,7 @@ class StackParts:
 
     layout: StackLayout
     env: Mapping[str, str]
+    key: FleetKey
 
     def all(self) -> list[ChildSpec]:
         """Every part, in the order in which they are named to the user."""
@@ -94,7 +96,7 @@ class StackParts:
         return ChildSpec("broker", valkey_command(self.layout.socket), redis_answers(self.layout.socket))
 
     def _tracker(self) -> ChildSpec:
-        probe = tracker_answers(*self.layout.tracker_address)
+        probe = tracker_answers(self.layout.tracker_address, self.key)
         return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
 
     def _coordinator(self) -> ChildSpec:
@@ -107,7 +109,7 @@ class StackParts:
         )
 
     def _device(self) -> ChildSpec:
-        probe = device_registered(*self.layout.tracker_address)
+        probe = device_registered(self.layout.tracker_address, self.key)
         return ChildSpec("device", self._device_command(LOCAL), probe, needs=("tracker",), env=self.env)
 
     def device_for(self, target: Target) -> ChildSpec:
@@ -115,7 +117,7 @@ class StackParts:
         return ChildSpec(
             f"device-{target.key}",
             self._device_command(target.text),
-            device_registered(*self.layout.tracker_address, target),
+            device_registered(self.layout.tracker_address, self.key, target),
             needs=("tracker",),
             env=self.env,
             essential=False,

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 
 Probe = Callable[[], bool]
@@ -47,25 +48,25 @@ def redis_answers(socket_path: Path) -> Probe:
     return probe
 
 
-def device_registered(host: str, port: int, target: Target | None = None) -> Probe:
+def device_registered(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
     """Ready once some device, or one of a target, has registered with the tracker."""
     from workers.device.tracker_client import device_key
 
     wanted = f"server:{device_key(target)}" if target else None
-    return lambda: any(wanted in (None, key) for key in _registered(host, port) or ())
+    return lambda: any(wanted in (None, key) for key in _registered(tracker, fleet) or ())
 
 
-def tracker_answers(host: str, port: int) -> Probe:
+def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
     """Ready once the tracker answers a summary."""
-    return lambda: _registered(host, port) is not None
+    return lambda: _registered(tracker, fleet) is not None
 
 
-def _registered(host: str, port: int) -> list[str] | None:
+def _registered(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
     """The keys that devices are filed under; None: the tracker does not answer."""
     from workers.device.tracker_client import TrackerClient
 
     try:
-        with TrackerClient((host, port), TIMEOUT_SEC) as tracker:
+        with TrackerClient(address, TIMEOUT_SEC, fleet) as tracker:
             return [str(server["key"]) for server in tracker.summary()["server_info"]]
     except Unavailable:
         return None

@@ -21,7 +21,8 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
     from stack.valkey import socket_url
 
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
-    parts = StackParts(layout, environment(layout, known))
+    key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
+    parts = StackParts(layout, environment(layout, known), key)
     told = Announcer(layout, say)
     supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
     with supervisor.running():

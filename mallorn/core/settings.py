@@ -1,5 +1,6 @@
 """Settings of every process, read from the environment (`MALLORN_*`)."""
 
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -9,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from mallorn.core.addresses import LAST_PORT, host_and_port
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.fleet_key import KEY_FILE, FleetKey
 
 SandboxMode = Literal["require", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -30,6 +32,11 @@ class Settings(BaseSettings):
     database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the data directory.")
     redis_url: str = Field("redis://127.0.0.1:6379/0", description="Broker; redis:// or redis+socket://.")
     tracker: str = Field("127.0.0.1:9190", description="host:port of the TVM RPC tracker.")
+    rpc_key: SecretStr = Field(
+        SecretStr(""),
+        description="What tracker, devices and workers prove themselves with to each other; the same on all "
+        "hosts, two with a comma while it is changed. Empty: `rpc.key` in the data directory, if there.",
+    )
     artifacts: str = Field("", description="fsspec URL of the artifact store; empty: in the data directory.")
     api_keys: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="name:sha256hex pairs, comma-separated; the name is the owner."
@@ -104,6 +111,13 @@ class Settings(BaseSettings):
         if not self.artifacts:
             self.artifacts = str(self.data_dir / "artifacts")
         return self
+
+    @property
+    def fleet_key(self) -> FleetKey:
+        """Raises InvalidRequest for a key that can be guessed."""
+        with suppress(OSError):  # not there, or not ours to read
+            return FleetKey(self.rpc_key.get_secret_value() or (self.data_dir / KEY_FILE).read_text())
+        return FleetKey()
 
     @property
     def tracker_address(self) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import ipaddress
 import socket
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.fleet_key import HINT, FleetKey
 
 
 def private_address(host: str) -> str:
@@ -21,9 +22,14 @@ def private_address(host: str) -> str:
     return resolved
 
 
-def listen(host: str, ports: range) -> socket.socket:
-    """A socket listening on the first free port of `ports`; port 0 lets the kernel choose."""
+def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
+    """A socket listening on the first free port of `ports`; port 0 lets the kernel choose.
+
+    Raises InvalidRequest for a public address, and without a key for one that other machines can reach.
+    """
     address = private_address(host)
+    if not key and not ipaddress.ip_address(address).is_loopback:
+        raise InvalidRequest(f"{host} can be reached from other machines and the fleet has no key", hint=HINT)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for port in ports:
         try:

@@ -1,10 +1,12 @@
 """The first and the last words of a session, from the server's side of TVM's RPC."""
 
+import hmac
 import logging
 import socket
 import struct
 from typing import Final
 
+from mallorn.core.fleet_key import FleetKey
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, receive_exactly
 
 log = logging.getLogger(__name__)
@@ -16,22 +18,36 @@ _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES = 1024
 
 
-def welcome(connection: socket.socket, key: str, match_key: str) -> bool:
+def ticket_of(match_key: str, fleet: FleetKey) -> str:
+    """What a client shows that was given a device's match key; who overheard that alone cannot make it."""
+    return fleet.proof("client", match_key) if fleet else match_key
+
+
+def opens(ticket: str, match_key: str, fleet: FleetKey) -> bool:
+    """Whether a client may have the session of this match key."""
+    if fleet:
+        return fleet.proves(ticket, "client", match_key)
+    return hmac.compare_digest(ticket.encode(), match_key.encode())
+
+
+def welcome(connection: socket.socket, key: str, match_key: str, fleet: FleetKey) -> bool:
     """Whether this client may have a session: only the one that the tracker gave our current key to."""
     try:
-        return bool(match_key) and _greet(connection, key, match_key)
+        return bool(match_key) and _greet(connection, key, match_key, fleet)
     except (OSError, UnicodeDecodeError) as error:
         log.warning("a client did not finish its greeting: %s", error)
         return False
 
 
-def _greet(connection: socket.socket, key: str, match_key: str) -> bool:
+def _greet(connection: socket.socket, key: str, match_key: str, fleet: FleetKey) -> bool:
     connection.settimeout(TIMEOUT_SEC)
     magic, size = struct.unpack("<ii", receive_exactly(connection, 2 * _INT.size))
     if magic != RPC_MAGIC or not 0 < size < _NAME_LIMIT_BYTES:
         return False
     words = receive_exactly(connection, size).decode().split()
-    if not words or words[0] != f"client:{match_key}":
+    role, _, ticket = words[0].partition(":") if words else ("", "", "")
+    if role != "client" or not opens(ticket, match_key, fleet):
+        log.warning("%s showed no ticket of ours and gets no session", connection.getpeername())
         connection.sendall(_INT.pack(RPC_MISMATCH))
         return False
     name = f"server:{key}".encode()

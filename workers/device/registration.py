@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import FleetKey
 from workers.device.identity import Identity
-from workers.device.tracker_client import Address, TrackerClient
+from workers.device.tracker_client import NO_KEY, Address, TrackerClient
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +19,15 @@ UNCLAIMED_SEC = 2.0
 class Registration:
     """Keeps one device known to a tracker that may go and come back; no method raises for that."""
 
-    def __init__(self, tracker: Address, key: str, listening: Address, identity: Identity) -> None:
+    def __init__(
+        self, tracker: Address, key: str, listening: Address, identity: Identity, fleet: FleetKey = NO_KEY
+    ) -> None:
         self.key = key
         self.match_key = ""  # what a client must show; opens one session
         self._address = tracker
         self._listening = listening
         self._identity = identity
+        self.fleet = fleet
         self._tracker: TrackerClient | None = None
         self._busy = False
         self._offered_sec = 0.0
@@ -62,7 +66,7 @@ class Registration:
             self.drop()
 
     def _register(self) -> None:
-        self._tracker = TrackerClient(self._address)
+        self._tracker = TrackerClient(self._address, key=self.fleet)
         log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
         self._announce()
 

@@ -17,6 +17,7 @@ from workers.device.handshake import DEATH_NOTICE, welcome
 from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.session import Session
+from workers.device.tracker_client import NO_KEY
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +85,17 @@ class DeviceServer:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        if welcome(connection, self._registration.key, self._registration.match_key):
+        known = self._registration
+        if welcome(connection, known.key, known.match_key, known.fleet):
             self._start_session(connection)
         else:
             connection.close()
 
     def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        session = Session(self._identity, folder, self._log_path, self._walled)
+        # Of the fleet's key a process that runs strangers' code gets what is good for this session alone.
+        key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
+        session = Session(self._identity, folder, self._log_path, key, self._walled)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
         pid = fork(lambda: self._become(session, connection))

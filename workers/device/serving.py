@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from mallorn.core.errors import InvalidTarget, MallornError
+from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.addresses import listen
 from workers.device.detect import available_cores, host_fingerprint
@@ -15,7 +16,7 @@ from workers.device.forks import ask_in_fork
 from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.tracker import OnReady, log_ready
-from workers.device.tracker_client import Address, device_key
+from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import BEST_EFFORT, OFF
 
@@ -33,6 +34,7 @@ def serve_device(
     log_path: Path | None = None,
     on_ready: OnReady = log_ready,
     sandbox: str = BEST_EFFORT,
+    key: FleetKey = NO_KEY,
 ) -> None:
     """Measure for `target` until the process ends; needs TVM's runtime library alone.
 
@@ -43,7 +45,7 @@ def serve_device(
     address, InvalidTarget when this host has not what the target asks for.
     """
     prepare_runtime(target)
-    listener = listen(host, ports)
+    listener = listen(host, ports, key)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its settings only then.
     from workers.device.server import DeviceServer
@@ -51,7 +53,7 @@ def serve_device(
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
         identity = describe(name, target, listener, is_local, reached(sandbox))
         listening: Address = listener.getsockname()[:2]
-        registration = Registration(tracker, device_key(target), listening, identity)
+        registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
         DeviceServer(registration, listener, identity, Path(folder), log_path, sandbox != OFF).serve_forever()
 

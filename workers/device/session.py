@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm.rpc import _ffi_api as rpc_api
 from tvm.runtime import Module, Tensor, load_module, num_threads
 
+from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.identity import Identity, RuntimeFacts
 from workers.device.poison import poison_fresh_memory
@@ -24,12 +25,15 @@ from workers.sandbox.walls import Walls, enclose
 class Session:
     """Holds what one client uploads, and writes down every candidate before it runs."""
 
-    def __init__(self, identity: Identity, folder: Path, log_path: Path | None, walled: bool = True) -> None:
+    def __init__(
+        self, identity: Identity, folder: Path, log_path: Path | None, key: FleetKey, walled: bool
+    ) -> None:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path
         self._cores = Cores()
         self._on_cores = Target(identity["target"]).is_cpu
+        self._key = key
         self._walled = walled
 
     def serve(self, connection_fd: int) -> None:
@@ -46,6 +50,7 @@ class Session:
         return {
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
+            "mallorn.prove": self.prove,
             "mallorn.identity": self.identity,
             "mallorn.hold": self.hold,
             "mallorn.begin": self.begin,
@@ -58,6 +63,10 @@ class Session:
 
     def load_module(self, name: str) -> Module:
         return load_module(self.work_path(name))
+
+    def prove(self, said: str) -> str:
+        """Show a client that this is the device which the fleet's tracker sent it to."""
+        return self._key.proof("device", said)
 
     def identity(self) -> str:
         return json.dumps(self._identity)

@@ -1,6 +1,7 @@
 """The RPC tracker's own protocol over a plain socket: no TVM in the process, and no call without an end."""
 
 import json
+import secrets
 import socket
 import struct
 from collections.abc import Mapping
@@ -8,14 +9,18 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import HINT, FleetKey
 from mallorn.core.targets import Target
 
 TRACKER_MAGIC: Final = 0x2F271
 RPC_MAGIC: Final = 0xFF271
 RPC_MISMATCH: Final = RPC_MAGIC + 2
+#: Ours: what is said first, with a proof that both sides know the fleet's key.
+HELLO, PROVE, REFUSED = 100, 101, 102
 SUCCESS, PUT, REQUEST, UPDATE_INFO, SUMMARY, PENDING_MATCHKEYS = 0, 3, 4, 5, 6, 7
 _INT = struct.Struct("<i")
 _MESSAGE_LIMIT_BYTES = 1 << 24
+NO_KEY: Final = FleetKey()
 
 Address = tuple[str, int]
 
@@ -28,13 +33,18 @@ def device_key(target: Target) -> str:
 class TrackerClient:
     """One connection to a tracker. Every method raises Unavailable when the tracker does not answer."""
 
-    def __init__(self, address: Address, timeout_sec: float = 10.0) -> None:
+    def __init__(self, address: Address, timeout_sec: float = 10.0, key: FleetKey = NO_KEY) -> None:
         self.address = address
         try:
             self._socket = socket.create_connection(address, timeout_sec)
         except OSError as error:
             raise self._unavailable(error) from None
-        self._greet()
+        try:
+            self._greet()
+            self._prove(key)
+        except Unavailable:
+            self.close()
+            raise
 
     def summary(self) -> Any:
         """What is registered: `queue_info` by key and `server_info`, what the servers say of themselves."""
@@ -86,13 +96,25 @@ class TrackerClient:
             self._socket.sendall(_INT.pack(TRACKER_MAGIC))
             answer = _INT.unpack(receive_exactly(self._socket, _INT.size))[0]
         except OSError as error:
-            self.close()
             raise self._unavailable(error) from None
         if answer != TRACKER_MAGIC:
-            self.close()
             raise Unavailable(
                 f"{self.address[0]}:{self.address[1]} is no TVM RPC tracker", hint="mallorn tracker"
             )
+
+    def _prove(self, key: FleetKey) -> None:
+        """Show each other that we share a key, where there is one."""
+        ours = secrets.token_hex(16)
+        theirs, wanted, proof = self._ask([HELLO, ours])
+        if wanted and not key:
+            raise self._refused("wants the fleet's key, and we have none")
+        if key and not key.proves(str(proof), "tracker", ours, str(theirs)):
+            raise self._refused("does not know our key")
+        if key and self._ask([PROVE, key.proof("peer", ours, str(theirs))]) != SUCCESS:
+            raise self._refused("does not accept our key")
+
+    def _refused(self, why: str) -> Unavailable:
+        return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {why}", hint=HINT)
 
     def _ask(self, message: list[Any]) -> Any:
         try:

@@ -34,11 +34,11 @@ class Fleet:
     """The devices under one tracker, now. Methods raise Unavailable when the tracker does not answer."""
 
     def __init__(self, settings: Settings) -> None:
-        self._tracker = settings.tracker_address
+        self._tracker, self._key = settings.tracker_address, settings.fleet_key
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
         """The devices of a target, or all; those that `mallorn device` did not start are left out."""
-        with TrackerClient(self._tracker) as client:
+        with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
         devices = [_device(server) for server in servers if "mallorn" in server]
         key = device_key(target) if target is not None else None

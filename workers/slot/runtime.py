@@ -72,7 +72,8 @@ class Runtime:
     @cached_property
     def runner(self) -> Runner:
         """The process that holds the RPC session with a device."""
-        return Runner(name="runner", room=self.room)
+        key = self.settings.fleet_key.text
+        return Runner(env={"MALLORN_RPC_KEY": key} if key else {}, name="runner", room=self.room)
 
     def release_device(self) -> None:
         """Give the device back, if this worker holds one."""

@@ -1,6 +1,7 @@
 """One RPC session with a device, from the runner's side."""
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -12,8 +13,10 @@ from tvm.error import RPCError
 from tvm.runtime import Module, Tensor, empty
 
 from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.fleet_key import HINT, FleetKey
+from mallorn.core.settings import settings
 from mallorn.core.targets import Target
-from workers.device.handshake import DEATH_NOTICE
+from workers.device.handshake import DEATH_NOTICE, ticket_of
 from workers.device.identity import Identity
 from workers.device.tracker_client import Address, TrackerClient, device_key
 from workers.faces.values import Arguments
@@ -142,9 +145,9 @@ def _lost(text: str) -> Unavailable:
 
 def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
     """Wait for a free device. Raises NoDevice when none is registered, Unavailable when all stay busy."""
-    deadline_sec = time.monotonic() + wait_sec
+    deadline_sec, fleet = time.monotonic() + wait_sec, settings().fleet_key
     while True:
-        with TrackerClient(tracker) as client:
+        with TrackerClient(tracker, key=fleet) as client:
             if not any(server["key"] == f"server:{key}" for server in client.summary()["server_info"]):
                 raise NoDevice
             left_sec = deadline_sec - time.monotonic()
@@ -153,7 +156,18 @@ def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
             offer = client.request(key, min(_PATIENCE_SEC, left_sec))
         if offer is not None:
             try:
-                return rpc.connect(*offer)
+                return _session(*offer, fleet)
             except (RPCError, RuntimeError):
                 # The device died between its offer and our call; the tracker finds out in a moment.
                 time.sleep(0.1)
+
+
+def _session(host: str, port: int, match_key: str, fleet: FleetKey) -> rpc.RPCSession:
+    """A session with the device that was offered. Raises Unavailable for one that is not of our fleet."""
+    session = rpc.connect(host, port, ticket_of(match_key, fleet))
+    if fleet:
+        said = secrets.token_hex(16)
+        proof = str(session.get_function("mallorn.prove")(said))
+        if not any(key.proves(proof, "device", said) for key in fleet.of_session(match_key)):
+            raise Unavailable(f"what answers at {host}:{port} does not know our key", hint=HINT)
+    return session

@@ -3,7 +3,9 @@
 import pytest
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.fleet_key import FleetKey
 from workers.device.addresses import listen, private_address
+from workers.device.tracker_client import NO_KEY
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "8.8.8.8", "224.0.0.1", "2001:4860:4860::8888"])
@@ -23,9 +25,17 @@ def test_a_name_that_resolves_to_nothing_is_said_so() -> None:
 
 
 def test_a_port_in_use_is_passed_over() -> None:
-    with listen("127.0.0.1", range(1)) as first:
+    with listen("127.0.0.1", range(1), NO_KEY) as first:
         port = first.getsockname()[1]
-        with listen("127.0.0.1", range(port, port + 50)) as second:
+        with listen("127.0.0.1", range(port, port + 50), NO_KEY) as second:
             assert port < second.getsockname()[1] < port + 50
         with pytest.raises(InvalidRequest, match="no free port"):
-            listen("127.0.0.1", range(port, port + 1))
+            listen("127.0.0.1", range(port, port + 1), NO_KEY)
+
+
+def test_other_machines_are_let_in_with_a_key_alone() -> None:
+    with pytest.raises(InvalidRequest, match="the fleet has no key") as caught:
+        listen("10.1.2.3", range(1), NO_KEY)
+    assert "MALLORN_RPC_KEY" in caught.value.hint
+    with pytest.raises(InvalidRequest, match="no free port"):  # it is no address of this machine
+        listen("10.1.2.3", range(1), FleetKey("k" * 32))

@@ -1,0 +1,159 @@
+"""Who does not know the fleet's key registers no device, gets none, and runs nothing on one."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import FleetKey
+from mallorn.core.targets import Target
+from tests.fixtures.fleet import TestFleet, running_fleet
+from tests.fixtures.waiting import PATIENCE
+from workers.device.tracker_client import (
+    NO_KEY,
+    PUT,
+    REFUSED,
+    REQUEST,
+    RPC_MAGIC,
+    RPC_MISMATCH,
+    SUMMARY,
+    TRACKER_MAGIC,
+    UPDATE_INFO,
+    TrackerClient,
+    device_key,
+    receive_exactly,
+)
+from workers.faces.runner import Runner
+from workers.measure.fleet import Fleet
+
+KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32
+
+
+@pytest.fixture
+def keyed(tmp_path: Path, local_target: Target) -> Iterator[TestFleet]:
+    with running_fleet(tmp_path, KEY) as fleet:
+        fleet.start_device(local_target)
+        fleet.wait_free(local_target)
+        yield fleet
+
+
+def taken_with(key: str, fleet: TestFleet, target: Target) -> str:
+    """The name of the device that a runner with this key gets."""
+    with Runner(env={"MALLORN_RPC_KEY": key, "MALLORN_DATA_DIR": "/nowhere"}) as runner:
+        return runner.identity(fleet.address, target.text, wait_sec=PATIENCE).name
+
+
+def number(end: socket.socket) -> int:
+    return int.from_bytes(receive_exactly(end, 4), "little")
+
+
+def bluntly(fleet: TestFleet, message: list[Any]) -> object:
+    """What the tracker answers to someone who proves nothing, and that it hangs up then."""
+    with socket.create_connection(fleet.settings.tracker_address, PATIENCE) as end:
+        end.sendall(TRACKER_MAGIC.to_bytes(4, "little"))
+        assert number(end) == TRACKER_MAGIC
+        body = json.dumps(message).encode()
+        end.sendall(len(body).to_bytes(4, "little") + body)
+        answer = json.loads(receive_exactly(end, number(end)))
+        assert end.recv(1) == b""
+    return answer
+
+
+def test_who_knows_the_key_gets_the_device(keyed: TestFleet, local_target: Target) -> None:
+    assert taken_with(KEY, keyed, local_target) == "device"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("", "wants the fleet's key"), (OTHERS, "does not know our key")], ids=["none", "other"]
+)
+def test_a_worker_without_the_key_is_told(
+    keyed: TestFleet, local_target: Target, key: str, said: str
+) -> None:
+    with pytest.raises(Unavailable, match=said) as caught:
+        taken_with(key, keyed, local_target)
+    assert "MALLORN_RPC_KEY" in caught.value.hint
+
+
+def test_a_tracker_that_does_not_know_the_key_is_not_believed(tmp_path: Path) -> None:
+    with running_fleet(tmp_path, OTHERS) as fleet, pytest.raises(Unavailable, match="does not know our key"):
+        TrackerClient(fleet.settings.tracker_address, PATIENCE, FleetKey(KEY))
+
+
+def test_a_tracker_without_a_key_is_not_believed(lone_tracker: TestFleet) -> None:
+    with pytest.raises(Unavailable, match="does not know our key"):
+        TrackerClient(lone_tracker.settings.tracker_address, PATIENCE, FleetKey(KEY))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param([SUMMARY], id="the list"),
+        pytest.param([REQUEST, "mallorn-x", "", 1], id="a device"),
+        pytest.param([PUT, "mallorn-x", [1, "mallorn-x:1"], "127.0.0.1"], id="an offer"),
+        pytest.param([UPDATE_INFO, {"key": "server:mallorn-x", "addr": ["h", 1]}], id="words"),
+    ],
+)
+def test_the_tracker_answers_nothing_before_a_proof(keyed: TestFleet, message: list[Any]) -> None:
+    assert bluntly(keyed, message) == REFUSED
+    assert [device.endpoint.name for device in Fleet(keyed.settings).devices()] == ["device"]
+
+
+def test_an_overheard_match_key_opens_no_session(keyed: TestFleet, local_target: Target) -> None:
+    with TrackerClient(keyed.settings.tracker_address, PATIENCE, FleetKey(KEY)) as client:
+        offer = client.request(device_key(local_target), PATIENCE)
+    assert offer is not None
+    host, port, match_key = offer
+    words = f"client:{match_key}".encode()
+    with socket.create_connection((host, port), PATIENCE) as end:
+        end.sendall(RPC_MAGIC.to_bytes(4, "little") + len(words).to_bytes(4, "little") + words)
+        assert number(end) == RPC_MISMATCH
+    assert keyed.executions() == []
+
+
+def test_a_device_without_the_key_cannot_register(tmp_path: Path, local_target: Target) -> None:
+    with running_fleet(tmp_path, KEY) as fleet:
+        for key in ("", OTHERS):
+            fleet.start_device(local_target, key=key)
+        fleet.start_device(local_target, name="ours")
+        fleet.wait_free(local_target)
+        assert [device.endpoint.name for device in Fleet(fleet.settings).devices()] == ["ours"]
+
+
+def test_what_answers_in_a_devices_place_is_not_believed(tmp_path: Path, local_target: Target) -> None:
+    other = f"from mallorn.core.fleet_key import FleetKey; other = [FleetKey({OTHERS!r})]\n"
+    with running_fleet(tmp_path, KEY) as fleet:
+        fleet.start_device(local_target, before=f"{other}FleetKey.of_session = lambda *_: other\n")
+        fleet.wait_free(local_target)
+        with pytest.raises(Unavailable, match="what answers at"):
+            taken_with(KEY, fleet, local_target)
+        assert fleet.executions() == []
+
+
+def test_a_key_is_changed_host_by_host(tmp_path: Path, local_target: Target) -> None:
+    with running_fleet(tmp_path, f"{OLD},{KEY}") as fleet:
+        fleet.start_device(local_target, key=f"{KEY},{OLD}")
+        fleet.wait_free(local_target)
+        assert taken_with(f"{OLD},{KEY}", fleet, local_target) == "device"
+
+
+def test_noise_costs_a_device_nothing(keyed: TestFleet, local_target: Target) -> None:
+    host, _, port = Fleet(keyed.settings).describe(local_target).info.address.rpartition(":")
+    magic = RPC_MAGIC.to_bytes(4, "little")
+    long, torn = magic + b"\xff\xff\xff\x7f", magic + b"\2\0\0\0\xff\xfe"
+    for noise in (b"", b"\0" * 8, b"GET / HTTP/1.1\r\n\r\n", long, torn):
+        with socket.create_connection((host, int(port)), PATIENCE) as end:
+            end.sendall(noise)
+            with suppress(ConnectionResetError):
+                end.shutdown(socket.SHUT_WR)
+                end.recv(16)
+    assert taken_with(KEY, keyed, local_target) == "device"
+
+
+def test_nothing_is_said_without_a_key_where_none_is_wanted(lone_tracker: TestFleet) -> None:
+    with TrackerClient(lone_tracker.settings.tracker_address, PATIENCE, NO_KEY) as client:
+        assert client.summary()["server_info"] == []
