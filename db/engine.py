@@ -19,10 +19,14 @@ import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
+from db.patience import be_patient
 from mallorn.core.errors import InvalidRequest
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_SEC = 10
+POOL_TIMEOUT_SEC = 30.0
+PATIENCE_SEC = 120.0  # of a worker: longer than any statement of ours takes
+MIGRATION_SEC = 86_400.0  # it may write every row of a large table
 WRITE = "mallorn_write"  # execution option of a connection whose transactions write
 
 
@@ -46,16 +50,23 @@ def parse_url(url: str) -> URL:
     return parsed
 
 
-def create_engine(url: str, *, foreign_keys: bool = True) -> Engine:
-    """An engine that connects on first use. Create it in the process that uses it, after any fork."""
+def create_engine(url: str, *, foreign_keys: bool = True, patience_sec: float = PATIENCE_SEC) -> Engine:
+    """An engine that connects on first use. Create it in the process that uses it, after any fork.
+
+    A Postgres that does not answer a statement for `patience_sec` is Unavailable.
+    """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
-        return sqlalchemy.create_engine(
+        connect_sec = round(min(CONNECT_TIMEOUT_SEC, patience_sec))
+        engine = sqlalchemy.create_engine(
             parsed,
             pool_pre_ping=True,
             pool_recycle=1800,
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_SEC, "application_name": "mallorn"},
+            pool_timeout=min(POOL_TIMEOUT_SEC, patience_sec),
+            connect_args={"connect_timeout": connect_sec, "application_name": "mallorn"},
         )
+        be_patient(engine, patience_sec)
+        return engine
     engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     _prepare_sqlite(engine, foreign_keys=foreign_keys)
     return engine

@@ -31,7 +31,7 @@ def upgrade(url: str, revision: str = "head") -> None:
     """
     _make_home(url)
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
-    engine = create_engine(url, foreign_keys=False)
+    engine = create_engine(url, foreign_keys=False, patience_sec=MIGRATION_SEC)
     try:
         # BEGIN IMMEDIATE is the lock on SQLite: the version is read after it is ours.
         with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:

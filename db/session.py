@@ -8,7 +8,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from db.clock import now
-from db.engine import WRITE, create_engine, parse_url
+from db.engine import PATIENCE_SEC, WRITE, create_engine, parse_url
 from db.errors import translated
 
 __all__ = ["Database", "create_engine", "read_clock"]
@@ -26,9 +26,11 @@ class Database:
             Jobs(session).pause(job_id)
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience_sec: float = PATIENCE_SEC) -> None:
+        """`patience_sec`: how long Postgres may take to answer a statement."""
         parse_url(url)
         self.url = url
+        self._patience_sec = patience_sec
         self._engine: Engine | None = None
         self._pid = 0
 
@@ -38,7 +40,7 @@ class Database:
         if self._engine is None or self._pid != os.getpid():
             if self._engine is not None:
                 self._engine.dispose(close=False)
-            self._engine = create_engine(self.url)
+            self._engine = create_engine(self.url, patience_sec=self._patience_sec)
             self._pid = os.getpid()
         return self._engine
 

@@ -22,7 +22,7 @@ def run(connection: Connection) -> None:
 
 def run_by_hand() -> None:
     """Called by the command `alembic`, which hands over no connection."""
-    engine = create_engine(settings().database_url, foreign_keys=False)
+    engine = create_engine(settings().database_url, foreign_keys=False, patience_sec=MIGRATION_SEC)
     with engine.execution_options(**{WRITE: True}).begin() as connection:
         run(connection)
 

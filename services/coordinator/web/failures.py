@@ -22,6 +22,7 @@ CLOSE: Final = {"Connection": "close"}
 ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"WWW-Authenticate": "Bearer", **CLOSE},
     413: CLOSE,
+    503: {"Retry-After": "5"},
     507: CLOSE,
 }
 NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from fastapi import Depends, Request
 
@@ -10,6 +10,8 @@ from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.web.store import Store
 from services.coordinator.web.waker import Waker
+
+PATIENCE_SEC: Final = 10.0  # of a request with the database, then it is told to come again
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,8 @@ class Parts:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        return cls(
-            settings, Database(settings.database_url), Store(settings.artifacts), Waker(settings.redis_url)
-        )
+        database = Database(settings.database_url, PATIENCE_SEC)
+        return cls(settings, database, Store(settings.artifacts), Waker(settings.redis_url))
 
     def close(self) -> None:
         self.waker.close()
