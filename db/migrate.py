@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db.engine import WRITE, create_engine, parse_url
+from db.engine import MIGRATION_SEC, WRITE, create_engine, parse_url
 from db.errors import translated
 from db.session import Database
 from mallorn.core.errors import Conflict, StorageFull, Unavailable

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from db.engine import WRITE, create_engine
+from db.engine import MIGRATION_SEC, WRITE, create_engine
 from db.tables import Base
 from mallorn.core.settings import settings
 
