@@ -33,7 +33,7 @@ class PatientConnection(psycopg.Connection[Any]):
 
 def be_patient(engine: Engine, patience_sec: float) -> None:
     """Let an engine connect with such connections."""
-    kind = type("Connection", (PatientConnection,), {"patience_sec": patience_sec})
+    kind: type[PatientConnection] = type("Connection", (PatientConnection,), {"patience_sec": patience_sec})
 
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: Any, _record: Any, args: Any, options: Any) -> Any:
