@@ -1,7 +1,6 @@
 """Runs a Celery app in this process, as a worker or as beat, and tells the supervisor when it is ready."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -36,8 +35,8 @@ def run_beat(app: Celery) -> None:
     beat_init.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
     _import_tasks(app)
-    with tempfile.TemporaryDirectory(prefix="mallorn-beat-") as folder:
-        app.start(["--quiet", "beat", "--pidfile=", "--schedule", str(Path(folder) / "schedule")])
+    # Celery's own default keeps them in a file of pickles.
+    app.start(["--quiet", "beat", "--pidfile=", "--scheduler", "celery.beat:Scheduler"])
 
 
 def _import_tasks(app: Celery) -> None:
