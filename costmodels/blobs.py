@@ -16,7 +16,12 @@ Arrays = Mapping[str, NDArray[Any]]
 Numbers = Mapping[str, Any]  # anything that JSON holds
 
 HEADER: Final = "header"
-DAMAGE: Final = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, ValueError)
+TOLD: Final = 300  # characters of a reason
+MOST_BYTES: Final = 1 << 28  # of all arrays: what packs to nothing is refused before it is unpacked
+DAMAGE: Final = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, MemoryError, NotImplementedError, OSError),
+    *(LookupError, RecursionError, TypeError, ValueError),
+)
 
 
 def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
@@ -30,14 +35,23 @@ def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
     """What was packed. Raises InvalidRequest if the bytes are truncated, damaged or of another kind."""
     try:
-        with np.load(BytesIO(blob), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = _arrays(blob)
         header = json.loads(arrays.pop(HEADER).tobytes())
+        found, numbers = header["kind"], header["numbers"]
     except DAMAGE as error:
         raise unreadable(kind, str(error)) from error
-    if header["kind"] != kind:
-        raise unreadable(kind, f"it is a {header['kind']} model")
-    return header["numbers"], arrays
+    if found != kind:
+        raise unreadable(kind, f"it is a {found} model")
+    return numbers, arrays
+
+
+def _arrays(blob: bytes) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(BytesIO(blob)) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > MOST_BYTES:
+        raise ValueError(f"it holds {unpacked} bytes, more than {MOST_BYTES}")
+    with np.load(BytesIO(blob), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
 def as_array(content: bytes) -> NDArray[np.uint8]:
@@ -48,6 +62,6 @@ def as_array(content: bytes) -> NDArray[np.uint8]:
 def unreadable(kind: str, reason: str) -> InvalidRequest:
     """The error for bytes that are not a model of this kind."""
     return InvalidRequest(
-        f"these {kind} model bytes cannot be read: {reason}",
+        f"these {kind} model bytes cannot be read: {reason.partition(chr(10))[0][:TOLD]}",
         hint="fit the model again; its measurements are in the dataset",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.storable import read_json
 
 Item = TypeVar("Item")
 Other = TypeVar("Other")
@@ -33,7 +34,7 @@ def encode_cursor(*position: str | float) -> str:
 def decode_cursor(cursor: str, *types: type) -> list[Any]:
     """What encode_cursor encoded; raises InvalidRequest for anything else."""
     try:
-        position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        position = read_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:
         position = None
     if not isinstance(position, list) or [type(part) for part in position] != list(types):

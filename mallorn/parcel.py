@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from mallorn.core.errors import InvalidModel
+from mallorn.core.storable import TOLD, told
 from mallorn.onnx_file import check_onnx_file
 
 CHUNK_BYTES: Final = 1 << 20
@@ -27,8 +28,8 @@ class Parcel:
         missing = [name for name in weights if not _is_beside(model, name)]
         if missing:
             raise InvalidModel(
-                f"weights of {str(model)!r} are in the file {missing[0]!r}, which is not beside it",
-                hint=f"ls {model.parent}   (copy {missing[0]} there, or export the model again)",
+                f"weights of {str(model)!r} are in the file {missing[0][:TOLD]!r}, which is not beside it",
+                hint=f"ls {model.parent}   (copy {told(missing[0])} there, or export the model again)",
             )
         return cls(model, weights)
 
@@ -63,7 +64,10 @@ _END: Final = bytes(2 * tarfile.BLOCKSIZE)
 
 def _is_beside(model: Path, name: str) -> bool:
     place = Path(name)
-    return not place.is_absolute() and ".." not in place.parts and (model.parent / place).is_file()
+    try:
+        return not place.is_absolute() and ".." not in place.parts and (model.parent / place).is_file()
+    except OSError:  # no name that a file could have
+        return False
 
 
 def _padded(size_bytes: int) -> int:

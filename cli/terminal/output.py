@@ -1,6 +1,7 @@
 """What every command prints with: data on stdout, everything else on stderr."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+_MOVING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
@@ -90,19 +92,24 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> Cl
 def print_error(message: str, hint: str = "") -> None:
     """What happened, and the next command to type."""
     console = stderr()
-    console.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    console.print(f"[bold red]error:[/] {_shown(message)}", soft_wrap=True)
     if hint:
         print_next(hint)
 
 
 def print_next(command: str) -> None:
     """The command to type next."""
-    stderr().print(f"[bold]next:[/]  {escape(command)}", soft_wrap=True)
+    stderr().print(f"[bold]next:[/]  {_shown(command)}", soft_wrap=True)
 
 
 def print_note(text: str) -> None:
     """A line for the person at the terminal, kept out of the data."""
-    stderr().print(escape(text), soft_wrap=True)
+    stderr().print(_shown(text), soft_wrap=True)
+
+
+def _shown(text: str) -> str:
+    """Text as it stands: strangers' words in it style nothing, and move no cursor."""
+    return escape(_MOVING.sub(lambda found: ascii(found[0])[1:-1], text))
 
 
 def print_json(value: object) -> None:

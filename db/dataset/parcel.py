@@ -1,6 +1,5 @@
 """Opens an exported dataset and finds out, before anything is stored, whether all of it can be read."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from db.dataset.bounds import AGAIN, check_groups, check_texts
 from db.dataset.schema import (
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
@@ -22,11 +22,15 @@ from db.dataset.schema import (
 )
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.installing import upgrade_line
+from mallorn.core.storable import read_json, told
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_choices
 
 BATCH_ROWS: Final = 10_000  # what is in memory, and in one transaction, at a time
-AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
+DAMAGE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+_TEXTS: Final = {
+    table.name: [field.name for field in table.schema if field.type == pa.string()] for table in TABLES
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +57,10 @@ def open_parcel(directory: Path) -> Parcel:
     heads = [_head(directory / table.file, files[table.name]) for table in TABLES]
     if any(head != heads[0] for head in heads):
         raise InvalidRequest(f"the files in {directory} are of different snapshots", hint=AGAIN)
-    rows = files[MEASUREMENT_TABLE.name].metadata.num_rows
-    if rows != heads[0].get("rows"):
+    rows, announced = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
+    if rows != announced:
         raise InvalidRequest(
-            f"{directory} holds {rows} of the {heads[0].get('rows')} rows of its snapshot", hint=AGAIN
+            f"{directory} holds {rows} of the {told(announced)} rows of its snapshot", hint=AGAIN
         )
     workloads = {row["key"] for row in _texts(directory, WORKLOAD_TABLE, "args", "features")}
     widths = {row["key"]: _width(row["choices"]) for row in _texts(directory, SKETCH_TABLE, "choices")}
@@ -70,10 +74,11 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
         raise NotFound(f"there is no {table.file} in {directory}", hint="mallorn dataset export DIR")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
+        _check_version(path, file)
+        check_groups(path, file)
+        _check_columns(path, file.schema_arrow, table)
+    except DAMAGE as error:
         raise _unreadable(path, error) from None
-    _check_version(path, file)
-    _check_columns(path, file.schema_arrow, table)
     return file
 
 
@@ -83,7 +88,7 @@ def _check_version(path: Path, file: pq.ParquetFile) -> None:
         return
     if found.isdigit():
         raise InvalidRequest(
-            f"{path} has schema version {found}, this Mallorn reads {VERSION}", hint=upgrade_line()
+            f"{path} has schema version {told(found)}, this Mallorn reads {VERSION}", hint=upgrade_line()
         )
     raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
 
@@ -96,13 +101,13 @@ def _check_columns(path: Path, found: pa.Schema, table: Table) -> None:
         if found.field(wanted.name).type != wanted.type:
             kind = found.field(wanted.name).type
             raise InvalidRequest(
-                f"the column {wanted.name} of {path} holds {kind} instead of {wanted.type}", hint=AGAIN
+                f"the column {wanted.name} of {path} holds {told(kind)} instead of {wanted.type}", hint=AGAIN
             )
 
 
 def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
     try:
-        return dict(json.loads(file.schema_arrow.metadata[SNAPSHOT_KEY]))
+        return dict(read_json(file.schema_arrow.metadata[SNAPSHOT_KEY]))
     except (KeyError, TypeError, ValueError):
         raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
 
@@ -114,9 +119,10 @@ def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
         if None in row.values():
             raise InvalidRequest(f"{directory / table.file} has a row without a value", hint=AGAIN)
         try:
-            yield row | {name: json.loads(row[name]) for name in json_columns}
+            yield row | {name: read_json(row[name]) for name in json_columns}
         except ValueError:
-            raise InvalidRequest(f"{directory / table.file}: {row['key']} is no JSON", hint=AGAIN) from None
+            message = f"{directory / table.file}: {told(row['key'])} is no JSON"
+            raise InvalidRequest(message, hint=AGAIN) from None
 
 
 def _width(choices: Any) -> int:
@@ -135,7 +141,7 @@ def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> Non
             named = set(batch.column(column).unique().to_pylist())
             if unknown := sorted(map(str, named - known[table] - {None})):
                 path = directory / table.file
-                raise InvalidRequest(f"{path} lacks {unknown[0]}, which was measured", hint=AGAIN)
+                raise InvalidRequest(f"{path} lacks {told(unknown[0])}, which was measured", hint=AGAIN)
         targets.update(batch.column("target").unique().to_pylist())
         evaluators.update(batch.column("evaluator").unique().to_pylist())
     for text in sorted(targets - {None}, key=str):
@@ -146,19 +152,27 @@ def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> Non
 
 def _check_json(path: Path, text: str) -> None:
     try:
-        json.loads(text)
+        read_json(text)
     except ValueError:
-        raise InvalidRequest(f"{path} has an evaluator that is no JSON: {text[:80]}", hint=AGAIN) from None
+        raise InvalidRequest(f"{path} has an evaluator that is no JSON: {told(text)}", hint=AGAIN) from None
 
 
 def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:
     """All columns, those that we do not know too."""
+    path = directory / table.file
+    _open(directory, table)
     try:
-        yield from _open(directory, table).iter_batches(size)
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(directory / table.file, error) from None
+        with pq.ParquetFile(
+            path, page_checksum_verification=True, read_dictionary=_TEXTS[table.name]
+        ) as file:
+            for batch in file.iter_batches(size):
+                batch.validate(full=True)  # whether its texts are texts
+                check_texts(path, batch)
+                yield batch
+    except DAMAGE as error:
+        raise _unreadable(path, error) from None
 
 
 def _unreadable(path: Path, error: Exception) -> InvalidRequest:
-    said = str(error).partition("\n")[0]
+    said = told(str(error).partition("\n")[0])
     return InvalidRequest(f"{path} is torn or no Parquet: {said}", hint=AGAIN)

@@ -2,14 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidTarget
+from mallorn.core.storable import TOLD, check_storable, read_json
 
 LOCAL = "local"
 TargetAttrs = TypedDict(
@@ -44,6 +46,19 @@ KINDS = CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}
 EXAMPLE = '{"kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
 EXAMPLES = f"local   or   '{EXAMPLE}'   or   nvidia/nvidia-h100"
 _USE = f"--target {EXAMPLES}"
+LONGEST: Final = 2000  # characters: a database indexes no longer ones
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_Fits = tuple[str, Callable[[object], bool]]
+_TYPES: Final[dict[Any, _Fits]] = {
+    str: ("text", lambda value: isinstance(value, str)),
+    int: ("whole number", lambda value: type(value) is int),
+    list[str]: (
+        "list of texts",
+        lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    ),
+}
+_ANYTHING: Final[_Fits] = ("value", lambda _: True)
+_LISTS: Final = frozenset({"keys", "libs", "mattr"})
 
 
 @dataclass(frozen=True)
@@ -82,25 +97,44 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
 
     Raises InvalidTarget naming the unknown key, the missing `num-cores` or the unreadable text.
     """
-    attrs = _attributes(value)
+    attrs = _storable(_attributes(value))
     unknown = sorted(set(attrs) - KNOWN_KEYS)
     if unknown:
-        raise InvalidTarget(
-            f"unknown target key {unknown[0]!r}", hint=f"known keys: {', '.join(sorted(KNOWN_KEYS))}"
-        )
-    if not isinstance(attrs.get("kind"), str) and "tag" not in attrs:
+        known = ", ".join(sorted(KNOWN_KEYS))
+        raise InvalidTarget(f"unknown target key {unknown[0][:TOLD]!r}", hint=f"known keys: {known}")
+    kind: object = attrs.get("kind")
+    if not isinstance(kind, str):
         raise InvalidTarget("a target needs a kind", hint=_USE)
-    if str(attrs.get("kind", "cuda")) not in KINDS:
+    if kind not in KINDS:
         raise InvalidTarget(
-            f"unknown target kind {attrs['kind']!r}; known: {', '.join(sorted(KINDS))}", hint=_USE
+            f"unknown target kind {kind[:TOLD]!r}; known: {', '.join(sorted(KINDS))}", hint=_USE
         )
     cores: object = attrs.get("num-cores")
-    if attrs.get("kind") in CPU_KINDS and not (isinstance(cores, int) and cores is not True and cores > 0):
+    if kind in CPU_KINDS and not (isinstance(cores, int) and cores is not True and cores > 0):
         raise InvalidTarget(
             "a CPU target needs num-cores, a whole number above 0",
             hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
         )
-    return Target(json.dumps(attrs, sort_keys=True, separators=(",", ":")))
+    _check_types(attrs)
+    text = json.dumps(attrs, sort_keys=True, separators=(",", ":"))
+    if len(text) > LONGEST:
+        raise InvalidTarget(f"the target has {len(text)} characters, more than {LONGEST}", hint=_USE)
+    return Target(text)
+
+
+def _storable(attrs: TargetAttrs) -> TargetAttrs:
+    try:
+        check_storable(attrs)
+    except ValueError as error:
+        raise InvalidTarget(f"the target cannot be stored: {error}", hint=_USE) from None
+    return attrs
+
+
+def _check_types(attrs: TargetAttrs) -> None:
+    for name, value in attrs.items():
+        word, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
+        if not fits(value):
+            raise InvalidTarget(f"the target's {name} is no {word}: {str(value)[:TOLD]!r}", hint=_USE)
 
 
 def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
@@ -116,7 +150,7 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
 
 def _json_object(text: str) -> TargetAttrs:
     try:
-        return cast(TargetAttrs, dict(json.loads(text)))
+        return cast(TargetAttrs, dict(read_json(text)))
     except ValueError as error:
         raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
 
@@ -127,8 +161,14 @@ def _legacy_attributes(text: str) -> TargetAttrs:
     for flag in flags:
         name, equals, value = flag.lstrip("-").partition("=")
         if not equals or not flag.startswith("-"):
-            raise InvalidTarget(f"cannot read {flag!r} in target {text!r}", hint=_USE)
-        attrs[name] = int(value) if value.isdigit() else value.split(",") if name == "mattr" else value
+            raise InvalidTarget(f"cannot read {flag[:TOLD]!r} in target {text[:TOLD]!r}", hint=_USE)
+        attrs[name] = _value(name, value)
     if kind not in KINDS:
-        raise InvalidTarget(f"unknown target {text!r}", hint=_USE)
+        raise InvalidTarget(f"unknown target {text[:TOLD]!r}", hint=_USE)
     return cast(TargetAttrs, attrs)
+
+
+def _value(name: str, text: str) -> str | int | list[str]:
+    if name in _LISTS:
+        return text.split(",")
+    return int(text) if _NUMBER.fullmatch(text) else text

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from mallorn.core.storable import check_storable, told
+
 FAILED_SEC: Final = 1e9  # both tuners write 1e10 seconds for a candidate that was never timed
 # What a line raises that is torn, nested without end, or not what its place in the log should hold.
-BAD: Final = (ValueError, KeyError, IndexError, TypeError, RecursionError)
+BAD: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 Value = TypeVar("Value")
 
 
@@ -68,9 +70,8 @@ def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
 def text(value: Any) -> str:
     """A text that both databases can store. Raises TypeError or ValueError for anything else."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} where a text should be")
-    if "\0" in value or (not value.isprintable() and any("\ud800" <= c <= "\udfff" for c in value)):
-        raise ValueError("a text with characters that cannot be stored")
+        raise TypeError(f"{told(value)} where a text should be")
+    check_storable(value)
     return value
 
 
@@ -82,5 +83,5 @@ def compact(value: Sequence[Any] | dict[str, Any]) -> str:
 def _words(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
-    said, _, _ = str(error).partition("\n")
-    return f"no record: {said[:200] or type(error).__name__}"
+    said = told(str(error).partition("\n")[0])
+    return f"no record: {said or type(error).__name__}"

@@ -13,6 +13,7 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
+from mallorn.core.storable import read_json, told
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from mallorn.core.values.trial import Trial
 from research.replay.recording import RecordedTask
@@ -21,6 +22,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from db.dataset.bounds import check_groups
     from research.replay.parquet_file import facts_of, write_rows
 except ModuleNotFoundError:
     raise InvalidRequest(
@@ -65,12 +67,13 @@ def read_tasks(path: Path) -> list[RecordedTask]:
     """The tasks of a file, in its order. Raises NotFound without it, InvalidRequest if it is none of ours."""
     _check(path)
     try:
+        check_groups(path, pq.ParquetFile(path))
         rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
         return [
             _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
         ]
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        said = str(error).partition("\n")[0]
+        said = told(str(error).partition("\n")[0])
         raise InvalidRequest(
             f"{path} is torn or no recording: {said}", hint=f"mallorn record MODEL.onnx --out {path}"
         ) from None
@@ -87,10 +90,11 @@ def _check(path: Path) -> None:
         raise NotFound(f"there is no recording at {path}", hint=f"mallorn record MODEL.onnx --out {path}")
     try:
         schema = pq.read_schema(path)
-    except pa.ArrowInvalid as error:
-        said = str(error).partition("\n")[0]
+        ours = schema.names == SCHEMA.names and FACTS in (schema.metadata or {})
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        said = told(str(error).partition("\n")[0])
         raise InvalidRequest(f"{path} is not a Parquet file: {said}", hint=f"ls -l {path}") from None
-    if schema.names != SCHEMA.names or FACTS not in (schema.metadata or {}):
+    if not ours:
         raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
 
 
@@ -133,23 +137,33 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
     first = rows[0]
     sketches = {
         row["sketch"]: Sketch(
-            row["sketch"], row["trace"], unpack_choices(json.loads(row["choices"])), row["ordinal"]
+            row["sketch"], row["trace"], unpack_choices(read_json(row["choices"])), row["ordinal"]
         )
         for row in {row["sketch"]: row for row in rows}.values()
     }
+    torn = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].width), None)
+    if torn is not None:
+        raise ValueError(f"{len(torn['decisions'])} decisions for {sketches[torn['sketch']].width} choices")
     return RecordedTask(
         workload=first["workload"],
         name=first["name"],
         op=first["op"],
         structure=first["structure"],
         flops=first["flops"],
-        args=json.loads(first["args"]),
+        args=_object(first["args"]),
         descriptors=tuple(first["descriptors"]),
         target=first["target"],
-        context=json.loads(first["context"]),
+        context=_object(first["context"]),
         sketches=tuple(sketches.values()),
         trials=tuple(_trial(row) for row in rows),
     )
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = read_json(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{told(text)} where an object should be")
+    return value
 
 
 def _trial(row: Row) -> Trial:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.storable import read_json
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.base import Value
 from mallorn.core.values.manifest import RECORDS, MeasuredOn
@@ -55,7 +56,7 @@ def databases(root: Path) -> Iterator[tuple[Target, Path]]:
     if not targets:
         raise NotFound(f"{root} is no folder of schedules: no {TARGET} in it", hint=EXAMPLE)
     for file in targets:
-        target = parse_target(file.read_text())
+        target = parse_target(file.read_text(errors="replace"))
         yield from ((target, found.parent) for found in sorted(file.parent.rglob(RECORDS)))
 
 
@@ -68,7 +69,7 @@ def read_provenance(directory: Path) -> list[Measured]:
     """One for each record, in their order. Raises InvalidRequest for a file that is torn or not there."""
     file = directory / PROVENANCE
     try:
-        return [Measured.model_validate_json(line) for line in file.read_text().splitlines()]
+        return [Measured.model_validate(read_json(line)) for line in file.read_text().splitlines()]
     except (OSError, ValueError) as error:
         why = "is missing" if isinstance(error, OSError) else "cannot be read"
         raise InvalidRequest(f"{file} {why}", hint=EXAMPLE) from None

@@ -1,5 +1,6 @@
 """Uploaded models."""
 
+import re
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -21,6 +22,7 @@ from services.coordinator.web.store import Upload
 
 router = APIRouter(prefix="/models", tags=["models"])
 WRITE_BYTES: Final = 1 << 20
+ANNOUNCED: Final = re.compile(r"[0-9]{1,18}")
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
 BODY: Final = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
 
@@ -39,7 +41,7 @@ async def put_model(
         )
     announced = request.headers.get("content-length", "")
     upload = parts.store.upload(parts.settings.max_model_bytes)
-    upload.expect(int(announced) if announced.isdigit() else 0)
+    upload.expect(int(announced) if ANNOUNCED.fullmatch(announced) else 0)
     return await _receive(parts, owner, name, upload, request.stream())
 
 

@@ -29,6 +29,7 @@ from workers.slot.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
+CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
 
 
 def import_job(runtime: Runtime, job_id: str) -> bool:
@@ -65,7 +66,8 @@ def _extract(claimed: Stage) -> Extraction:
                 else:
                     found = child.extract.within(config.import_timeout_sec, *given)
             except ChildFailed as error:
-                raise InvalidModel(f"TVM cannot turn this model into tasks: {error.message}") from None
+                message = f"TVM cannot turn this model into tasks: {error.headline}"
+                raise InvalidModel(message, hint=error.hint or CHECK) from None
     return replace(found, graph=found.graph.model_copy(update={"recipe": recipe}))
 
 

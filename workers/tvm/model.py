@@ -31,6 +31,7 @@ _REFUSALS = (
     AssertionError,
     AttributeError,
     LookupError,
+    MemoryError,
     RuntimeError,
     TypeError,
     ValueError,

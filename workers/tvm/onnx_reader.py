@@ -11,11 +11,13 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import SAMPLE_BYTES, foreign_format
+from mallorn.core.storable import told
 from workers.tvm.templates import fused, inlining, unrolling, weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
 TOLD: Final = 400  # characters of what ONNX says
+MOST_NAMES: Final = 10  # of operators
 LIST: Final = "(what is imported: docs/models.md)"
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
 OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
@@ -162,7 +164,8 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
         if running
         else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
     )
-    return InvalidModel(f"TVM cannot import these operators: {', '.join(names)}", hint=f"{hint}   {LIST}")
+    listed = ", ".join(map(told, names[:MOST_NAMES]))
+    return InvalidModel(f"TVM cannot import these operators: {listed}", hint=f"{hint}   {LIST}")
 
 
 def plain(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH, Mode
+from mallorn.core.storable import read_json, told
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe, TensorSpec
@@ -75,8 +76,8 @@ class Manifest(Value):
 def read_manifest(path: Path) -> Manifest:
     """Raises InvalidRequest for a file that is no manifest."""
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate(read_json(path.read_bytes()))
     except ValueError as error:
-        words = " ".join(str(error).splitlines()[1:3]) or str(error)
+        words = " ".join(str(error).splitlines()[1:3]) or told(error)
         message = f"{path} is not a manifest of Mallorn: {words}"
         raise InvalidRequest(message, hint="mallorn tune MODEL --out DIR") from None

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from mallorn.core.options import JobOptions
+from mallorn.core.storable import check_storable
 from services.coordinator.web.numbers import MAX_INT
-from services.coordinator.web.texts import check_storable
 
 
 class JobIn(BaseModel):
@@ -50,7 +50,15 @@ class JobIn(BaseModel):
 class ResumeIn(BaseModel):
     """With what a job goes on."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "not": {
+                "properties": {"auto": {"const": True}, "trials": {"exclusiveMinimum": 0}},
+                "required": ["auto", "trials"],
+            }
+        },
+    )
 
     trials: Annotated[int, Field(ge=0, le=MAX_INT, description="Added to the budget.")] = 0
     auto: Annotated[

@@ -5,6 +5,7 @@ references to their bytes on the disk, which are read once, when TVM takes them.
 """
 
 import mmap
+import re
 from collections.abc import Callable
 from importlib import import_module
 from math import prod
@@ -18,6 +19,8 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 fields = import_module(f"{__package__}.fields" if __package__ else "fields")
 HEAVY_BYTES = 1 << 16
+TOLD = 80  # characters of a name
+PLACE = re.compile("[0-9]{1,18}")
 INITIALIZER, RAW_DATA = 5, 9  # numbers of fields in onnx.proto
 
 
@@ -117,18 +120,25 @@ def _settle(tensor: TensorProto, file: Path) -> None:
     """Point a tensor to where its data is, or read it, if it is little. Raises Missing."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     named = said.get("location", "")
-    told = f"tensor {tensor.name!r} keeps its data in the file {named!r}"
+    told = f"tensor {tensor.name[:TOLD]!r} keeps its data in the file {named[:TOLD]!r}"
     place, beside = Path(named), file.parent / named
-    if not named or place.is_absolute() or ".." in place.parts or not beside.is_file():
+    if not named or place.is_absolute() or ".." in place.parts or not _is_file(beside):
         raise Missing(f"{told}, which is not beside the model")
-    offset, size = int(said.get("offset") or 0), _bytes_of(tensor)
+    offset, size = said.get("offset") or "0", _bytes_of(tensor)
     if size is None:
         raise Missing(f"{told}, and elements of its type share bytes")
-    if offset < 0 or offset + size > beside.stat().st_size:
+    if not PLACE.fullmatch(offset) or int(offset) + size > beside.stat().st_size:
         raise Missing(f"{told}, which is too short for it")
-    _refer(tensor, beside, offset, size)
+    _refer(tensor, beside, int(offset), size)
     if size < HEAVY_BYTES:
         tensor.CopyFrom(numpy_helper.from_array(np.array(array(tensor)), tensor.name))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no name that a file could have
+        return False
 
 
 def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:

@@ -1,9 +1,28 @@
 """What both databases can store: Postgres takes no NUL, JSON no infinity, and UTF-8 no half of a pair."""
 
+import json
 import math
-from typing import Any
+from typing import Any, Final
 
-MAX_DEPTH = 20
+MAX_DEPTH: Final = 20
+WIDEST: Final = 2**63  # SQLite's whole numbers end below it
+TOLD: Final = 80  # characters
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of a stranger's text. Raises ValueError unless it is JSON that can be stored."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    check_storable(value)
+    return value
+
+
+def told(stranger: object) -> str:
+    """A stranger's word as a part of a sentence: short, in one line, without what moves a cursor."""
+    text = str(stranger)[:TOLD]
+    return text if text.isprintable() else ascii(text)
 
 
 def check_storable(value: Any, depth: int = 0) -> None:
@@ -14,6 +33,8 @@ def check_storable(value: Any, depth: int = 0) -> None:
         _check_text(value)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is not finite")
+    elif isinstance(value, int) and not -WIDEST <= value < WIDEST:
+        raise ValueError("a whole number has more than 64 bits")
     elif isinstance(value, dict):
         for key, member in value.items():
             check_storable(key, depth + 1)

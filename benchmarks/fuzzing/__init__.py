@@ -1,0 +1,1 @@
+"""Fuzzing of what reads strangers' bytes: `python -m benchmarks.fuzz`."""

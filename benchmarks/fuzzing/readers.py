@@ -1,0 +1,153 @@
+"""All that reads strangers' bytes in a process of ours: each takes one input, or raises MallornError."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.fuzzing import seeds
+from costmodels.testing_data import easy_data
+from db.dataset.flaws import flaw
+from db.dataset.parcel import open_parcel
+from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from db.paging import decode_cursor
+from db.tables import CostModelRow
+from mallorn.core.plugins import blaming
+from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
+from mallorn.exporting import existing
+from mallorn.parcel import Parcel
+from research.foreign import metaschedule, tenset
+from research.foreign.lines import Problem
+from research.foreign.steps import read_steps
+from research.pretraining.from_parquet import read_training_data
+from research.pretraining.views import rows_for
+from research.sharing.folder import PROVENANCE, databases, read_provenance
+from research.sharing.folder import TARGET as TARGET_FILE
+from workers.round.models import model_of
+from workers.slot.unpacking import unpack
+
+Read = Callable[[bytes, Path], object]
+FIRST_MODELS: Final = ("xgboost", "lightgbm", "forest", "mlp", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What reads an input in an empty folder, and whole inputs to begin with."""
+
+    read: Read
+    seeds: Callable[[], Sequence[bytes]]
+
+
+def _target(data: bytes, _folder: Path) -> object:
+    return parse_target(data.decode(errors="replace"))
+
+
+def _cursor(data: bytes, _folder: Path) -> object:
+    return decode_cursor(data.decode(errors="replace"), float, str)
+
+
+def _manifest(data: bytes, folder: Path) -> object:
+    file = folder / MANIFEST
+    file.write_bytes(data)
+    return parse_target(read_manifest(file).target)
+
+
+def _tenset(data: bytes, folder: Path) -> object:
+    file = folder / "log.json"
+    file.write_bytes(data)
+    problems: list[Problem] = []
+    for record in tenset.read_records(file, problems.append):
+        try:
+            read_steps(record.steps)
+        except ValueError:  # which training counts, and goes on
+            continue
+    return problems
+
+
+def _stock(data: bytes, folder: Path) -> object:
+    _files(data, folder, WORKLOADS, RECORDS)
+    problems: list[Problem] = []
+    list(metaschedule.read_database(folder, problems.append))
+    return problems
+
+
+def _folder(data: bytes, folder: Path) -> object:
+    _files(data, folder, TARGET_FILE, PROVENANCE)
+    (folder / RECORDS).touch()
+    return [read_provenance(directory) for _, directory in databases(folder)]
+
+
+def _files(data: bytes, folder: Path, first: str, second: str) -> None:
+    one, _, other = data.partition(seeds.SPLIT)
+    (folder / first).write_bytes(one)
+    (folder / second).write_bytes(other)
+
+
+def _parcel(changed: Table) -> Read:
+    """A dataset of which one file is a stranger's."""
+    whole = {
+        WORKLOAD_TABLE: seeds.workloads(),
+        SKETCH_TABLE: seeds.sketches(),
+        MEASUREMENT_TABLE: seeds.measurements(),
+    }
+
+    def read(data: bytes, folder: Path) -> object:
+        for table, content in {**whole, changed: data}.items():
+            (folder / table.file).write_bytes(content)
+        parcel = open_parcel(folder)
+        return [flaw(row, parcel.widths) for batch in parcel.batches(MEASUREMENT_TABLE) for row in batch]
+
+    return read
+
+
+def _training(data: bytes, folder: Path) -> object:
+    file = folder / "recording.parquet"
+    file.write_bytes(data)
+    return rows_for(read_training_data(file).tasks, "decisions")
+
+
+def _archive(data: bytes, folder: Path) -> object:
+    return unpack(io.BytesIO(data), folder)
+
+
+def _first_look(data: bytes, folder: Path) -> object:
+    file = folder / "model.onnx"
+    file.write_bytes(data)
+    return Parcel.of(existing(file))
+
+
+def _model(data: bytes, folder: Path) -> object:
+    from workers.tvm.onnx_reader import read_model  # which loads TVM
+
+    file = folder / "model.onnx"
+    file.write_bytes(data)
+    return read_model(file)
+
+
+def _cost_model(name: str) -> Reader:
+    def read(data: bytes, _folder: Path) -> object:
+        with blaming(("cost_model", name)):
+            model = model_of(CostModelRow(name=name, blob=data))
+            return model.predict(easy_data(20, 1, model.view)[0])
+
+    return Reader(read, lambda: [seeds.cost_model(name)])
+
+
+READERS: Final[dict[str, Reader]] = {
+    "target": Reader(_target, lambda: [seeds.TARGET.encode(), b"llvm -mcpu=haswell -num-cores=4"]),
+    "cursor": Reader(_cursor, lambda: [seeds.cursor(1.5, "a")]),
+    "manifest": Reader(_manifest, lambda: [seeds.manifest()]),
+    "tenset": Reader(_tenset, lambda: [seeds.tenset(*seeds.STEPS)]),
+    "stock": Reader(_stock, lambda: [seeds.stock()]),
+    "folder": Reader(_folder, lambda: [seeds.folder()]),
+    "measurements": Reader(_parcel(MEASUREMENT_TABLE), lambda: [seeds.measurements()]),
+    "workloads": Reader(_parcel(WORKLOAD_TABLE), lambda: [seeds.workloads()]),
+    "sketches": Reader(_parcel(SKETCH_TABLE), lambda: [seeds.sketches()]),
+    "recording": Reader(_training, lambda: [seeds.recording()]),
+    "archive": Reader(_archive, lambda: [seeds.tar(("model.onnx", b"m"), ("weights", b"w" * 600))]),
+    "first-look": Reader(_first_look, seeds.models),
+    "model": Reader(_model, seeds.models),
+    **{name: _cost_model(name) for name in FIRST_MODELS},
+}
