@@ -42,11 +42,11 @@ async def job_events(
     job_id: str,
     after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=MAX_INT, description="The same, as a browser that reconnects sends it.")
-    ] = None,
+        int, Header(ge=0, le=MAX_INT, description="The same, as a browser that reconnects sends it.")
+    ] = 0,
 ) -> StreamingResponse:
     """Follow what happens to a job as server-sent events."""
-    start = after if last_event_id is None else last_event_id
+    start = last_event_id or after
     await run_in_threadpool(news, parts, owner, job_id, start)  # a missing job is a 404, not a stream
     events = stream(parts, owner, job_id, start)
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})

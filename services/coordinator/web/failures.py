@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Route
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
 from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
@@ -95,13 +96,28 @@ def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
     if error.status_code == HTTPStatus.NOT_FOUND:
         return _known(request, NotFound(f"there is no {request.url.path}", hint="see /docs"))
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # a body that is no text, or nested without end
+        return _known(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the first route of a path names its own alone
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
     name = HTTPStatus(error.status_code).phrase.title().replace(" ", "")
     body = {
         "error": name,
         "detail": f"{request.method} {request.url.path}: {error.detail}",
         "hint": "see /docs",
     }
-    return JSONResponse(body, error.status_code, error.headers)
+    return JSONResponse(body, error.status_code, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What may be done with the path of a request."""
+    return {
+        method
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
 
 
 def _gone(_request: Request, _error: Exception) -> Response:
