@@ -93,7 +93,7 @@ def outside(path: Path, **said: str) -> Path:
         ({}, "not beside"),
         ({"location": "short"}, "too short"),
         ({"location": "short", "offset": "-4"}, "too short"),
-        ({"location": "short", "offset": "nonsense"}, "nonsense"),
+        ({"location": "short", "offset": "nonsense"}, "too short"),
     ],
 )
 def test_data_that_is_not_where_the_model_says_is_missing(tmp_path: Path, said: Any, told: str) -> None:
