@@ -1,5 +1,6 @@
 """Models as bytes: numbers and arrays in one compressed npz, named by their kind, with no pickle anywhere."""
 
+import hashlib
 import json
 import zipfile
 import zlib
@@ -16,6 +17,8 @@ Arrays = Mapping[str, NDArray[Any]]
 Numbers = Mapping[str, Any]  # anything that JSON holds
 
 HEADER: Final = "header"
+SEAL: Final = b"sealed\x00\x01"
+DIGEST_BYTES: Final = 32
 TOLD: Final = 300  # characters of a reason
 MOST_BYTES: Final = 1 << 28  # of all arrays: what packs to nothing is refused before it is unpacked
 DAMAGE: Final = (
@@ -52,6 +55,24 @@ def _arrays(blob: bytes) -> dict[str, NDArray[Any]]:
         raise ValueError(f"it holds {unpacked} bytes, more than {MOST_BYTES}")
     with np.load(BytesIO(blob), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
+
+
+def sealed(content: bytes) -> bytes:
+    """Bytes that show whether they were damaged: native readers follow damage into segmentation faults."""
+    return SEAL + hashlib.sha256(content).digest() + content
+
+
+def unsealed(kind: str, blob: bytes) -> bytes:
+    """What was sealed, or bytes of an earlier version, which has no seal, as they are.
+
+    Raises InvalidRequest for damaged ones.
+    """
+    if not blob.startswith(SEAL):
+        return blob
+    digest, content = blob[len(SEAL) :][:DIGEST_BYTES], blob[len(SEAL) + DIGEST_BYTES :]
+    if hashlib.sha256(content).digest() != digest:
+        raise unreadable(kind, "they are damaged")
+    return content
 
 
 def as_array(content: bytes) -> NDArray[np.uint8]:

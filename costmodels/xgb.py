@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
 from costmodels.base import CostModel, Matrix, Prediction, Vector
-from costmodels.blobs import unreadable
+from costmodels.blobs import sealed, unreadable, unsealed
 from costmodels.boosters import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
 from costmodels.checks import check_rows
 
@@ -47,12 +47,12 @@ class XGBoost(CostModel):
     def save(self) -> bytes:
         blobs = [as_bytes(booster) for booster in self._boosters]
         header = struct.pack(f"<dI{len(blobs)}Q", self._noise, len(blobs), *map(len, blobs))
-        return header + b"".join(blobs)
+        return sealed(header + b"".join(blobs))
 
     @classmethod
     def load(cls, blob: bytes) -> "XGBoost":
         model = cls()
-        model._noise, parts = _parts(blob)
+        model._noise, parts = _parts(unsealed(KIND, blob))
         model._boosters = [from_bytes(part, KIND) for part in parts]
         return model
 
