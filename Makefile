@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test torch picture hours lint format typecheck layers bases lock clean
+.PHONY: help setup page run test torch picture hours lint format typecheck layers bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -16,6 +16,7 @@ TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
 UV := uv==0.13.8
+PIP_AUDIT := pip-audit==2.10.1
 
 # TVM links its kernels with the first of g++, gcc, clang and cc on PATH: .venv/bin/cc is there where the system has none.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -140,6 +141,15 @@ lock: ## write requirements/lock.txt anew from PyPI
 	  --extra server --extra worker --extra dev --no-annotate \
 	  --custom-compile-command 'make lock' -o requirements/lock.txt
 	! grep -nEi '^torch==|^nvidia-|file://' requirements/lock.txt
+
+audit: ## compare requirements/lock.txt with the vulnerabilities that PyPI knows (needs the internet)
+	@if ! $(PYTHON) -c 'from urllib.request import urlopen; urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=30)' 2>/dev/null; then
+	  echo 'Nothing was compared: https://pypi.org/pypi/pip/24.0/json cannot be had from here. Run make audit where the internet is.' >&2
+	  exit 1
+	fi
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip --disable-pip-version-check --quiet install $(PIP_AUDIT)
+	build/audit/bin/pip-audit --requirement requirements/lock.txt --no-deps --disable-pip --progress-spinner off
 
 clean: ## remove what was built and the caches, but not .venv
 	@rm -rf build dist services/dashboard/static services/dashboard/web/node_modules ./*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
