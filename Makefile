@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 # No test takes so long, unless it hangs: those that run the service are given more, for slow and busy machines.
 TIMEOUT_SEC := 600
 PYTEST = python -m pytest --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE)
-STAGES := unit integration contract migration browser acceptance hours faults
+STAGES := unit simulation integration contract migration browser acceptance hours faults
 TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
@@ -79,14 +79,14 @@ test: setup ## lint, types, layers, then every test, cheap ones first
 
 test-integration test-migration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
-test-unit test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
+test-unit test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 # What a file's tests share is started once.
 test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
 # They wait for databases and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-migration test-hours: SIDE_BY_SIDE := -n 2
 
-test-%: setup ## one folder of tests: unit, integration, contract, migration, acceptance, faults or hours
+test-%: setup ## one folder of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
 
 torch: setup ## install torch, which the neural cost models need, into .venv

@@ -70,8 +70,13 @@ class Stage:
 @contextmanager
 def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | None]:
     """Hold a stage while the block runs; None when another worker has it or the job has moved on."""
+    begun = False
     with held_work(runtime, WorkItem(STAGES[state], job_id)) as held:
-        yield None if held is None else _stage(held, state)
+        claimed = None if held is None else _stage(held, state)
+        begun = True
+        yield claimed
+    if not begun:  # the database went away after the claim, and held_work let go of it
+        yield None
 
 
 def _stage(held: Claimed, state: JobState) -> Stage:

@@ -246,3 +246,14 @@ def test_a_range_of_shapes_is_imported_at_its_points(workshop):
     assert import_job(workshop, job)
     assert asked == [{"n": [1, 8]}]
     assert len(tasks_of(workshop, job)) == 1
+
+
+def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop, job, monkeypatch):
+    def away(_held, _state):
+        raise Unavailable("the database does not answer")
+
+    monkeypatch.setattr("workers.slot.stage._stage", away)
+    assert not import_job(workshop, job)
+    held = workshop.held(WorkItem(WorkKind.IMPORT, job))
+    assert (held.holder, held.losses) == (None, 0)
+    assert workshop.reason(job) == "the database does not answer"

@@ -1,0 +1,132 @@
+"""Devices that measure by the formula of `simulated`, vanish, slow down, lie, answer twice; and the check."""
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from mallorn.core.errors import MallornError, NoDevice, Unavailable
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from tests.simulation.history import History
+from tests.simulation.loom import Loom
+from workers.device.endpoint import Endpoint
+from workers.finish.checking import Checker, NumericCheck
+from workers.measure.base import Need, Program, Slot, SlotTrial
+from workers.measure.simulated import SimulatedMeasurer, _result
+
+NAME: Final = "tests.simulation.benches:Bench"
+USUAL_SEC: Final = 0.2
+SLOW_SEC: Final = 6.0
+
+
+@dataclass(slots=True)
+class Device:
+    """One device, and until when it does what it should not."""
+
+    endpoint: Endpoint
+    away_until: float = 0.0
+    slow_until: float = 0.0
+    lies_until: float = 0.0
+    repeats_until: float = 0.0
+
+
+class Benches:
+    """All devices of a run."""
+
+    def __init__(self, loom: Loom, history: History, count: int = 2) -> None:
+        self.loom = loom
+        self.history = history
+        self.devices = [
+            Device(Endpoint(f"bench-{number}", f"host-{number}", "made-up", 2, "0.27.0"))
+            for number in range(count)
+        ]
+        self.wrong: set[str] = set()  # candidates that a lying device was asked for
+
+    def here(self) -> list[Device]:
+        return [device for device in self.devices if device.away_until <= self.loom.now]
+
+    def take(self) -> Device:
+        """Any that is there. Raises NoDevice."""
+        if not (here := self.here()):
+            raise NoDevice
+        return self.loom.random.choice(here)
+
+    def run(self, program: Program, target: Target, slot: Slot, options: JobOptions) -> Iterator[SlotTrial]:
+        """Time a candidate. Raises Unavailable where its device goes away meanwhile."""
+        device = self.take()
+        self.loom.sleep(SLOW_SEC if device.slow_until > self.loom.now else USUAL_SEC)
+        if device.away_until > self.loom.now:
+            raise Unavailable(f"{device.endpoint.name} does not answer")
+        self.history.note("ran", program.key, slot.candidate.key)
+        result = _result(program, target, slot, options, device.endpoint)
+        if device.lies_until > self.loom.now:
+            self.wrong.add(slot.candidate.key)
+            result = replace(
+                result, trial=replace(result.trial, outcome=Outcome.OK, error="", run_us=(1e-3,))
+            )
+        yield result
+        if device.repeats_until > self.loom.now:
+            yield result
+
+
+class Bench(SimulatedMeasurer):
+    """The Measurer seam over a run's devices."""
+
+    def __init__(self, benches: Benches) -> None:
+        self._benches = benches
+
+    @classmethod
+    def from_tools(cls, tools: Any) -> Self:
+        return cls(tools)
+
+    def measure(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[Slot],
+        options: JobOptions,
+        best_us: float | None = None,
+    ) -> Generator[SlotTrial, None, None]:
+        for slot in slots:
+            yield from self._benches.run(program, target, slot, options)
+
+    def stand_in(self, tasks: Any, target: Target, options: JobOptions) -> None:
+        return None
+
+    def require(self, need: Need) -> bool:
+        if need is Need.TIME:
+            raise MallornError("there is no model")
+        return True
+
+
+class Check(Checker):
+    """The numeric check: what a lying device was asked for is wrong, and a few others are."""
+
+    def __init__(self, benches: Benches, runtime: Any, target: Target) -> None:
+        super().__init__(runtime, target)
+        self._benches = benches
+
+    def verify(self, program: Program, slot: Slot) -> NumericCheck:
+        self._benches.loom.sleep(USUAL_SEC)
+        key = slot.candidate.key
+        right = key not in self._benches.wrong and int.from_bytes(key.encode()[-1:]) % 8 > 0
+        self._benches.history.note(
+            "checked", program.key, slot.candidate.sketch, slot.candidate.decisions, right
+        )
+        trace = json.dumps([slot.sketch.key, slot.candidate.decisions])
+        if right:
+            return NumericCheck(Outcome.OK, trace, 1e-7)
+        return NumericCheck(Outcome.WRONG_RESULT, trace, 1.0, "wrong")
+
+
+def verifier_of(benches: Benches) -> Any:
+    """In place of workers.finish.verify.verifier."""
+
+    @contextmanager
+    def verifier(runtime: Any, target: Target, _graphs: Any) -> Iterator[Checker]:
+        yield Check(benches, runtime, target)
+
+    return verifier

@@ -1,0 +1,110 @@
+"""Bugs to plant into the product, one of each class that the laws are about."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any, Final
+from unittest.mock import patch
+
+from sqlalchemy import and_, true, update
+
+from db.repositories.base import until
+from db.repositories.holds import Hold, Holds
+from db.tables import HeldWork
+from mallorn.core.errors import Unavailable
+from mallorn.core.outcomes import Outcome
+from services.control import turn
+from tests.simulation.benches import Check
+from workers.finish.checking import NumericCheck
+from workers.measure.base import Program, Slot
+from workers.round.commits import Commits
+
+
+def fencing_off() -> AbstractContextManager[object]:
+    """What is held is anybody's, whatever their attempt."""
+
+    def mine(hold: Hold) -> Any:
+        item = hold.item
+        return and_(HeldWork.kind == item.kind, HeldWork.subject == item.subject, HeldWork.until.is_not(None))
+
+    return patch("db.repositories.holds.mine", mine)
+
+
+@contextmanager
+def commit_twice() -> Iterator[None]:
+    """A batch whose commit was not answered is written once more, into places that are free."""
+    flush = Commits.flush
+
+    def twice(self: Commits) -> None:
+        pending, most = list(self._pending), max(self._slots, default=0) + 1
+        try:
+            flush(self)
+        except Unavailable:
+            self._slots |= {slot + most: each for slot, each in self._slots.items()}
+            self._proposals = [*self._proposals, *self._proposals]
+            self._pending = [replace(result, slot=result.slot + most) for result in pending]
+            flush(self)
+
+    with patch.object(Commits, "flush", twice):
+        yield
+
+
+def sweeper_off() -> AbstractContextManager[object]:
+    """A message that gets lost is never sent again."""
+    return patch("services.control.tasks.sweep", lambda database: [])
+
+
+@contextmanager
+def renewals_never_refused() -> Iterator[None]:
+    """Whoever renews is told that the work is still theirs; nobody is told that it is not."""
+    with patch.object(Holds, "renew", _renewed):
+        yield
+
+
+def _renewed(self: Holds, hold: Hold, lease_sec: float) -> bool:
+    item = hold.item
+    same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
+    self.changed(update(HeldWork).where(*same).values(until=until(lease_sec)))
+    return True
+
+
+@contextmanager
+def budget_off_by_a_round() -> Iterator[None]:
+    """The planner believes that there is one round more to spend."""
+    view = turn.job_view
+
+    def richer(*given: Any) -> Any:
+        found = view(*given)
+        return replace(found, trials=(found.trials or 0) + (found.round_size or 0))
+
+    with patch("services.control.turn.job_view", richer):
+        yield
+
+
+@contextmanager
+def unchecked_schedule() -> Iterator[None]:
+    """A candidate is taken for checked although its check said no."""
+    verify = Check.verify
+
+    def kind(self: Check, program: Program, slot: Slot) -> NumericCheck:
+        return replace(verify(self, program, slot), outcome=Outcome.OK)
+
+    with patch.object(Check, "verify", kind):
+        yield
+
+
+def owners_mixed() -> AbstractContextManager[object]:
+    """Everybody's jobs are listed to everybody."""
+    return patch("db.repositories.jobs.owned", lambda _owner: true())
+
+
+#: By name, with what the law says that finds it.
+BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]] = {
+    "fencing off": (fencing_off, "does not hold"),
+    "a commit applied twice": (commit_twice, "counts a candidate twice"),
+    "a lost wake-up, without the sweeper": (sweeper_off, "has not ended"),
+    "renewals never refused": (renewals_never_refused, "does not hold"),
+    "a budget off by a round": (budget_off_by_a_round, "has spent"),
+    "a schedule promoted without its check": (unchecked_schedule, "without a check"),
+    "another owner's jobs listed": (owners_mixed, "sees job"),
+}

@@ -1,0 +1,143 @@
+"""What must hold of every run, whatever the weather: each law names what it found."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import select
+
+from db.codec import unpack_decisions
+from db.session import Database
+from db.tables import Job, Measurement, Round, Schedule, SketchRow, Workload
+from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
+from tests.simulation.history import History
+from tests.simulation.storage import Storage
+from tests.simulation.weather import Fault, costs_leases
+
+LOSSES: Final = 3  # that a stage may have before it is given up
+
+
+def broken_laws(
+    storage: Storage, history: History, owners: Sequence[Any], faults: Sequence[Fault]
+) -> list[str]:
+    """What does not hold, in words."""
+    with Database(storage.url).session() as session:
+        rows = _Rows(session)
+    return [
+        *_every_job_ends(rows, owners, faults),
+        *_every_candidate_counts_once(rows, history),
+        *_budgets_are_kept(rows),
+        *_schedules_are_checked(rows, history),
+        *_one_holder_at_a_time(history),
+        *_owners_are_apart(history, owners),
+        *_nothing_raises(history),
+    ]
+
+
+class _Rows:
+    """All that the laws look at."""
+
+    def __init__(self, session: Any) -> None:
+        self.jobs = session.scalars(select(Job).order_by(Job.id)).all()
+        self.rounds = {row.id: row for row in session.scalars(select(Round).order_by(Round.id))}
+        trial = Measurement.kind == MeasurementKind.TRIAL
+        self.trials = session.scalars(select(Measurement).where(trial).order_by(Measurement.id)).all()
+        promoted = select(Schedule, Measurement, Workload.key, SketchRow.key)
+        promoted = promoted.join(Measurement, Measurement.id == Schedule.measurement_id)
+        promoted = promoted.join(Workload, Workload.id == Schedule.workload_id)
+        self.promoted = session.execute(promoted.join(SketchRow, SketchRow.id == Measurement.sketch_id)).all()
+        self.spent = Counter(row.job_id for row in self.trials)
+
+
+def _every_job_ends(rows: _Rows, owners: Sequence[Any], faults: Sequence[Fault]) -> Iterator[str]:
+    known = {job.id: job for job in rows.jobs}
+    for owner in owners:
+        for job_id in owner.accepted:
+            job = known.get(job_id)
+            if job is None:
+                yield f"job {job_id} of {owner.name} was accepted and is gone"
+            elif job.state == JobState.PAUSED and job.cause == Cause.NO_DEVICE:
+                continue
+            elif not JobState(job.state).final:
+                yield f"job {job_id} has not ended: it is {job.state} ({job.reason})"
+            elif job.state == JobState.FAILED and costs_leases(faults) < LOSSES:
+                yield f"job {job_id} failed for nothing of its own: {job.reason}"
+        wanted = len(owner.accepted)
+        if (there := sum(job.owner == owner.name for job in rows.jobs)) != wanted:
+            yield f"{owner.name} asked for {wanted} jobs, and there are {there}"
+
+
+def _every_candidate_counts_once(rows: _Rows, history: History) -> Iterator[str]:
+    places = Counter((row.round_id, row.slot) for row in rows.trials)
+    yield from (f"slot {place} is counted {count} times" for place, count in places.items() if count > 1)
+    by_round: dict[Any, list[Measurement]] = defaultdict(list)
+    for row in rows.trials:
+        by_round[row.round_id].append(row)
+    for number, found in rows.rounds.items():
+        measured = by_round.get(number, [])
+        candidates = {(row.sketch_id, row.decisions) for row in measured}
+        if len(candidates) < len(measured):
+            yield f"round {number} counts a candidate twice: {len(measured)} rows of {len(candidates)}"
+        if len(measured) > found.size:
+            yield f"round {number} of {found.size} has {len(measured)} trials"
+        if found.state == RoundState.DONE and len(measured) < found.size:
+            yield f"round {number} is done with {len(measured)} of {found.size} trials"
+    for entry in history.of("commit"):
+        lost = [slot for slot in entry.facts[2] if (entry.facts[0], slot) not in places]
+        if lost:
+            yield f"round {entry.facts[0]}: slots {lost} were committed and are gone"
+
+
+def _budgets_are_kept(rows: _Rows) -> Iterator[str]:
+    for job in rows.jobs:
+        spent = rows.spent[job.id]
+        if spent > job.trials:
+            yield f"job {job.id} has spent {spent} of {job.trials} trials"
+        poisoned = any(
+            row.job_id == job.id and row.state == RoundState.POISON for row in rows.rounds.values()
+        )
+        if job.state == JobState.DONE and spent < job.trials and not poisoned:
+            yield f"job {job.id} is done with {spent} of {job.trials} trials: {job.tuning_ended}"
+
+
+def _schedules_are_checked(rows: _Rows, history: History) -> Iterator[str]:
+    right = {entry.facts[:3] for entry in history.of("checked") if entry.facts[3]}
+    for schedule, row, workload, sketch in rows.promoted:
+        if (workload, sketch, unpack_decisions(row.decisions)) not in right:
+            yield f"schedule {schedule.id} of {workload} was promoted without a check that it passed"
+
+
+def _one_holder_at_a_time(history: History) -> Iterator[str]:
+    """By the database's own clock, which all of them ask."""
+    held: dict[tuple[str, str], tuple[int, float]] = {}
+    for entry in history.of("claim", "renew", "release", "rest", "commit"):
+        facts = entry.facts
+        if entry.what == "commit":
+            facts = ("round", str(facts[0]), *facts[1:])
+        item = (str(facts[0]), str(facts[1]))
+        attempt, until = held.get(item, (0, 0.0))
+        if entry.what == "claim":
+            if facts[2] <= attempt:
+                yield f"{item} is claimed as attempt {facts[2]} after attempt {attempt}"
+            if until > facts[3] + 1e-3:
+                yield f"{item} is claimed by {entry.who} while attempt {attempt} holds it"
+            held[item] = facts[2], facts[4]
+        elif entry.what == "rest":
+            held[item] = attempt, 0.0
+        elif facts[2] != attempt or until == 0.0:
+            yield f"{entry.who} does {entry.what} for attempt {facts[2]} of {item}, which it does not hold"
+        elif entry.what == "renew":
+            held[item] = attempt, facts[3]
+        elif entry.what == "release":
+            held[item] = attempt, 0.0
+
+
+def _owners_are_apart(history: History, owners: Sequence[Any]) -> Iterator[str]:
+    for entry in history.of("listed"):
+        if entry.facts[0] != entry.facts[2]:
+            yield f"{entry.facts[0]} sees job {entry.facts[1]} of {entry.facts[2]}"
+
+
+def _nothing_raises(history: History) -> Iterator[str]:
+    for entry in history.of("raised"):
+        yield f"{entry.who} raised: {' '.join(map(str, entry.facts))}"

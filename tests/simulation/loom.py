@@ -1,0 +1,191 @@
+"""Logical processes in one thread's worth of time: fibers that hand one baton on, by a clock of their own."""
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from random import Random
+from typing import Any, Final
+
+#: Idle threads wait here for their next fiber: starting one costs more than most fibers run.
+THREADS: Final = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fiber")
+EPOCH_SEC: Final = 1_800_000_000.0
+
+
+class Died(BaseException):
+    """The process of this fiber is dead: nothing it would still do happens."""
+
+
+class Process:
+    """What dies as a whole, freezes as a whole, and has a clock that runs at a pace of its own."""
+
+    def __init__(self, name: str, pace: float = 1.0) -> None:
+        self.name = name
+        self.pace = pace
+        self.alive = True
+        self.frozen_until = 0.0
+        self.steps_to_death: int | None = None
+        self.steps_to_error: int | None = None
+        self.commits_to_silence: int | None = None
+        self.runtime: Any = None  # of a worker
+
+    def check(self) -> None:
+        """Raise Died in a fiber of a dead process."""
+        if not self.alive:
+            raise Died
+
+
+class Fiber:
+    """One thread of a logical process; runs only while it has the baton."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.process = process
+        self.name = name
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.ticket = 0
+        self.over = False
+        self.writing = False  # holds the database's write lock: must not be put aside
+        self.noted: list[tuple[Any, ...]] = []  # of a transaction that is not committed yet
+
+
+class Loom:
+    """Whose turn it is, and what time: the earliest that waits, and time jumps to it."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.now = EPOCH_SEC
+        self.running: Fiber | None = None
+        self.broken: BaseException | None = None
+        self.switches = 0
+        self._until = 0.0
+        self._queue: list[tuple[float, int, Fiber | Callable[[], None]]] = []
+        self._numbers = itertools.count(1)
+        self._fibers: list[Fiber] = []
+        self._main = threading.Lock()
+        self._main.acquire()
+
+    @property
+    def process(self) -> Process:
+        """Whose code runs now."""
+        assert self.running is not None
+        return self.running.process
+
+    def spawn(self, process: Process, work: Callable[[], object], name: str = "main") -> Fiber:
+        """A fiber that begins soon."""
+        fiber = Fiber(process, name)
+        self._fibers.append(fiber)
+        self._wait_until(fiber, self.now + self._moment())
+        THREADS.submit(Context().run, self._run, fiber, work)
+        return fiber
+
+    def at(self, when: float, act: Callable[[], None]) -> None:
+        """Do something that needs no fiber, as it does not wait."""
+        heapq.heappush(self._queue, (when, next(self._numbers), act))
+
+    def step(self) -> None:
+        """A point at which others may get their turn."""
+        fiber = self.running
+        assert fiber is not None
+        fiber.process.check()
+        if not fiber.writing:
+            self.sleep(self._moment())
+
+    def sleep(self, sec: float) -> None:
+        """Time passes for this fiber."""
+        fiber = self.running
+        assert fiber is not None
+        fiber.process.check()
+        self._wait_until(fiber, self.now + sec)
+        self._put_aside(fiber)
+
+    def park(self, sec: float | None) -> None:
+        """Wait to be woken, or for so long."""
+        fiber = self.running
+        assert fiber is not None
+        fiber.process.check()
+        if sec is not None:
+            self._wait_until(fiber, self.now + sec)
+        else:
+            fiber.ticket = -1
+        self._put_aside(fiber)
+
+    def wake(self, fiber: Fiber) -> None:
+        """End a fiber's wait."""
+        if not fiber.over:
+            self._wait_until(fiber, self.now)
+
+    def run(self, sec: float) -> None:
+        """Let all go on until so much time has passed, nobody waits for anything, or `stop`."""
+        self._until = self.now + sec
+        self._hand_on(None)
+
+    def stop(self) -> None:
+        """End `run` at the next switch."""
+        self._until = self.now - 1
+
+    def close(self) -> None:
+        """Kill everybody, one after another."""
+        self._queue.clear()
+        self._until = float("inf")
+        for fiber in self._fibers:
+            fiber.process.alive = False
+            if not fiber.over:
+                self._wait_until(fiber, self.now)
+        self._hand_on(None)
+
+    def _hand_on(self, fiber: Fiber | None) -> None:
+        """Give the baton to the next; a fiber waits until it comes back."""
+        following = self._next()
+        self.running = following
+        if following is fiber:
+            return
+        self.switches += 1
+        (self._main if following is None else following.gate).release()
+        if fiber is not None and not fiber.over:
+            fiber.gate.acquire()
+        elif fiber is None and following is not None:
+            self._main.acquire()
+
+    def _put_aside(self, fiber: Fiber) -> None:
+        self._hand_on(fiber)
+        while fiber.process.alive and fiber.process.frozen_until > self.now:
+            self._wait_until(fiber, fiber.process.frozen_until)
+            self._hand_on(fiber)
+        fiber.process.check()
+
+    def _next(self) -> Fiber | None:
+        while self._queue:
+            when, number, what = self._queue[0]
+            if when > self._until:
+                return None
+            heapq.heappop(self._queue)
+            if not isinstance(what, Fiber):
+                self.now = max(self.now, when)
+                what()
+            elif what.ticket == number and not what.over:
+                self.now = max(self.now, when)
+                return what
+        return None
+
+    def _wait_until(self, fiber: Fiber, when: float) -> None:
+        fiber.ticket = next(self._numbers)
+        heapq.heappush(self._queue, (when, fiber.ticket, fiber))
+
+    def _moment(self) -> float:
+        """Mostly milliseconds, and now and then long enough for others to get far."""
+        return self.random.expovariate(100) if self.random.random() < 0.95 else self.random.uniform(0, 2)
+
+    def _run(self, fiber: Fiber, work: Callable[[], object]) -> None:
+        fiber.gate.acquire()
+        try:
+            fiber.process.check()
+            work()
+        except Died:
+            pass
+        except BaseException as error:
+            self.broken = self.broken or error
+        fiber.over = True
+        self._hand_on(fiber)

@@ -1,0 +1,199 @@
+"""What is put in the place of TVM's children, Celery's broker, threads and time while a run lasts."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest.mock import patch
+
+from db.repositories.holds import Holds
+from db.repositories.measurements import Measurements
+from mallorn.core.settings import Settings
+from mallorn.core.values.graph import GraphReport
+from mallorn.core.values.report import FinishReport
+from services.control.waiting import Patience
+from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
+from tests.simulation.benches import Bench, Benches, verifier_of
+from tests.simulation.broker import Broker
+from tests.simulation.clockwork import Threading, Time
+from tests.simulation.history import History
+from tests.simulation.loom import Loom
+from tests.simulation.storage import Shared
+from workers.faces.graphs import Extraction, Graphs, ModelTask
+from workers.faces.values import Arguments
+from workers.finish.handout import Handout
+from workers.search.synthetic import SyntheticSpace
+from workers.slot.runtime import Runtime
+
+COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
+SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0)
+IMPORT_SEC: Final = 1.0
+#: Modules that wait, or tell how long something took.
+WAITING: Final = ("workers.slot.lease.threading",)
+TIMED: Final = ("workers.round.run.time", "workers.finish.run.time", "workers.probing.run.time")
+Extracted = dict[str, tuple[str, ...]]
+
+
+class Hand(Runtime):
+    """A worker's runtime whose children are made up."""
+
+    def __init__(self, database: Shared, name: str, benches: Benches) -> None:
+        self.settings = SETTINGS
+        self.database = database
+        self.name = name
+        self.tunes = True
+        self.benches = benches
+        self.roll_call: Any = SimpleNamespace(busy_with=lambda what: None)
+        self.fleet: Any = SimpleNamespace(devices=lambda target=None: [])
+
+    @property
+    def compiler(self) -> Any:  # type: ignore[override]
+        return COMPILER
+
+    @property
+    def tools(self) -> Any:
+        return self.benches
+
+    def measurer(self, options: Any) -> Bench:
+        return Bench(self.benches)
+
+    def validator(self, options: Any) -> Any:
+        return COMPILER.validate
+
+    def warm_up(self, job_id: str) -> None:
+        """There is no process to start."""
+
+    def graphs(self, threads: int, model_bytes: int) -> Graphs:
+        return MadeUpGraphs({})
+
+
+@contextmanager
+def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> Iterator[None]:
+    """The seams of one run."""
+    threads, time = Threading(loom), Time(loom)
+    ids = Random(loom.random.random())
+    later = SimpleNamespace(
+        send_task=lambda name, args, countdown: broker.send(name, *args, after_sec=countdown)
+    )
+    here = SimpleNamespace(shared=nullcontext, alone=lambda: nullcontext(True))
+    changes: dict[str, Any] = {
+        **dict.fromkeys(WAITING, threads),
+        **dict.fromkeys(TIMED, time),
+        "workers.tasks.runtime": lambda: loom.process.runtime,
+        "workers.tasks.send": broker.send,
+        "services.control.tasks.database": lambda: loom.process.runtime,
+        "services.control.tasks.send": broker.send,
+        "services.control.tasks.app": later,
+        "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec, since=loom.now),
+        "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
+        "workers.importing.run._extract": _extract(loom),
+        "workers.round.run.Host": lambda: here,
+        "workers.slot.runtime.Host": lambda: here,
+        "workers.probing.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
+        "workers.finish.run.verifier": verifier_of(benches),
+        "workers.finish.run.TemporaryDirectory": lambda prefix: nullcontext("."),
+        "workers.finish.run.JobModel": _Model,
+        "workers.finish.run.records_alone": lambda model, winners: Handout(
+            winners, _Nowhere(), None, FinishReport()
+        ),
+        "workers.finish.run.complete_export": lambda *_: None,
+        "workers.finish.run.keep_scripts": lambda *_: None,
+        "workers.finish.run.upload": lambda claimed, _folder: f"memory://{claimed.job.id}",
+    }
+    with ExitStack() as stack:
+        for name, value in changes.items():
+            stack.enter_context(patch(name, value))
+        for change in _witnesses(history):
+            stack.enter_context(change)
+        yield
+
+
+class _Nowhere(type(Path())):  # type: ignore[misc]
+    """A folder whose files go nowhere."""
+
+    def __truediv__(self, other: Any) -> "_Nowhere":
+        return self
+
+    def write_text(self, *_args: Any, **_more: Any) -> int:
+        return 0
+
+
+class _Model:
+    """In place of a JobModel: the job, and no model."""
+
+    def __init__(self, claimed: Any) -> None:
+        self.claimed = claimed
+        self.whole = SimpleNamespace(graphs=None)
+
+    @classmethod
+    def of(cls, claimed: Any, _graphs: Any, _folder: Any) -> "_Model":
+        return cls(claimed)
+
+
+def _extract(loom: Loom) -> Any:
+    def extract(claimed: Any) -> Extraction:
+        loom.sleep(IMPORT_SEC)
+        names = claimed.job.name.split("+")
+        tasks = [
+            ModelTask(name, place + 1, name, "made-up", "s0", 1e4, "{}", Arguments(()), (16, 16, 16))
+            for place, name in enumerate(names)
+        ]
+        report = GraphReport.model_validate({"recipe": {"name": "tuned"}, "inputs": [], "outputs": []})
+        return Extraction(report, tuple(tasks))
+
+    return extract
+
+
+def _witnesses(history: History) -> Iterator[Any]:
+    """The product's own methods, which tell the history what they did if their transaction commits."""
+    claim, renew, change, lose = Holds.claim, Holds.renew, Holds._change, Holds._lose
+    rest, add_batch = Holds.rest, Measurements.add_batch
+
+    def claimed(self: Holds, item: Any, holder: str, lease_sec: float) -> Any:
+        hold = claim(self, item, holder, lease_sec)
+        if hold is not None:
+            row = self.get(item)
+            history.when_committed(
+                "claim", item.kind, item.subject, hold.attempt, row.until - lease_sec, row.until
+            )
+        return hold
+
+    def renewed(self: Holds, hold: Any, lease_sec: float) -> bool:
+        kept = renew(self, hold, lease_sec)
+        if kept:
+            until = self.get(hold.item).until
+            history.when_committed("renew", hold.item.kind, hold.item.subject, hold.attempt, until)
+        return kept
+
+    def changed(self: Holds, hold: Any, **values: Any) -> bool:
+        done = change(self, hold, **values)
+        if done and values.get("until", 0) is None:
+            history.when_committed("release", hold.item.kind, hold.item.subject, hold.attempt)
+        return done
+
+    def lost(self: Holds, which: Any, most: int) -> Any:
+        losses = lose(self, which, most)
+        for loss in losses:
+            item = loss.hold.item
+            history.when_committed("release", item.kind, item.subject, loss.hold.attempt)
+        return losses
+
+    def rested(self: Holds, kinds: Any, subjects: Any) -> None:
+        for kind in sorted(kinds):
+            for subject in sorted(subjects):
+                history.when_committed("rest", kind, subject)
+        rest(self, kinds, subjects)
+
+    def added(self: Measurements, round_id: int, attempt: int, rows: Any) -> int:
+        new = add_batch(self, round_id, attempt, rows)
+        history.when_committed("commit", round_id, attempt, tuple(row.slot for row in rows), new)
+        return new
+
+    yield patch.object(Holds, "claim", claimed)
+    yield patch.object(Holds, "renew", renewed)
+    yield patch.object(Holds, "_change", changed)
+    yield patch.object(Holds, "_lose", lost)
+    yield patch.object(Holds, "rest", rested)
+    yield patch.object(Measurements, "add_batch", added)

@@ -1,0 +1,181 @@
+"""A run's database: a migrated file in memory, the simulation's clock, faults at statements and commits."""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
+
+from db.engine import create_engine
+from db.migrate import upgrade
+from db.session import Database
+from tests.simulation.loom import Died, Loom
+
+MEMORY: Final = Path("/dev/shm")
+
+
+class Storage:
+    """One file and one engine for all runs of this process: what SQLAlchemy compiled is compiled once."""
+
+    def __init__(self) -> None:
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="mallorn-simulation-", dir=MEMORY if MEMORY.is_dir() else None)
+        )
+        self._template = self.folder / "template.db"
+        self.file = self.folder / "work.db"
+        self.url = f"sqlite:///{self.file}"
+        upgrade(f"sqlite:///{self._template}")
+        self.engine = create_engine(self.url)
+        self.clock: Callable[[], float] = lambda: 0.0
+        self.troubles: Troubles | None = None
+        self._prepare(self.engine)
+
+    def renew(self, clock: Callable[[], float]) -> None:
+        """An empty database, with this clock."""
+        self.troubles = None
+        self.engine.dispose()
+        for file in self.folder.glob("work.db*"):
+            file.unlink()
+        shutil.copyfile(self._template, self.file)
+        self.clock = clock
+
+    def close(self) -> None:
+        self.engine.dispose()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _prepare(self, engine: Engine) -> None:
+        @event.listens_for(engine, "connect")
+        def on_connect(connection: Any, _record: Any) -> None:
+            # What db.clock asks SQLite for; the rest is its own conversion, undone.
+            connection.create_function("julianday", 1, lambda _when: self.clock() / 86400.0 + 2440587.5)
+
+        @event.listens_for(engine, "before_cursor_execute")
+        def on_statement(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            if self.troubles is not None and not statement.startswith("PRAGMA"):
+                self.troubles.at_statement()
+
+        commit = engine.dialect.do_commit
+
+        def do_commit(connection: Any) -> None:
+            if self.troubles is not None:
+                self.troubles.before_commit()
+            commit(connection)
+            if self.troubles is not None:
+                self.troubles.after_commit()
+
+        engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
+
+
+class Troubles:
+    """What the weather does to the statements of whoever runs now."""
+
+    def __init__(self, loom: Loom) -> None:
+        self._loom = loom
+        self.away_until = 0.0
+
+    def at_statement(self) -> None:
+        """Raise what a driver would, or let the process die."""
+        if self._loom.running is None:
+            return
+        process = self._loom.process
+        process.check()
+        self._count_down()
+        if process.steps_to_error is not None:
+            process.steps_to_error -= 1
+            if process.steps_to_error <= 0:
+                process.steps_to_error = None
+                raise unanswered()
+        if self._loom.now < self.away_until:
+            raise unanswered()
+
+    def before_commit(self) -> None:
+        """A process may die just before its commit."""
+        if self._loom.running is not None:
+            self._loom.process.check()
+            self._count_down()
+
+    def after_commit(self) -> None:
+        """What a transaction noted has happened; its process may not live to hear of it, or not be told."""
+        fiber = self._loom.running
+        if fiber is None or not fiber.writing:
+            return
+        self.happened(fiber.noted)
+        fiber.noted = []
+        self._count_down()
+        process = fiber.process
+        if process.commits_to_silence is not None:
+            process.commits_to_silence -= 1
+            if process.commits_to_silence <= 0:
+                process.commits_to_silence = None
+                raise unanswered()
+
+    def happened(self, notes: list[tuple[Any, ...]]) -> None:
+        """Told of what is committed."""
+
+    def _count_down(self) -> None:
+        process = self._loom.process
+        if process.steps_to_death is not None:
+            process.steps_to_death -= 1
+            if process.steps_to_death <= 0:
+                process.steps_to_death = None
+                process.alive = False
+                raise Died
+
+
+class Answers(Troubles):
+    """Troubles that tell a history."""
+
+    def __init__(self, loom: Loom, told: Callable[..., None]) -> None:
+        super().__init__(loom)
+        self._told = told
+
+    def happened(self, notes: list[tuple[Any, ...]]) -> None:
+        for note in notes:
+            self._told(*note)
+
+
+class Shared(Database):
+    """The one database as a process of the run sees it: others get their turn around every block."""
+
+    def __init__(self, storage: Storage, loom: Loom) -> None:
+        super().__init__(storage.url)
+        self._storage = storage
+        self._loom = loom
+
+    @property
+    def engine(self) -> Engine:
+        return self._storage.engine
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        self._loom.step()
+        with super().session() as session:
+            yield session
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        self._loom.step()
+        fiber = self._loom.running
+        assert fiber is not None
+        fiber.writing, fiber.noted = True, []
+        try:
+            with super().transaction() as session:
+                yield session
+        finally:
+            fiber.writing, fiber.noted = False, []
+        self._loom.step()
+
+    def dispose(self) -> None:
+        """The file is everybody's."""
+
+
+def unanswered() -> sqlite3.OperationalError:
+    """What SQLite's driver raises where the database does not answer."""
+    error = sqlite3.OperationalError("the simulated database does not answer")
+    error.sqlite_errorname = "SQLITE_BUSY"
+    return error

@@ -1,0 +1,85 @@
+"""A few hundred seeds of the whole service, and that the simulation would find what it is there for."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.bugs import BUGS
+from tests.simulation.campaign import Failure, opened, seeds_until_found, shrunk
+from tests.simulation.shrinking import fewest
+from tests.simulation.storage import Storage
+from tests.simulation.weather import Fault, Kind, draw
+from tests.simulation.world import Scenario, simulate
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+SEEDS = 160  # of all tests of this kind together
+PARTS = 8  # so that they run side by side
+#: The seeds that find it are few: it is looked for here, in the others by hand.
+QUICKLY = [name for name in BUGS if name != "a commit applied twice"]
+
+
+@pytest.fixture(scope="module")
+def storage() -> Iterator[Storage]:
+    with opened() as storage:
+        yield storage
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_law_holds_whatever_the_weather(storage: Storage, part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        outcome = simulate(storage, Scenario.of(seed))
+        assert not outcome.broken, str(shrunk(storage, outcome))
+
+
+def test_a_quiet_run_is_soon_over_and_breaks_nothing(storage: Storage) -> None:
+    outcome = simulate(storage, Scenario.of(1, only=[]))
+    assert not outcome.broken
+    assert outcome.history.of("end")[0].at_sec < 120
+
+
+@pytest.mark.parametrize("seed", [3, 11, 42])
+def test_a_seed_has_one_history(storage: Storage, seed: int) -> None:
+    assert len({simulate(storage, Scenario.of(seed)).digest for _ in range(2)}) == 1
+
+
+def test_a_seed_has_the_same_history_in_another_process(storage: Storage) -> None:
+    digest = simulate(storage, Scenario.of(7)).digest
+    words = [sys.executable, "-W", "ignore", "-m", "tests.simulation", "--seed", "7"]
+    hashes = os.environ | {"PYTHONHASHSEED": "12345"}
+    told = subprocess.run(words, capture_output=True, text=True, check=False, env=hashes)
+    assert f"history {digest[:16]}" in told.stdout
+
+
+def test_two_seeds_have_different_histories(storage: Storage) -> None:
+    assert simulate(storage, Scenario.of(1)).digest != simulate(storage, Scenario.of(2)).digest
+
+
+@pytest.mark.parametrize("name", QUICKLY)
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug, law = BUGS[name]
+    assert seeds_until_found(bug, law, most=60) is not None
+
+
+def test_a_failing_seed_is_shrunk_and_told_with_the_command_that_replays_it(storage: Storage) -> None:
+    bug, law = BUGS["a lost wake-up, without the sweeper"]
+    with bug():
+        seed = next(seed for seed in range(60) if simulate(storage, Scenario.of(seed)).broken)
+        failure = shrunk(storage, simulate(storage, Scenario.of(seed)))
+        places = failure.command.partition("--faults ")[2]
+        only = [int(place) for place in places.split(",") if place.isdigit()] if places else None
+        again = simulate(storage, Scenario.of(seed, only))
+    assert isinstance(failure, Failure)
+    assert len(failure.faults) <= len(draw(seed))
+    assert tuple(again.broken) == failure.broken
+    assert failure.command in str(failure)
+    assert any(law in words for words in failure.broken)
+
+
+def test_the_fewest_faults_are_those_that_are_needed_together() -> None:
+    faults = [Fault(Kind.KILL, float(at), 0, 1.0, 1) for at in range(9)]
+    needed = {faults[2], faults[7]}
+    assert set(fewest(faults, lambda left: needed <= set(left))) == needed
+    assert fewest(faults, lambda left: True) == []
