@@ -93,7 +93,8 @@ class Bench(SimulatedMeasurer):
         for slot in slots:
             yield from self._benches.run(program, target, slot, options)
 
-    def stand_in(self, tasks: Any, target: Target, options: JobOptions) -> None:
+    def stand_in(self, tasks: Any, target: Target, options: JobOptions) -> Any:
+        """Nobody stands in for these devices."""
         return None
 
     def require(self, need: Need) -> bool:

@@ -13,7 +13,7 @@ from db.repositories.holds import Hold, Holds
 from db.tables import HeldWork
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
-from services.control import turn
+from services.control.views import job_view
 from tests.simulation.benches import Check
 from workers.finish.checking import NumericCheck
 from workers.measure.base import Program, Slot
@@ -71,7 +71,7 @@ def _renewed(self: Holds, hold: Hold, lease_sec: float) -> bool:
 @contextmanager
 def budget_off_by_a_round() -> Iterator[None]:
     """The planner believes that there is one round more to spend."""
-    view = turn.job_view
+    view = job_view
 
     def richer(*given: Any) -> Any:
         found = view(*given)

@@ -5,9 +5,9 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -69,11 +69,10 @@ def failures(first: int, count: int) -> list[Failure]:
         return [shrunk(storage, outcome) for outcome in outcomes if outcome.broken]
 
 
-def seeds_until_found(
-    bug: Callable[[], AbstractContextManager[object]], law: str, most: int = MOST_SEEDS
-) -> int | None:
+def seeds_until_found(storage: Storage, name: str, most: int = MOST_SEEDS) -> int | None:
     """How many seeds it takes to find a planted bug, by the law that it breaks; None: more than so many."""
-    with opened() as storage, bug():
+    bug, law = BUGS[name]
+    with bug():
         for seed in range(most):
             if any(law in words for words in simulate(storage, Scenario.of(seed)).broken):
                 return seed + 1
@@ -108,10 +107,10 @@ def _find_bugs(pool: ProcessPoolExecutor) -> int:
     for name, search in searches.items():
         found = search.result()
         missed += found is None
-        print(f"{name}: {'not found' if found is None else f'found with seed number {found}'}", flush=True)
+        print(f"{name}: {'not found' if found is None else f'found after {found} seeds'}", flush=True)
     return 1 if missed else 0
 
 
 def _search(name: str) -> int | None:
-    bug, law = BUGS[name]
-    return seeds_until_found(bug, law)
+    with opened() as storage:
+        return seeds_until_found(storage, name)

@@ -1,6 +1,7 @@
 """Threads, events and time as simulated code sees them: `threading` and `time` of modules that wait."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.simulation.loom import Fiber, Loom, Process
@@ -43,7 +44,7 @@ class Thread:
 
     def __init__(self, loom: Loom, target: Callable[..., object], args: tuple[Any, ...], name: str) -> None:
         self._loom = loom
-        self._work = lambda: target(*args)
+        self._work: Callable[[], object] = partial(target, *args)
         self._name = name
         self._done = Event(loom)
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -40,9 +41,9 @@ DOORS: Final[dict[str, Any]] = {
     queues.RUN_ROUND: worker_tasks.run_round,
     queues.FINISH_JOB: worker_tasks.finish_job,
 }
-BEAT_SEC: Final = 5.0
-PRESENT_SEC: Final = 10.0
-LOOK_SEC: Final = 4.0
+BEAT_SEC: Final = 9.0
+PRESENT_SEC: Final = 12.0
+LOOK_SEC: Final = 6.0
 OPTIONS: Final = JobOptions.model_validate(
     {
         "measurer": NAME,
@@ -116,6 +117,9 @@ class Parts:
             self.broker.send(queues.REAP)
             self.loom.sleep(BEAT_SEC)
 
+    def owner(self, who: "Owner", process: Process) -> None:
+        self.loom.spawn(process, who.live)
+
     def tracker(self, process: Process) -> None:
         self.loom.spawn(process, lambda: self._report(self._devices))
 
@@ -156,9 +160,7 @@ class Owner:
         self._insist(self._upload)
         for number, wish in enumerate(self._wishes):
             loom.sleep(loom.random.uniform(0, 4))
-            self.accepted.append(
-                self._insist(lambda wish=wish, key=f"{self.name}-{number}": self._submit(wish, key))
-            )
+            self.accepted.append(self._insist(partial(self._submit, wish, f"{self.name}-{number}")))
             self._parts.history.note("accepted", self.name, self.accepted[-1])
         while True:
             loom.sleep(LOOK_SEC)
@@ -201,7 +203,7 @@ class Owner:
             return
         job_id = self.accepted[which % len(self.accepted)]
         try:
-            self._insist(lambda: self._order(what, job_id))
+            self._insist(partial(self._order, what, job_id))
             self._parts.history.note(what, job_id)
         except Conflict:
             self._parts.history.note(what, job_id, "refused")

@@ -49,7 +49,7 @@ class Hand(Runtime):
         self.fleet: Any = SimpleNamespace(devices=lambda target=None: [])
 
     @property
-    def compiler(self) -> Any:  # type: ignore[override]
+    def compiler(self) -> Any:
         return COMPILER
 
     @property
@@ -154,10 +154,8 @@ def _witnesses(history: History) -> Iterator[Any]:
     def claimed(self: Holds, item: Any, holder: str, lease_sec: float) -> Any:
         hold = claim(self, item, holder, lease_sec)
         if hold is not None:
-            row = self.get(item)
-            history.when_committed(
-                "claim", item.kind, item.subject, hold.attempt, row.until - lease_sec, row.until
-            )
+            until = self.get(item).until or 0.0
+            history.when_committed("claim", item.kind, item.subject, hold.attempt, until - lease_sec, until)
         return hold
 
     def renewed(self: Holds, hold: Any, lease_sec: float) -> bool:

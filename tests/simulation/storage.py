@@ -68,7 +68,7 @@ class Storage:
             if self.troubles is not None:
                 self.troubles.after_commit()
 
-        engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
+        engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
 
 
 class Troubles:
