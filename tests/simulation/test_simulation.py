@@ -15,7 +15,7 @@ from tests.simulation.weather import Fault, Kind, draw
 from tests.simulation.world import Scenario, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-SEEDS = 200  # of all tests of this kind together
+SEEDS = 120  # of all tests of this kind together
 PARTS = 8  # so that they run side by side
 #: The other one takes too many seeds: `python -m tests.simulation --bugs` finds it.
 QUICKLY = [name for name in BUGS if name != "a commit applied twice"]

@@ -85,9 +85,9 @@ def simulate(storage: Storage, scenario: Scenario) -> Outcome:
         finally:
             loom.close()
             storage.troubles = None
-    if loom.broken is not None:
-        raise loom.broken
     broken = broken_laws(storage, history, owners, scenario.faults)
+    if loom.broken is not None:
+        broken.append(f"a process fell over: {loom.broken!r}")
     return Outcome(scenario, tuple(broken), history.digest, history)
 
 
