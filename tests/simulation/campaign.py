@@ -107,7 +107,7 @@ def _find_bugs(pool: ProcessPoolExecutor) -> int:
     for name, search in searches.items():
         found = search.result()
         missed += found is None
-        print(f"{name}: {'not found' if found is None else f'found after {found} seeds'}", flush=True)
+        print(f"{name}: {'not found' if found is None else f'seeds until found: {found}'}", flush=True)
     return 1 if missed else 0
 
 
