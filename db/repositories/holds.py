@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 from db.clock import now
 from db.repositories.base import Repository, until
 from db.tables import HeldWork, Job
 from mallorn.core.states import WorkKind
 
+# The work broke off, by a fault that may be its own.
 MAX_LOSSES: Final = 3
+# Its holder was killed or went silent, which says little about the work (ADR 0028).
+MAX_DEATHS: Final = 10
 RESTING: Final = {"holder": None, "until": None, "sent_at": None}
 # What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep.
 FREED: Final = RESTING | {"sent_at": case((HeldWork.sent_at.is_not(None), 0.0))}
@@ -55,20 +59,20 @@ class Holds(Repository):
 
     def open(self, item: WorkItem, job_id: str) -> None:
         """There is work, whose message goes out now. What it lost before does not count any more."""
-        fresh = {"job_id": job_id, "losses": 0, "holder": None, "until": None, "sent_at": now()}
+        fresh = {"job_id": job_id, "losses": 0, "deaths": 0, "holder": None, "until": None, "sent_at": now()}
         insert = self.insert(HeldWork).values(kind=item.kind, subject=item.subject, attempt=0, **fresh)
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=fresh))
 
     def claim(self, item: WorkItem, holder: str, lease_sec: float) -> Hold | None:
         """Take work that is free, or whose holder went silent; None while someone holds it."""
-        lost = case((HeldWork.until.is_not(None), HeldWork.losses + 1), else_=HeldWork.losses)
+        dead = case((HeldWork.until.is_not(None), HeldWork.deaths + 1), else_=HeldWork.deaths)
         lease = {"holder": holder, "until": until(lease_sec)}
         insert = self.insert(HeldWork).values(
-            kind=item.kind, subject=item.subject, attempt=1, losses=0, **lease
+            kind=item.kind, subject=item.subject, attempt=1, losses=0, deaths=0, **lease
         )
         upsert = insert.on_conflict_do_update(
             index_elements=["kind", "subject"],
-            set_={"attempt": HeldWork.attempt + 1, "losses": lost, **lease},
+            set_={"attempt": HeldWork.attempt + 1, "deaths": dead, **lease},
             where=or_(HeldWork.until.is_(None), HeldWork.until < now()),
         )
         attempt = self.session.execute(upsert.returning(HeldWork.attempt)).scalar_one_or_none()
@@ -93,7 +97,11 @@ class Holds(Repository):
 
     def lose(self, hold: Hold, most: int = MAX_LOSSES) -> Loss | None:
         """Free work that broke off, and count it; None when it was not ours any more."""
-        return next(iter(self._lose(mine(hold), most)), None)
+        return next(iter(self._lose(mine(hold), HeldWork.losses, most)), None)
+
+    def die(self, hold: Hold) -> Loss | None:
+        """Free work that a kill from outside cut short, and count it; None when it was not ours any more."""
+        return next(iter(self._lose(mine(hold), HeldWork.deaths, MAX_DEATHS)), None)
 
     def expire(self) -> Sequence[Loss]:
         """Free all work whose holder went silent, and count it."""
@@ -102,7 +110,7 @@ class Holds(Repository):
         self.lock_jobs(select(Job.id).where(Job.id.in_(jobs)))
         # What went silent since is found next time: its job is not locked.
         locked = or_(HeldWork.job_id.is_(None), HeldWork.job_id.in_(jobs))
-        return self._lose(and_(silent, locked), MAX_LOSSES)
+        return self._lose(and_(silent, locked), HeldWork.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float) -> Sequence[WorkItem]:
         """Work that nobody holds and whose message went out long ago: urgent jobs first, then the oldest."""
@@ -128,12 +136,14 @@ class Holds(Repository):
     def _change(self, hold: Hold, **values: Any) -> bool:
         return self.changed(update(HeldWork).where(mine(hold)).values(values)) == 1
 
-    def _lose(self, which: ColumnElement[bool], most: int) -> Sequence[Loss]:
-        lost = update(HeldWork).where(which).values(losses=HeldWork.losses + 1, **FREED)
+    def _lose(
+        self, which: ColumnElement[bool], count: InstrumentedAttribute[int], most: int
+    ) -> Sequence[Loss]:
+        lost = update(HeldWork).where(which).values({count.key: count + 1, **FREED})
         losses = []
         rows = self.session.scalars(lost.returning(HeldWork)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
-            item, given_up = WorkItem(WorkKind(row.kind), row.subject), row.losses >= most
+            item, given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= most
             losses.append(Loss(Hold(item, row.attempt), row.job_id or "", given_up))
             if given_up:
                 self.rest([item.kind], [item.subject])

@@ -6,7 +6,7 @@ from typing import Final
 from db.repositories.base import ERROR_CHARS, Repository
 from db.repositories.events import Events
 from db.repositories.failing import fail_job, failure
-from db.repositories.holds import MAX_LOSSES, Hold, Holds, Loss, WorkItem
+from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.stages import STATES
@@ -59,6 +59,13 @@ class WorkItems(Repository):
             self._tell(loss, error)
         return loss
 
+    def die(self, hold: Hold, error: MallornError) -> None:
+        """Count a kill from outside, which cut the work short: it is tried far more often."""
+        self.lock_job(self._job_of(hold))
+        loss = Holds(self.session).die(hold)
+        if loss is not None:
+            self._tell(loss, error, MAX_DEATHS)
+
     def leave_to_another_host(self, hold: Hold, error: MallornError) -> None:
         """The host is at fault. A round that three hosts could not do pauses its job until one is mended."""
         if hold.item.kind is not WorkKind.ROUND:
@@ -99,12 +106,12 @@ class WorkItems(Repository):
     def _job_of(self, hold: Hold) -> str:
         return Holds(self.session).get(hold.item).job_id or ""
 
-    def _tell(self, loss: Loss, error: MallornError | None) -> None:
+    def _tell(self, loss: Loss, error: MallornError | None, most: int = MAX_LOSSES) -> None:
         """`error` None: the holder went silent."""
         if loss.hold.item.kind is WorkKind.ROUND:
             self._lost_round(loss, SILENT if error is None else error.message[-ERROR_CHARS:])
         elif loss.hold.item.kind in STATES:
-            self._lost_stage(loss, STATES[loss.hold.item.kind], error)
+            self._lost_stage(loss, STATES[loss.hold.item.kind], error, most)
 
     def _lost_round(self, loss: Loss, error: str) -> None:
         rounds, round_id = Rounds(self.session), int(loss.hold.item.subject)
@@ -113,21 +120,21 @@ class WorkItems(Repository):
         told = event(round=rounds.get(round_id).index, attempt=loss.hold.attempt, error=error)
         Events(self.session).append(loss.job_id, told)
 
-    def _lost_stage(self, loss: Loss, state: JobState, error: MallornError | None) -> None:
+    def _lost_stage(self, loss: Loss, state: JobState, error: MallornError | None, most: int) -> None:
         if loss.given_up:
-            self._fail_stage(loss.job_id, state, error)
+            self._fail_stage(loss.job_id, state, error, most)
             return
         if error is not None:
             Jobs(self.session).say(loss.job_id, _broke_off(state, "and is tried again", error))
         told = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
         Events(self.session).append(loss.job_id, told)
 
-    def _fail_stage(self, job_id: str, state: JobState, error: MallornError | None) -> None:
+    def _fail_stage(self, job_id: str, state: JobState, error: MallornError | None, most: int) -> None:
         if error is None:
-            reason = f"{SILENT} {MAX_LOSSES} times in a row"
-            told = FailedEvent(why="its worker died three times in a row")
+            reason = f"{SILENT} {MAX_DEATHS} times"
+            told = FailedEvent(why=reason)
         else:
-            reason = _broke_off(state, f"{MAX_LOSSES} times in a row", error)
+            reason = _broke_off(state, f"{most} times", error)
             told = failure(error)
         Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
         Events(self.session).append(job_id, told)

@@ -61,7 +61,9 @@ class HeldWork(Base):
     subject: Mapped[str] = mapped_column(primary_key=True)  # the id of a round, a job or a target
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))  # whose row is locked before this one
     attempt: Mapped[int] = mapped_column(default=0)  # fencing token: an older one is refused
-    losses: Mapped[int] = mapped_column(default=0)  # of holders, since the work came up; 3 give it up
+    # Since the work came up, how often it broke off, and how often its holder was killed or went silent.
+    losses: Mapped[int] = mapped_column(default=0)
+    deaths: Mapped[int] = mapped_column(default=0, server_default="0")
     holder: Mapped[str | None]
     until: Mapped[Timestamp | None]  # None: nobody holds it
     sent_at: Mapped[Timestamp | None]  # when its message last went out; None: nobody is to do it now

@@ -9,7 +9,7 @@ from services.control.messages import TASKS, Message, message_of
 
 
 def reap(database: Database) -> list[Message]:
-    """Free work whose lease ran out, give up what lost three workers, and tell the jobs."""
+    """Free work whose lease ran out, give up what lost ten workers so, and tell the jobs."""
     with database.transaction() as session:
         lost = WorkItems(session).expire()
         again = [each.hold.item for each in lost if each.hold.item.kind in TASKS and not each.given_up]

@@ -1,10 +1,9 @@
 """What a user may do about a helper process that died or took too long."""
 
-from signal import Signals
 from typing import Final
 
 from mallorn.core.settings import Settings
-from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildError, ChildKilled, ChildTimeout
 
 _GIB: Final = 1024**3
 # What C++, Python and the system say of a process that reached its limit.
@@ -18,7 +17,7 @@ def advice(error: ChildError, config: Settings) -> str:
     if isinstance(error, ChildTimeout):
         limit_sec = 2 * config.import_timeout_sec
         return f"the host is slow or busy; more time to import: MALLORN_IMPORT_TIMEOUT_SEC={limit_sec:.0f}"
-    if isinstance(error, ChildCrashed) and error.died_of is Signals.SIGKILL:
+    if isinstance(error, ChildKilled):
         return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
     if isinstance(error, ChildCrashed) and any(words in error.message for words in _NO_MEMORY):
         limit_bytes = config.child_memory_bytes

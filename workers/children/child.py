@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Self, TypeVar
 
 from workers.children.call import Call
 from workers.children.channel import Channel, ChannelClosed, Frame
-from workers.children.errors import ChildCrashed, ChildTimeout, unpack_error
+from workers.children.errors import ChildCrashed, ChildKilled, ChildTimeout, unpack_error
 from workers.children.log import ChildLog
 from workers.children.orders import Orders
 from workers.children.pending import Pending
@@ -207,7 +207,8 @@ class Child:
         tail = self._log.tail() if self._log is not None else ""
         self.kill()
         STOP.check()  # then it did not die of what it was doing
-        return ChildCrashed(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
+        kind = ChildKilled if died_of is signal.SIGKILL else ChildCrashed
+        return kind(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
 
     def _tidy(self) -> None:
         if self._max_calls is not None and self._calls >= self._max_calls:

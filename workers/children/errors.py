@@ -27,6 +27,10 @@ class ChildCrashed(ChildError):
         super().__init__(message)
 
 
+class ChildKilled(ChildCrashed):
+    """A helper process got a SIGKILL, which only the host and its users send: what it did may be innocent."""
+
+
 class ChildFailed(ChildError):
     """A helper process raised an exception; `kind` is the name of its class."""
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from workers.children.again import twice
 from workers.children.errors import ChildError
 from workers.measure.base import Program, Slot
 from workers.slot.runtime import Runtime
@@ -43,9 +44,8 @@ class Checker(ABC):
 
     def trace(self, program: Program, slot: Slot) -> str | None:
         """The candidate's full trace; None when it is invalid by now."""
-        return self._compiler.full_trace(
-            program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
-        )
+        asked = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+        return twice(lambda: self._compiler.full_trace(*asked))
 
 
 class Unchecked(Checker):

@@ -8,6 +8,7 @@ from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from workers.children.again import twice
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs, Reference
 from workers.faces.runner import LibraryRun
@@ -32,7 +33,7 @@ class Verifier(Checker):
 
     def verify(self, program: Program, slot: Slot) -> NumericCheck:
         try:
-            reference = self._reference(program)
+            reference = twice(lambda: self._reference(program))
         except ChildError as error:
             return NumericCheck(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
         try:
@@ -42,7 +43,7 @@ class Verifier(Checker):
         if trace is None:
             return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
         try:
-            answer = self._run(program, slot)
+            answer = twice(lambda: self._run(program, slot))
         except ChildError as error:
             return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
         if answer.outcome.failed:
@@ -69,7 +70,7 @@ class Verifier(Checker):
         trace = self.trace(program, slot)
         if trace is not None:
             library = str(self._library(program))
-            self._graphs.build_whole(program.tir, trace, self._target.text, library)
+            twice(lambda: self._graphs.build_whole(program.tir, trace, self._target.text, library))
         return trace
 
     def _run(self, program: Program, slot: Slot) -> LibraryRun:

@@ -112,7 +112,7 @@ def measured_by_us(
         )
         if hold is None:
             return None
-        died = Holds(session).get(hold.item).losses >= MAX_LOSSES
+        died = Holds(session).get(hold.item).deaths >= MAX_LOSSES
     try:
         machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
         if before is not None and (machine is None or _peak(machine) < _peak(before)):

@@ -18,7 +18,7 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import WorkKind
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from workers.children.shutdown import Stopping
 
 PROPOSING: Final = ("search", "sampler", "cost_model")
@@ -37,6 +37,8 @@ TAKEN: Final = Fate("was taken back", None, logging.WARNING)
 # Nobody is to blame: time, an operator or another worker mends it.
 GIVEN_BACK: Final = Fate("goes back to the queue", WorkItems.give_back, logging.WARNING)
 OTHER_HOST: Final = Fate("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
+# Somebody else did it: as often as silent workers are forgiven.
+CUT_SHORT: Final = Fate("was cut short", WorkItems.die, logging.WARNING)
 # It may have been chance: three times in all.
 TRIED_AGAIN: Final = Fate("broke off", WorkItems.lose)
 # It will be so however often it is tried.
@@ -52,6 +54,7 @@ RULES: Final[tuple[tuple[type[MallornError], Fate], ...]] = (
     (Unavailable, GIVEN_BACK),
     (StorageFull, GIVEN_BACK),
     (UnknownName, GIVEN_BACK),  # a worker of another version knows it
+    (ChildKilled, CUT_SHORT),
     (ChildCrashed, TRIED_AGAIN),
     (ChildTimeout, TRIED_AGAIN),
     (Unschedulable, GIVEN_UP),

@@ -55,7 +55,7 @@ def held_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> I
     except MallornError as error:
         _let_go(held, error)
     except Exception as error:
-        # A fault of ours: the lease runs out and the work is tried again, three times in all.
+        # A fault of ours: the lease runs out and the work is tried again, a few times.
         words = f"{type(error).__name__} in {held.words}: {error}; the worker's log has the details"
         with runtime.database.transaction() as session:
             Jobs(session).say(held.job_id, words)

@@ -96,7 +96,7 @@ class RoundReturnedEvent(JobEvent):
 
 
 class RoundPoisonedEvent(JobEvent):
-    """A round lost three workers and is given up."""
+    """A round broke off three times, or lost ten workers, and is given up."""
 
     kind: Literal["round_poisoned"] = "round_poisoned"
     round: int

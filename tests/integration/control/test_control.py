@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.events import Events
-from db.repositories.holds import Holds, WorkItem
+from db.repositories.holds import MAX_DEATHS, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from db.repositories.rounds import Rounds
@@ -143,11 +143,11 @@ def test_a_dead_workers_round_returns_and_its_job_hears_of_it(workshop):
     assert workshop.run(round_id) is not None
 
 
-def test_the_third_loss_poisons_a_round_and_the_job_is_planned_anew(workshop):
+def test_the_last_death_poisons_a_round_and_the_job_is_planned_anew(workshop):
     job = workshop.job()
     round_id = workshop.next_round(job)
-    lose_lease(workshop, round_id)
-    lose_lease(workshop, round_id)
+    for _ in range(MAX_DEATHS - 1):
+        assert lose_lease(workshop, round_id) == [(queues.RUN_ROUND, round_id)]
     assert lose_lease(workshop, round_id) == [(queues.PLAN, job)]
     assert kinds(workshop, job)[-1] == "round_poisoned"
 
@@ -156,7 +156,7 @@ def test_a_job_whose_every_round_is_poison_ends_all_the_same(workshop):
     job = workshop.job(("w0",))
     for _ in range(3):
         round_id = workshop.next_round(job)
-        for _ in range(3):
+        for _ in range(MAX_DEATHS):
             lose_lease(workshop, round_id)
     assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
     assert "3 rounds were given up: they lost every worker" in retired(workshop, job)[0]
@@ -167,7 +167,7 @@ def test_a_task_that_is_known_to_be_good_is_given_up_too_when_it_kills_workers(w
     job = workshop.job(("w0",))
     for _ in range(3):
         round_id = workshop.next_round(job)
-        for _ in range(3):
+        for _ in range(MAX_DEATHS):
             lose_lease(workshop, round_id)
     assert workshop.plan(job) == [(queues.FINISH_JOB, job)]
 
@@ -283,10 +283,11 @@ def test_a_resumed_job_waits_while_another_measures_its_workload_and_then_goes_o
 
 
 @pytest.mark.parametrize("stage", [JobState.IMPORTING, JobState.FINISHING])
-def test_the_third_worker_lost_in_a_stage_fails_the_job_and_says_so(workshop, stage):
+def test_the_last_worker_lost_in_a_stage_fails_the_job_and_says_so(workshop, stage):
     job = workshop.job()
     workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], stage))
-    for _ in range(3):
+    for _ in range(MAX_DEATHS):
+        assert workshop.state(job) == stage
         workshop.write(lambda session: Jobs(session).claim_stage(job, stage, "w", -1))
         reap(workshop.database)
     assert workshop.state(job) == JobState.FAILED

@@ -36,13 +36,23 @@ def test_pieces_of_work_do_not_meet(holds):
     assert [holds.claim(item, "a", 60) for item in items] == [Hold(item, 1) for item in items]
 
 
-def test_a_holder_that_went_silent_is_a_loss_whoever_notices(holds):
+def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
     item = WorkItem.plan(1)
     holds.claim(item, "a", -1)
     assert holds.claim(item, "b", -1) == Hold(item, 2)
     (loss,) = holds.expire()
-    assert (loss.hold, holds.get(item).losses) == (Hold(item, 2), 2)
+    row = holds.get(item)
+    assert (loss.hold, row.losses, row.deaths) == (Hold(item, 2), 0, 2)
     assert holds.expire() == []
+
+
+def test_what_comes_up_anew_has_lost_nothing(holds, rows):
+    item = WorkItem.round(7)
+    for way in (holds.lose, holds.die):
+        way(holds.claim(item, "a", 60))
+    assert (holds.get(item).losses, holds.get(item).deaths) == (1, 1)
+    holds.open(item, rows.job_id)
+    assert (holds.get(item).losses, holds.get(item).deaths) == (0, 0)
 
 
 def test_planning_waits_for_nobody(holds):

@@ -1,11 +1,11 @@
-"""One worker at a time imports or finishes a job; three that die in a row fail it."""
+"""One worker at a time imports or finishes a job; one that breaks off three times or loses ten fails."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import update
 
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.stages import STAGES
 from db.repositories.work_items import WorkItems
@@ -39,6 +39,9 @@ def stage(rows):
 
         def lose(self, hold, words):
             return rows.write(lambda session: WorkItems(session).lose(hold, MallornError(words)))
+
+        def die(self, hold, words):
+            rows.write(lambda session: WorkItems(session).die(hold, MallornError(words)))
 
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
@@ -115,20 +118,47 @@ def test_a_stage_that_was_given_back_can_be_claimed_at_once(stage):
     assert not stage.give_back(hold)
 
 
-def test_the_third_worker_that_dies_fails_the_job(stage):
-    for _ in range(2):
+def test_the_last_worker_that_dies_fails_the_job(stage):
+    for _ in range(MAX_DEATHS - 1):
         stage.claim(lease_sec=-1)
         assert stage.expire() == [False]
     stage.claim(lease_sec=-1)
     assert stage.expire() == [True]
     assert (stage.job().state, stage.job().finished_at is None) == (JobState.FAILED, False)
-    assert "3 times in a row" in stage.job().reason
+    assert stage.job().reason == f"its worker died or went silent {MAX_DEATHS} times"
 
 
 def test_a_dead_worker_counts_whether_a_reaper_or_its_successor_noticed_first(stage):
-    for _ in range(3):
+    for _ in range(MAX_DEATHS):
         stage.claim(lease_sec=-1)
     assert stage.expire() == [True]
+
+
+def test_deaths_of_workers_and_of_helpers_from_outside_count_together(stage):
+    for _ in range(MAX_DEATHS // 2):
+        stage.claim(lease_sec=-1)
+        assert stage.expire() == [False]
+    for _ in range(MAX_DEATHS - MAX_DEATHS // 2):
+        assert stage.job().state == FINISHING
+        stage.die(stage.claim(), "graphs died of SIGKILL")
+    reason = f"finishing broke off {MAX_DEATHS} times: graphs died of SIGKILL"
+    assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
+
+
+def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
+    for _ in range(MAX_LOSSES):
+        stage.claim(lease_sec=-1)
+        assert stage.expire() == [False]
+    for _ in range(MAX_LOSSES - 1):
+        assert not stage.lose(stage.claim(), "it died").given_up
+    assert stage.job().state == FINISHING
+    assert stage.lose(stage.claim(), "it died").given_up
+
+
+def test_a_kill_that_an_old_holder_tells_of_counts_for_nothing(stage):
+    hold = stage.claim()
+    stage.die(Hold(hold.item, hold.attempt - 1), "not mine")
+    assert stage.renew(hold)
 
 
 def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_once(stage):
@@ -139,13 +169,13 @@ def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_on
     for _ in range(2):
         lost = stage.lose(stage.claim(), "it died again")
     assert lost.given_up
-    reason = "finishing broke off 3 times in a row: it died again"
+    reason = "finishing broke off 3 times: it died again"
     assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
 
 def test_deaths_in_one_stage_do_not_count_in_the_next(stage):
     for state in (JobState.IMPORTING, FINISHING):
-        for _ in range(2):
+        for _ in range(MAX_DEATHS - 1):
             stage.claim(lease_sec=-1)
             stage.claim(lease_sec=-1, state=JobState.IMPORTING)
             assert stage.expire() == [False]

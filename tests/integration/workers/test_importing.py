@@ -1,7 +1,8 @@
 """What an import leaves in the database. The process that reads the model is made up."""
 
+import os
 from dataclasses import replace
-from signal import Signals
+from signal import SIGKILL
 
 import pytest
 from sqlalchemy import select, update
@@ -18,6 +19,7 @@ from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph import GraphReport
 from research.replay.space_file import write_tasks
 from tests.fixtures.workshop import QUICK, TARGET
+from tests.unit.children.faces import Misbehaving
 from tests.unit.research.replay.made_up import made_up
 from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.children.shutdown import Stopping
@@ -120,10 +122,17 @@ def test_what_may_pass_by_itself_is_tried_again_and_then_forgotten(workshop, job
     assert workshop.reason(job) == ""
 
 
-def test_a_helper_that_dies_costs_a_try_and_not_the_job(workshop, job):
-    killed = ChildCrashed("graphs died of SIGKILL\nits last words", died_of=Signals.SIGKILL)
-    workshop.graph_answers["extract"] = killed
-    for _ in range(2):
+def killed_at_work(**_params):
+    """A process of its own gets a SIGKILL while it works."""
+    with Misbehaving(name="graphs") as child:
+        call = child.begin(Misbehaving.sleep.of(60.0))
+        os.kill(child.pid, SIGKILL)
+        call.wait()
+
+
+def test_a_helper_that_is_killed_costs_a_try_and_not_the_job(workshop, job):
+    workshop.graph_answers["extract"] = killed_at_work
+    for _ in range(4):
         assert not import_job(workshop, job)
         assert workshop.state(job) == JobState.IMPORTING
     assert "died of SIGKILL" in workshop.reason(job)
@@ -139,7 +148,7 @@ def test_the_third_helper_that_dies_in_a_row_fails_the_job_with_its_words(worksh
     for _ in range(3):
         assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).startswith(f"importing broke off 3 times in a row: {error.message}")
+    assert workshop.reason(job).startswith(f"importing broke off 3 times: {error.message}")
     event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
     assert event.detail == error.message
 

@@ -80,7 +80,7 @@ def planned(workshop: Workshop) -> str:
 
 
 def _lose(session: Session, hold: Hold) -> None:
-    Holds(session).lose(hold)
+    Holds(session).die(hold)
 
 
 def first_round(workshop: Workshop, job: str) -> None:

@@ -1,18 +1,18 @@
 """A helper process that died says what its user may do about it."""
 
-from signal import Signals
+from signal import SIGKILL, SIGSEGV
 
 import pytest
 
 from mallorn.core.settings import Settings
 from workers.children.advice import advice
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ChildCrashed("graphs is gone", died_of=Signals.SIGKILL), "MALLORN_BUILDERS=1"),
+        (ChildKilled("graphs is gone", died_of=SIGKILL), "MALLORN_BUILDERS=1"),
         (ChildCrashed("graphs died of SIGABRT\nwhat():  std::bad_alloc"), "MALLORN_CHILD_MEMORY_BYTES=2048"),
         (ChildTimeout("graphs took longer than 600 s"), "MALLORN_IMPORT_TIMEOUT_SEC=1200"),
         (ChildFailed("KeyError", "x", hint="its own"), "its own"),
@@ -23,5 +23,5 @@ def test_what_is_known_to_help_is_said(error, words):
 
 
 def test_nothing_is_made_up_about_other_deaths():
-    assert advice(ChildCrashed("graphs died", died_of=Signals.SIGSEGV), Settings()) == ""
+    assert advice(ChildCrashed("graphs died", died_of=SIGSEGV), Settings()) == ""
     assert advice(ChildCrashed("its last words: a child died of SIGKILL"), Settings()) == ""

@@ -15,7 +15,7 @@ from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
 from workers.children.child import Child
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from workers.children.method import serving
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import WHOLE
@@ -105,6 +105,15 @@ def test_a_segfault_is_named_with_the_last_output(child: Misbehaving) -> None:
     with pytest.raises(ChildCrashed, match=r"tester died of SIGSEGV[\s\S]*last words") as caught:
         child.segfault()
     assert caught.value.died_of is signal.Signals.SIGSEGV
+    assert not isinstance(caught.value, ChildKilled)
+
+
+def test_a_kill_from_outside_is_told_from_a_death_of_its_own(child: Misbehaving) -> None:
+    call = child.begin(Misbehaving.sleep.of(60.0))
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildKilled, match="tester died of SIGKILL"):
+        call.wait()
 
 
 def test_an_exit_is_named_with_its_code(child: Misbehaving) -> None:

@@ -86,7 +86,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("checked", {"task": 1, "name": "dense", "latency_us": 10.0}),
     ("done", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
-    ("failed", {"why": "its worker died three times in a row"}),
+    ("failed", {"why": "its worker died or went silent 10 times"}),
     ("paused", {"state": "paused", "why": "no compiler"}),
     ("resumed", {"state": "tuning", "trials": 64}),
     ("cancelled", {"state": "cancelled", "trials": 64}),

@@ -15,9 +15,19 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import WorkKind
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from workers.children.shutdown import Stopping
-from workers.slot.endings import FAILED, GIVEN_BACK, GIVEN_UP, OTHER_HOST, TAKEN, TRIED_AGAIN, Fate, ending
+from workers.slot.endings import (
+    CUT_SHORT,
+    FAILED,
+    GIVEN_BACK,
+    GIVEN_UP,
+    OTHER_HOST,
+    TAKEN,
+    TRIED_AGAIN,
+    Fate,
+    ending,
+)
 
 
 @pytest.mark.parametrize("kind", [WorkKind.ROUND, WorkKind.IMPORT, WorkKind.FINISH])
@@ -31,6 +41,7 @@ from workers.slot.endings import FAILED, GIVEN_BACK, GIVEN_UP, OTHER_HOST, TAKEN
         (StorageFull(), GIVEN_BACK),
         (UnknownName(), GIVEN_BACK),
         (ChildCrashed("it died"), TRIED_AGAIN),
+        (ChildKilled("it was killed"), CUT_SHORT),
         (ChildTimeout(), TRIED_AGAIN),
         (Unschedulable(), GIVEN_UP),
         (InvalidModel(), FAILED),
