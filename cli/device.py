@@ -10,6 +10,7 @@ from cli.parts import installed
 from cli.terminal.output import print_note
 from mallorn.core.addresses import LAST_PORT
 from mallorn.core.targets import LOCAL
+from stack.scratch import own_folder
 
 if TYPE_CHECKING:
     from mallorn.core.targets import Target
@@ -18,6 +19,7 @@ PORTS: Final = 100
 LOCAL_WORDS: Final = (LOCAL, "auto")
 
 
+@own_folder("device")
 def device(
     target: Annotated[
         str, typer.Option(help="`local` finds out what this machine is; or a JSON target.")

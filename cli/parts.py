@@ -13,10 +13,12 @@ import typer
 from cli.terminal.mistakes import missing_package
 from mallorn.core.addresses import LAST_PORT
 from mallorn.core.errors import InvalidRequest
+from stack.scratch import own_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
 
 
+@own_folder("coordinator")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind. [MALLORN_HOST]")] = None,
     port: Annotated[
@@ -34,6 +36,7 @@ def serve(
     serve_coordinator(settings().model_copy(update={k: v for k, v in wanted.items() if v is not None}))
 
 
+@own_folder("worker")
 def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
     name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
@@ -56,6 +59,7 @@ def worker(
     run_worker(app, wanted, name or f"worker-{os.getpid()}")
 
 
+@own_folder("control")
 def control(
     beat: Annotated[
         bool, typer.Option("--beat", help="Run the clock that wakes sweep and reap instead.")
@@ -76,6 +80,7 @@ def control(
         run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 
 
+@own_folder("tracker")
 def tracker(
     host: HostOption = "",
     port: Annotated[

@@ -105,6 +105,8 @@ class DataDir:
             raise InvalidRequest(
                 f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
             )
+        for left in self.runtime.iterdir():  # by a stack that was killed: this one holds the lock
+            left.unlink()
 
     def read_stack(self) -> StackInfo | None:
         """What the stack that is ready here said of itself; None when there is none."""

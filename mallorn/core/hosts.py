@@ -1,7 +1,13 @@
 """Which machine this is."""
 
 import hashlib
+import os
+import tempfile
 from pathlib import Path
+from typing import Final
+
+# Told to processes whose own temporary files lie elsewhere.
+HOST_FOLDER_VARIABLE: Final = "MALLORN_HOST_FOLDER"
 
 
 def host_id() -> str:
@@ -12,3 +18,8 @@ def host_id() -> str:
     """
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return hashlib.sha256(boot_id.encode()).hexdigest()[:16]
+
+
+def host_folder() -> Path:
+    """The directory for temporary files that all processes of this machine share."""
+    return Path(os.environ.get(HOST_FOLDER_VARIABLE) or tempfile.gettempdir())

@@ -16,13 +16,13 @@ when their holder dies, however it dies.
 import fcntl
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from mallorn.core.hosts import host_folder
 from workers.children.shutdown import STOP
 from workers.host.cores import LOCK_NAME, Cores
 
@@ -62,7 +62,7 @@ class Host:
         alone_patience_sec: float = ALONE_PATIENCE_SEC,
         shared_patience_sec: float = SHARED_PATIENCE_SEC,
     ) -> None:
-        self._folder = folder or Path(tempfile.gettempdir())
+        self._folder = folder or host_folder()
         self._alone_patience_sec = alone_patience_sec
         self._shared_patience_sec = shared_patience_sec
 

@@ -6,11 +6,12 @@ temporary files do not see each other's.
 
 import fcntl
 import os
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from mallorn.core.hosts import host_folder
 
 LOCK_NAME: Final = "mallorn-cores.lock"
 LOOK_SEC: Final = 0.005
@@ -20,7 +21,7 @@ class Cores:
     """This process's claim on the cores of its host. Who waits to time lets nobody else begin to share."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path or Path(tempfile.gettempdir()) / LOCK_NAME
+        self._path = path or host_folder() / LOCK_NAME
         self._held: list[int] = []
 
     def take(self, wait_sec: float) -> bool:

@@ -1,0 +1,100 @@
+"""What a killed part leaves in the temporary directory is swept by the next; what the living use stays."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mallorn.core.hosts import host_folder
+from stack.scratch import PREFIX, own_folder, sweep
+from tests.fixtures.processes import UNTIL_KILLED, beside
+from workers.host.cores import Cores
+
+HOLDING = """
+import tempfile
+from pathlib import Path
+from stack.scratch import own_folder
+with own_folder("worker") as folder:
+    (Path(tempfile.mkdtemp()) / "large").write_text("x")
+    print(folder, flush=True)
+    """
+
+
+@pytest.fixture(autouse=True)
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary directory for this test and the processes that it starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("MALLORN_HOST_FOLDER", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def killed_part() -> Path:
+    """The folder of a part that got a SIGKILL."""
+    with beside(HOLDING + UNTIL_KILLED) as (process, said):
+        process.kill()
+        process.wait()
+    return Path(said)
+
+
+def test_all_temporary_files_of_a_part_end_with_it(shared: Path) -> None:
+    with own_folder("worker") as folder:
+        made = Path(tempfile.mkdtemp())
+        assert made.parent == folder == Path(os.environ["TMPDIR"])
+    assert list(shared.iterdir()) == []
+    assert Path(tempfile.gettempdir()) == shared
+
+
+def test_what_processes_of_a_host_share_is_where_it_was(shared: Path) -> None:
+    with own_folder("worker"):
+        assert host_folder() == shared
+        cores = Cores()
+        assert cores.take(0)
+        cores.give_back()
+    assert {path.name for path in shared.iterdir()} == {"mallorn-cores.lock", "mallorn-cores.gate"}
+
+
+def test_the_next_part_sweeps_what_a_killed_one_left() -> None:
+    left = killed_part()
+    assert list(left.rglob("large"))
+    with own_folder("device"):
+        assert not left.exists()
+
+
+def test_what_a_living_part_uses_stays(shared: Path) -> None:
+    with beside(HOLDING + UNTIL_KILLED) as (_process, said):
+        sweep(shared)
+        assert list(Path(said).rglob("large"))
+    sweep(shared)
+    assert not Path(said).exists()
+
+
+def test_a_link_is_neither_followed_nor_removed(shared: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "precious"
+    kept.mkdir()
+    (kept / "file").touch()
+    link = shared / f"{PREFIX}worker-x"
+    link.symlink_to(kept)
+    sweep(shared)
+    assert link.is_symlink()
+    assert (kept / "file").exists()
+
+
+def test_links_inside_a_left_folder_lead_nowhere(shared: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "precious"
+    kept.mkdir()
+    (kept / "file").touch()
+    left = shared / f"{PREFIX}worker-x"
+    left.mkdir()
+    (left / "link").symlink_to(kept)
+    sweep(shared)
+    assert not left.exists()
+    assert (kept / "file").exists()
+
+
+def test_another_users_folder_stays(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = killed_part()
+    monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
+    sweep(shared)
+    assert left.exists()
