@@ -1,0 +1,1 @@
+"""Kills at random in an embedded stack: what is lost, doubled, does not end or is left lying."""
