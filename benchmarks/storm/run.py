@@ -37,7 +37,6 @@ class Damage:
     kills: dict[str, int] = field(default_factory=dict)
     blows: int = 0
     restarts: int = 0  # of the whole stack, which ended by itself or was killed
-    gave_up: int = 0  # of these, by itself
     trials: int = 0
     lost: int = 0
     doubled: int = 0
@@ -105,8 +104,7 @@ def _blow(stack: Stack, history: History, weather: Weather, damage: Damage) -> N
 def _strike(stack: Stack, history: History, rng: Random, damage: Damage) -> None:
     """One blow: everything, a pair, or one."""
     kinds = sorted(stack.parts())
-    if not stack.running or not kinds:
-        damage.gave_up += not stack.running
+    if not kinds:  # it ended by itself
         return
     damage.blows += 1
     drawn = rng.random()
