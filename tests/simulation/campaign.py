@@ -6,11 +6,11 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor  # noqa: TID251 - our own seeds and results
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context  # noqa: TID251
 from typing import Final
 
 from tests.simulation.bugs import BUGS
