@@ -11,6 +11,7 @@ retries, but for the change of a new file to WAL. Transactions here take millise
 means something is stuck: the caller gets Unavailable with nothing written.
 """
 
+import math
 import sqlite3
 import time
 from typing import Any
@@ -19,14 +20,11 @@ import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
-from db.patience import be_patient
+from db.answering import limit_answers
 from mallorn.core.errors import InvalidRequest
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_SEC = 10
-POOL_TIMEOUT_SEC = 30.0
-PATIENCE_SEC = 120.0  # of a worker: longer than any statement of ours takes
-MIGRATION_SEC = 86_400.0  # it may write every row of a large table
 WRITE = "mallorn_write"  # execution option of a connection whose transactions write
 
 
@@ -50,25 +48,31 @@ def parse_url(url: str) -> URL:
     return parsed
 
 
-def create_engine(url: str, *, foreign_keys: bool = True, patience_sec: float = PATIENCE_SEC) -> Engine:
+def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
     """An engine that connects on first use. Create it in the process that uses it, after any fork.
 
-    A Postgres that does not answer a statement for `patience_sec` is Unavailable.
+    `answer_sec`: how long Postgres may take for a connection and for a statement; without it as long as it
+    likes for a statement, as migrations need it.
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
-        connect_sec = round(min(CONNECT_TIMEOUT_SEC, patience_sec))
-        engine = sqlalchemy.create_engine(
-            parsed,
-            pool_pre_ping=True,
-            pool_recycle=1800,
-            pool_timeout=min(POOL_TIMEOUT_SEC, patience_sec),
-            connect_args={"connect_timeout": connect_sec, "application_name": "mallorn"},
-        )
-        be_patient(engine, patience_sec)
-        return engine
+        return _postgres(parsed, answer_sec)
     engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     _prepare_sqlite(engine, foreign_keys=foreign_keys)
+    return engine
+
+
+def _postgres(url: URL, answer_sec: float | None) -> Engine:
+    wait_sec = CONNECT_TIMEOUT_SEC if answer_sec is None else min(CONNECT_TIMEOUT_SEC, answer_sec)
+    engine = sqlalchemy.create_engine(
+        url,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        pool_timeout=wait_sec,
+        connect_args={"connect_timeout": math.ceil(wait_sec), "application_name": "mallorn"},
+    )
+    if answer_sec is not None:
+        limit_answers(engine, answer_sec)
     return engine
 
 

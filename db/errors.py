@@ -15,8 +15,8 @@ _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 _SQLITE_AWAY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
 _SQLITE_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 _POSTGRES_FULL = "53100"
-# Connection lost, too many connections, shut down, and the two that say "run the transaction again".
-_POSTGRES_AWAY = ("08", "53300", "57P", "40001", "40P01")
+# Connection lost, too many connections, too slow, shut down, and the two that say "run it again".
+_POSTGRES_AWAY = ("08", "53300", "57014", "57P", "40001", "40P01")
 _RESTORE = "move the file away, or put a backup of it in its place"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 

@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db.engine import MIGRATION_SEC, WRITE, create_engine, parse_url
+from db.engine import WRITE, create_engine, parse_url
 from db.errors import translated
 from db.session import Database
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
@@ -31,7 +31,7 @@ def upgrade(url: str, revision: str = "head") -> None:
     """
     _make_home(url)
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
-    engine = create_engine(url, foreign_keys=False, patience_sec=MIGRATION_SEC)
+    engine = create_engine(url, foreign_keys=False)
     try:
         # BEGIN IMMEDIATE is the lock on SQLite: the version is read after it is ours.
         with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:

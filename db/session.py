@@ -3,22 +3,25 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from db.clock import now
-from db.engine import PATIENCE_SEC, WRITE, create_engine, parse_url
+from db.engine import WRITE, create_engine, parse_url
 from db.errors import translated
 
 __all__ = ["Database", "create_engine", "read_clock"]
+# Transactions take milliseconds; some of those who read take seconds.
+ANSWER_SEC: Final = 30.0
 
 
 class Database:
     """One database, opened on first use in the process (and again after a fork).
 
     Both blocks raise Unavailable when the database does not answer, StorageFull when its disk is full. Then
-    nothing of a `transaction` is stored and it may be run again.
+    nothing of a `transaction` is stored and it may be run again. Postgres has `answer_sec` a statement.
 
         with db.session() as session:        # reads one snapshot; writing in it is an error
             job = Jobs(session).get(job_id, owner)
@@ -26,11 +29,10 @@ class Database:
             Jobs(session).pause(job_id)
     """
 
-    def __init__(self, url: str, patience_sec: float = PATIENCE_SEC) -> None:
-        """`patience_sec`: how long Postgres may take to answer a statement."""
+    def __init__(self, url: str, *, answer_sec: float = ANSWER_SEC) -> None:
         parse_url(url)
         self.url = url
-        self._patience_sec = patience_sec
+        self._answer_sec = answer_sec
         self._engine: Engine | None = None
         self._pid = 0
 
@@ -40,7 +42,7 @@ class Database:
         if self._engine is None or self._pid != os.getpid():
             if self._engine is not None:
                 self._engine.dispose(close=False)
-            self._engine = create_engine(self.url, patience_sec=self._patience_sec)
+            self._engine = create_engine(self.url, answer_sec=self._answer_sec)
             self._pid = os.getpid()
         return self._engine
 

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from db.engine import MIGRATION_SEC, WRITE, create_engine
+from db.engine import WRITE, create_engine
 from db.tables import Base
 from mallorn.core.settings import settings
 
@@ -22,7 +22,7 @@ def run(connection: Connection) -> None:
 
 def run_by_hand() -> None:
     """Called by the command `alembic`, which hands over no connection."""
-    engine = create_engine(settings().database_url, foreign_keys=False, patience_sec=MIGRATION_SEC)
+    engine = create_engine(settings().database_url, foreign_keys=False)
     with engine.execution_options(**{WRITE: True}).begin() as connection:
         run(connection)
 

@@ -1,6 +1,7 @@
 """What happens to a job, as it happens: a stream of server-sent events."""
 
 import json
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
@@ -13,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.tables import Event
+from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.answers import REF, described
@@ -20,6 +22,7 @@ from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.numbers import MAX_INT
 from services.coordinator.web.parts import Parts, PartsDep
 
+log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 MEDIA_TYPE: Final = "text/event-stream"
 POLL_SEC: Final = 0.5
@@ -65,7 +68,11 @@ async def stream(parts: Parts, owner: str, job_id: str, after: int) -> AsyncIter
     """Server-sent events until the job or this process ends; comments in between keep proxies awake."""
     last_sent = time.monotonic()
     while True:
-        events, ended = await run_in_threadpool(news, parts, owner, job_id, after)
+        try:
+            events, ended = await run_in_threadpool(news, parts, owner, job_id, after)
+        except Unavailable as error:
+            log.warning("the events of job %s wait for the database: %s", job_id, error.message)
+            events, ended = [], False
         for event in events:
             yield format_event(event)
             after, last_sent = event.seq, time.monotonic()

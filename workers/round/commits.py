@@ -1,5 +1,7 @@
 """Commits the results of a round in small batches, behind the fence of its attempt."""
 
+import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,14 +13,19 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
+from mallorn.core.errors import Unavailable
 from mallorn.core.values.event import MeasuredEvent
+from workers.children.shutdown import STOP
 from workers.measure.base import Slot, SlotTrial
 from workers.round.context import RoundContext
 from workers.round.rows import Site, store_sketches
 from workers.search.base import Proposal
+from workers.slot.lease import Lease
 
 # A kill costs at most what was not committed: these, and the one on the device.
 BATCH: Final = 4
+RETRY_SEC: Final = 1.0
+log = logging.getLogger(__name__)
 
 
 class Commits:
@@ -43,19 +50,35 @@ class Commits:
         """Remember a result; commit when enough are pending."""
         self._pending.append(result)
         if len(self._pending) >= BATCH:
-            self.flush()
+            try:
+                self.flush()
+            except Unavailable as error:  # kept, and committed with the next
+                log.warning("%s results wait for the database: %s", len(self._pending), error.message)
 
     def flush(self) -> None:
         """Commit what is pending, and tell the job, in one transaction."""
         if not self._pending:
             return
-        results, self._pending = self._pending, []
+        results = self._pending
         with self._database.transaction() as session:
             sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
             rows = [self._row(session, result, sketches) for result in results]
-            Measurements(session).add_batch(self._context.row.id, self._attempt, rows)
-            Events(session).append(self._context.row.job_id, self._news(results))
+            # None is new where an earlier commit was applied and its answer lost.
+            if Measurements(session).add_batch(self._context.row.id, self._attempt, rows):
+                Events(session).append(self._context.row.job_id, self._news(results))
             Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
+        self._pending = []
+
+    def settle(self, lease: Lease) -> None:
+        """Commit what is pending as soon as the database answers, while the work is ours."""
+        while not lease.lost:
+            try:
+                return self.flush()
+            except Unavailable as error:
+                if STOP.asked:
+                    raise
+                log.warning("%s results wait for the database: %s", len(self._pending), error.message)
+                time.sleep(RETRY_SEC)
 
     def _row(self, session: Session, result: SlotTrial, sketches: dict[str, int]) -> NewMeasurement:
         proposal = self._proposals[result.slot]

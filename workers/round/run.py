@@ -96,8 +96,7 @@ def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> Non
             lease.check()
             commits.add(result)
     finally:
-        if not lease.lost:
-            commits.flush()
+        commits.settle(lease)
 
 
 def _close(

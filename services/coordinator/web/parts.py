@@ -11,7 +11,8 @@ from mallorn.core.settings import Settings
 from services.coordinator.web.store import Store
 from services.coordinator.web.waker import Waker
 
-PATIENCE_SEC: Final = 10.0  # of a request with the database, then it is told to come again
+# Whoever asks is told soon that the database is silent: so long for a connection, so long for a statement.
+ANSWER_SEC: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Parts:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        database = Database(settings.database_url, PATIENCE_SEC)
+        database = Database(settings.database_url, answer_sec=ANSWER_SEC)
         return cls(settings, database, Store(settings.artifacts), Waker(settings.redis_url))
 
     def close(self) -> None:
