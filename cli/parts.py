@@ -32,6 +32,7 @@ def serve(
     set_up("coordinator", settings())
     with installed("server"):
         from services.coordinator.serving import serve as serve_coordinator
+    end_on_sigterm()  # uvicorn raises the signal once more when it has shut down
     wanted = {"host": host, "port": port}
     serve_coordinator(settings().model_copy(update={k: v for k, v in wanted.items() if v is not None}))
 
