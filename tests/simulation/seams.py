@@ -171,8 +171,8 @@ def _witnesses(history: History) -> Iterator[Any]:
             history.when_committed("release", hold.item.kind, hold.item.subject, hold.attempt)
         return done
 
-    def lost(self: Holds, which: Any, most: int) -> Any:
-        losses = lose(self, which, most)
+    def lost(self: Holds, which: Any, *counting: Any) -> Any:
+        losses = lose(self, which, *counting)
         for loss in losses:
             item = loss.hold.item
             history.when_committed("release", item.kind, item.subject, loss.hold.attempt)
