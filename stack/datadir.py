@@ -91,11 +91,14 @@ class DataDir:
             ) from None
 
     def _make_key(self) -> None:
-        """The key with which tracker, devices and workers here know each other; made once."""
-        with suppress(FileExistsError):
-            key_fd = os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(key_fd, "w") as file:
-                file.write(secrets.token_hex(32))
+        """The key with which tracker, devices and workers here know each other; made once, and whole."""
+        if self.key_file.exists():
+            return
+        with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            with suppress(FileExistsError):
+                os.link(file.name, self.key_file)
 
     def _prepare_runtime(self) -> None:
         self.runtime.mkdir(mode=0o700, exist_ok=True)

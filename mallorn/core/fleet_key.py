@@ -18,6 +18,10 @@ class FleetKey:
     def __init__(self, text: str = "") -> None:
         """Keys with commas between them. Raises InvalidRequest for one that can be guessed."""
         self._keys = tuple(each.strip().encode() for each in text.split(",") if each.strip())
+        if text and not self._keys:
+            raise InvalidRequest(
+                "the fleet's key is empty: MALLORN_RPC_KEY, or rpc.key in the data directory", hint=HINT
+            )
         if any(len(key) < LEAST_CHARS for key in self._keys):
             raise InvalidRequest(f"a fleet's key has at least {LEAST_CHARS} characters", hint=HINT)
 
@@ -39,7 +43,7 @@ class FleetKey:
     def proves(self, proof: str, purpose: str, *said: str) -> bool:
         """Whether it was made by someone who knows one of our keys; nothing is, without any."""
         made = (_signed(key, purpose, said) for key in self._keys)
-        return any(hmac.compare_digest(each.encode(), proof.encode()) for each in made)
+        return any(hmac.compare_digest(each.encode(), _bytes(proof)) for each in made)
 
     def of_session(self, match_key: str) -> list["FleetKey"]:
         """A key that is good for one session alone: a process that runs strangers' code may have it."""
@@ -50,4 +54,9 @@ def _signed(key: bytes, purpose: str, said: tuple[str, ...]) -> str:
     words = [purpose, *said]
     # Lengths first: what was said cannot be cut in another way.
     text = f"mallorn {[len(word) for word in words]} {''.join(words)}"
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, _bytes(text), hashlib.sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    """Of any text that JSON can bring, halves of surrogate pairs too."""
+    return text.encode(errors="surrogatepass")

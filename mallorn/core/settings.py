@@ -114,10 +114,11 @@ class Settings(BaseSettings):
 
     @property
     def fleet_key(self) -> FleetKey:
-        """Raises InvalidRequest for a key that can be guessed."""
+        """Raises InvalidRequest for a key that can be guessed, and for an empty file: that is not none."""
+        text = self.rpc_key.get_secret_value()
         with suppress(OSError):  # not there, or not ours to read
-            return FleetKey(self.rpc_key.get_secret_value() or (self.data_dir / KEY_FILE).read_text())
-        return FleetKey()
+            text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
+        return FleetKey(text)
 
     @property
     def tracker_address(self) -> tuple[str, int]:

@@ -4,6 +4,7 @@ import json
 import secrets
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -105,7 +106,10 @@ class TrackerClient:
     def _prove(self, key: FleetKey) -> None:
         """Show each other that we share a key, where there is one."""
         ours = secrets.token_hex(16)
-        theirs, wanted, proof = self._ask([HELLO, ours])
+        answer = self._ask([HELLO, ours])
+        if not isinstance(answer, list) or len(answer) != 3:
+            raise self._refused("answers as none of ours does")
+        theirs, wanted, proof = answer
         if wanted and not key:
             raise self._refused("wants the fleet's key, and we have none")
         if key and not key.proves(str(proof), "tracker", ours, str(theirs)):
@@ -131,7 +135,10 @@ class TrackerClient:
         (size,) = _INT.unpack(receive_exactly(self._socket, _INT.size))
         if not 0 < size <= _MESSAGE_LIMIT_BYTES:
             raise ConnectionError(f"a message of {size} bytes")
-        return json.loads(receive_exactly(self._socket, size))
+        try:
+            return json.loads(receive_exactly(self._socket, size))
+        except (ValueError, RecursionError):
+            raise ConnectionError("what it says is no JSON") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
         host, port = self.address
@@ -141,14 +148,26 @@ class TrackerClient:
 
 
 def receive_exactly(end: socket.socket, size: int) -> bytes:
-    """Read `size` bytes; ConnectionError when the stream ends before."""
-    data = bytearray()
+    """Read `size` bytes; ConnectionError when the stream ends before, TimeoutError for all of it."""
+    data, patience_sec = bytearray(), end.gettimeout()
+    deadline_sec = None if patience_sec is None else time.monotonic() + patience_sec
     # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the kernel
     # holds back for 40 ms unless it is told not to before every read.
     while len(data) < size:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        if deadline_sec is not None:
+            # Of the whole, not of each part: who sends a byte now and then would hold us for hours.
+            end.settimeout(_left_sec(deadline_sec))
         chunk = end.recv(size - len(data))
         if not chunk:
             raise ConnectionError("the connection was closed")
         data += chunk
+    end.settimeout(patience_sec)
     return bytes(data)
+
+
+def _left_sec(deadline_sec: float) -> float:
+    left_sec = deadline_sec - time.monotonic()
+    if left_sec <= 0:
+        raise TimeoutError("timed out")
+    return left_sec

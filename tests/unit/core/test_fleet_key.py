@@ -58,6 +58,25 @@ def test_a_key_that_can_be_guessed_is_refused() -> None:
         FleetKey("secret")
 
 
+@pytest.mark.parametrize("text", [",", " ", "\n"])
+def test_a_key_that_is_set_and_empty_is_not_none(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="key is empty"):
+        FleetKey(text)
+
+
+def test_an_empty_file_of_a_key_is_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MALLORN_RPC_KEY", raising=False)
+    (tmp_path / "rpc.key").touch()
+    with pytest.raises(InvalidRequest, match="key is empty"):
+        Settings(data_dir=tmp_path).fleet_key  # noqa: B018
+
+
+def test_half_a_surrogate_pair_is_refused_like_any_wrong_proof() -> None:
+    key = FleetKey("k" * LEAST_CHARS)
+    assert not key.proves("\ud800", "peer", "\udfff")
+    assert key.proves(key.proof("peer", "\udfff"), "peer", "\udfff")
+
+
 def test_no_key_is_shown() -> None:
     key = "0" * LEAST_CHARS
     assert key not in repr(FleetKey(key))

@@ -114,6 +114,27 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         DataDir(tmp_path / "data").prepare()
 
 
+def test_the_key_is_private_and_made_once(data: DataDir) -> None:
+    data.prepare()
+    key = data.key_file.read_text()
+    assert data.key_file.stat().st_mode & 0o777 == 0o600
+    data.prepare()
+    assert data.key_file.read_text() == key
+    assert not list(data.path.glob("rpc-key-*"))
+
+
+def test_a_disk_that_fills_up_leaves_no_half_of_a_key(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.key_file.unlink(missing_ok=True)
+
+    def fill(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("stack.datadir.secrets.token_hex", fill)
+    with pytest.raises(StorageFull):
+        data.prepare()
+    assert not data.key_file.exists()
+
+
 def test_a_runtime_directory_that_others_may_enter_is_refused(data: DataDir) -> None:
     data.runtime.mkdir()
     data.runtime.chmod(0o755)
