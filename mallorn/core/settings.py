@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     def fleet_key(self) -> FleetKey:
         """Raises InvalidRequest for a key that can be guessed, and for an empty file: that is not none."""
         text = self.rpc_key.get_secret_value()
-        with suppress(OSError):  # not there, or not ours to read
+        with suppress(FileNotFoundError, NotADirectoryError):  # one that cannot be read is not none
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
         return FleetKey(text)
 

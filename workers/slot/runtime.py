@@ -72,8 +72,9 @@ class Runtime:
     @cached_property
     def runner(self) -> Runner:
         """The process that holds the RPC session with a device."""
-        key = self.settings.fleet_key.text
-        return Runner(env={"MALLORN_RPC_KEY": key} if key else {}, name="runner", room=self.room)
+        # Behind its walls it reads no data directory: this one is empty.
+        told = {"MALLORN_RPC_KEY": self.settings.fleet_key.text, "MALLORN_DATA_DIR": str(self.room)}
+        return Runner(env=told, name="runner", room=self.room)
 
     def release_device(self) -> None:
         """Give the device back, if this worker holds one."""
