@@ -17,30 +17,29 @@ from workers.sandbox.walls import WHOLE
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL = reached("best-effort")
 needs_walls = pytest.mark.skipif(LEVEL != WHOLE, reason=f"the kernel here closes walls only {LEVEL}")
-# Nobody but root can do these without walls, or they are done in a way that harms nobody: with nothing.
-BARRED_ANYWAY = {
-    "load a filter",
-    "change the root",
-    "mount",
-    "change the clock",
-    "change the host's name",
-    "join a namespace",
-    "count events",
-    "handle faults",
-    "keep a key",
-    "go round the filter",
-    "make a namespace of mounts",
-    "make a namespace of networks",
-    "make a namespace of users",
-    "read a file through /proc of the parent",
-    "trace the parent",
-    "copy the parent's memory",
-    "open the parent's memory",
-    "take a file from the parent",
-    "change how the parent is scheduled",
-    "have more memory than there is",
-    "read a file of the home",
-    "signal the first process",
+# What every process can do everywhere, unless walls bar it; some kernels and containers bar more.
+OPEN_ANYWHERE = {
+    "read a file",
+    "read a file by a way up",
+    "read a file through a link",
+    "list a folder",
+    "move a file out",
+    "write a file",
+    "cut a file",
+    "make a file",
+    "make a folder",
+    "remove a file",
+    "change a file's rights",
+    "change a file's time",
+    "connect",
+    "listen",
+    "reach a socket with a file",
+    "reach a socket without a file",
+    "read the parent's environment",
+    "signal the parent",
+    "fork",
+    "run a shell",
+    "run a program of one's own",
 }
 # They are refused in other words.
 LIMITS = {
@@ -95,10 +94,10 @@ def barred(name: str, end: str) -> bool:
 
 
 def test_without_walls_the_ways_are_open(tmp_path: Path, outside: Path) -> None:
-    ways = set(escapes.ALL) - BARRED_ANYWAY
-    assert len(ways) >= 45
-    ends = tried(tmp_path, outside, ways, "none")
-    assert {name: end for name, end in ends.items() if end != "escaped"} == {}
+    ends = tried(tmp_path, outside, set(escapes.ALL), "none")
+    found = {name for name, end in ends.items() if end == "escaped"}
+    assert found >= OPEN_ANYWHERE
+    assert len(found) >= 40
 
 
 @needs_walls
