@@ -93,7 +93,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
         "workers.slot.runtime.Host": lambda: here,
         "workers.probing.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
-        "workers.finish.run.TemporaryDirectory": lambda prefix: nullcontext("."),
+        "workers.finish.run.TemporaryDirectory": lambda **_: nullcontext("."),
         "workers.finish.run.JobModel": _Model,
         "workers.finish.run.records_alone": lambda model, winners: Handout(
             winners, _Nowhere(), None, FinishReport()
