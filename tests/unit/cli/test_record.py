@@ -15,15 +15,17 @@ from cli import record, tuned
 from cli.main import app
 from db.migrate import upgrade
 from db.repositories.measurements import Measurements
+from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.installing import install_line
 from mallorn.core.states import JobState
+from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
 from research.replay.space_file import read_facts, read_tasks
 from tests.fixtures.models import onnx_bytes
-from tests.fixtures.rows import Rows, new_workload
+from tests.fixtures.rows import Rows, new_sketch, new_workload
 
 Type = Callable[..., Result]
 
@@ -42,6 +44,8 @@ def dataset(directory: Path, workload: str, candidates: int) -> Path:
     rows = Rows(database)
     new = dataclasses.replace(new_workload(workload), features={"extents": [8]})
     rows.workloads |= rows.write(lambda session: Workloads(session).ensure_many([new]))
+    tiled = new_sketch("tiled", (Choice(ChoiceKind.TILE, 2, 64, 64),))
+    rows.sketch_id = rows.write(lambda session: Sketches(session).ensure_many([tiled]))["tiled"]
     rows.job_id = rows.write(lambda session: rows.add_job(session, "ada", (workload,)))
     round_id, attempt = rows.claimed_round(workload)
     batch = [*(rows.ok(slot, 10.0 - slot) for slot in range(candidates - 1)), rows.failed(candidates)]
