@@ -189,6 +189,16 @@ def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Targ
     fleet.wait_free(local_target)
 
 
+@pytest.mark.parametrize(
+    "about", [{}, None, {"target": "{"}, {"target": "cuda"}, {"target": '{"kind":"llvm"}'}]
+)
+def test_a_device_that_nobody_can_read_harms_no_other(fleet: TestFleet, about: Any) -> None:
+    with TrackerClient(fleet.settings.tracker_address) as other:
+        place = {"key": "server:mallorn-x", "addr": ["127.0.0.1", 1], "busy": False}
+        other.update({**place, "mallorn": about})
+        assert [device.endpoint.name for device in Fleet(fleet.settings).devices()] == ["device"]
+
+
 def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
     take(runner, fleet, local_target)
     with Runner() as other:

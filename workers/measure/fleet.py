@@ -1,14 +1,17 @@
 """Which devices are there, as the tracker knows them: no session is opened, a busy device shows too."""
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from mallorn.core.errors import NoDevice
+from mallorn.core.errors import MallornError, NoDevice
 from mallorn.core.settings import Settings
-from mallorn.core.targets import Target
+from mallorn.core.targets import Target, parse_target
 from workers.device.endpoint import Endpoint, endpoint_of
 from workers.device.tracker_client import TrackerClient, device_key
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Fleet:
         """The devices of a target, or all; those that `mallorn device` did not start are left out."""
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
-        devices = [_device(server) for server in servers if "mallorn" in server]
+        told = (_device(server) for server in servers if "mallorn" in server)
+        devices = [device for device in told if device is not None]
         key = device_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
@@ -59,7 +63,12 @@ class Fleet:
         return devices[0].endpoint
 
 
-def _device(server: Any) -> TrackedDevice:
-    identity = server["mallorn"]
-    key = str(server["key"]).removeprefix("server:")
-    return TrackedDevice(key, str(identity["target"]), bool(server["busy"]), endpoint_of(identity))
+def _device(server: Any) -> TrackedDevice | None:
+    """None for one whose words about itself cannot be read: it harms no other."""
+    try:
+        identity, key = server["mallorn"], str(server["key"]).removeprefix("server:")
+        target = parse_target(str(identity["target"]))
+        return TrackedDevice(key, target.text, bool(server["busy"]), endpoint_of(identity))
+    except (MallornError, KeyError, TypeError, ValueError) as error:
+        log.warning("a device at %s is left out, for what it says of itself: %r", server.get("addr"), error)
+        return None

@@ -21,6 +21,7 @@ from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.faces.values import Arguments
 from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.lasting import take_timing
+from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
 from workers.tvm.shortest import shortest_sec
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5
+SEC_US: Final = 1e6
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 
 
@@ -91,8 +93,8 @@ def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeo
     def work(loaded: Any) -> list[float]:
         return [_shortest_sec(device, loaded, probe) for probe in probes]
 
-    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
-    return list(run.run_us)
+    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work, SEC_US)
+    return [each / SEC_US for each in run.run_us]
 
 
 def _shortest_sec(device: "RemoteDevice", library: Any, probe: Probe) -> float:
@@ -147,18 +149,23 @@ def _attempt(
     candidate_key: str,
     timeout_sec: float,
     work: Callable[[Any], list[float]],
+    unit_us: float = 1.0,
 ) -> LibraryRun:
-    """Do the work with a library; one that fails becomes an outcome and costs the session."""
+    """Do the work with a library; one that fails becomes an outcome and costs the session.
+
+    The work brings times, in units of so many microseconds.
+    """
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None
     try:
-        run_us = device.run(Path(artifact), candidate_key, timeout_sec, work)
+        run_us = [each * unit_us for each in device.run(Path(artifact), candidate_key, timeout_sec, work)]
+        check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except CandidateTimeout as failure:
         outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
-    except CandidateFailed as failure:
-        outcome, error = Outcome.RUN_ERROR, str(failure)
+    except (CandidateFailed, ImpossibleTime) as failure:
+        outcome, error, run_us = Outcome.RUN_ERROR, str(failure), None
     finally:
         if run_us is None:
             release()
