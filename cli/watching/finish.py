@@ -23,7 +23,6 @@ class Ending:
     verbose: bool = False
     as_json: bool = False
     again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
-    service_ends: bool = False  # with this command, and what a worker has begun with it
 
     def reach(self, job: Job) -> None:
         """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
@@ -31,7 +30,7 @@ class Ending:
         try:
             follow(job, stderr(), self.verbose)
         except KeyboardInterrupt:
-            _pause(job, self.again, self.service_ends)
+            _pause(job, self.again)
             raise typer.Exit(130) from None
         job.raise_for_state()
         job.schedules(self.directory)
@@ -41,14 +40,13 @@ class Ending:
             print_winnings(job.status, self.directory, self.model, self.again)
 
 
-def _pause(job: Job, again: Sequence[str], service_ends: bool) -> None:
+def _pause(job: Job, again: Sequence[str]) -> None:
     command = shlex.join(["mallorn", "resume", job.id, *again])
     try:
         job.pause()
     except Conflict:
-        what = "is given up, and nothing that was measured is lost" if service_ends else "goes on"
-        print_note(f"\nstopped; a job that finishes cannot be paused: its finish {what}")
-        print_note(f"see it through, and fetch the schedules, with   {command}")
+        print_note("\nstopped; the job had just ended")
+        print_note(f"see how, and fetch the schedules, with   {command}")
         return
     except MallornError as error:
         print_note(f"\nstopped following; the job could not be paused: {error.message}")

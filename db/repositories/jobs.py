@@ -18,8 +18,7 @@ from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.machine import Machine
 
-PAUSABLE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
-ACTIVE = (*PAUSABLE, JobState.FINISHING)
+ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 MOST_NAMED = 5  # of the jobs that an abbreviated id may mean
 # Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
 NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
@@ -155,7 +154,7 @@ class Jobs(Stages):
         Raises NotFound; Conflict when it is in no state to be paused.
         """
         told = said(why, cause, detail) if why else said(PAUSED_BY_OWNER, Cause.OWNER)
-        return self._act(job_id, owner, PAUSABLE, JobState.PAUSED, told, resume_state=Job.state)
+        return self._act(job_id, owner, ACTIVE, JobState.PAUSED, told, resume_state=Job.state)
 
     def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
         """End a job. Raises NotFound; Conflict when it has ended already."""
@@ -234,9 +233,9 @@ class Jobs(Stages):
 
 
 def came_to_finish(job: Job) -> bool:
-    """Whether a job has ended with its tuning behind it."""
-    failed_there = job.state == JobState.FAILED and job.resume_state == JobState.FINISHING
-    return job.state == JobState.DONE or failed_there
+    """Whether a job has ended, or rests, with its tuning behind it."""
+    stopped = job.state in (JobState.FAILED, JobState.PAUSED)
+    return job.state == JobState.DONE or (stopped and job.resume_state == JobState.FINISHING)
 
 
 def finish_left_something(job: Job) -> bool:

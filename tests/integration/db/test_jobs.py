@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from db.repositories.holds import Holds
+from db.repositories.holds import MAX_DEATHS, Holds
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
@@ -164,12 +164,12 @@ def test_a_job_that_failed_in_its_finish_is_finished_again(rows, jobs):
 
 def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):
     jobs.move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
-    for _ in range(3):
+    for _ in range(MAX_DEATHS):
         jobs.claim_stage(rows.job_id, JobState.FINISHING, "w", -1)
         (lost,) = rows.write(lambda session: WorkItems(session).expire())
     assert lost.given_up
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
-    assert rows.read(lambda session: Holds(session).get(lost.hold.item).losses) == 0
+    assert rows.read(lambda session: Holds(session).get(lost.hold.item).deaths) == 0
 
 
 def test_a_job_that_failed_in_its_finish_tunes_on_with_more_trials(rows, jobs):

@@ -123,27 +123,25 @@ def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator
 
 
 class Interrupted(Job):
-    """A job that was left while it was finishing."""
+    """A job that ended while it was left."""
 
     def __init__(self) -> None:
         self.status = JobStatus(id="j1", state=JobState.FINISHING)
 
     def pause(self) -> JobStatus:
-        raise Conflict("job j1 is finishing")
+        raise Conflict("job j1 is done")
 
 
-@pytest.mark.parametrize(("service_ends", "said"), [(True, "is given up"), (False, "goes on")])
-def test_leaving_a_finish_says_what_becomes_of_it(
-    service_ends: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_args: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(finish, "follow", interrupt)
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
-    ending = Ending(Path("won"), "m.onnx", again=("--out", "won"), service_ends=service_ends)
     with pytest.raises(typer.Exit):
-        ending.reach(Interrupted())
+        Ending(Path("won"), "m.onnx", again=("--out", "won")).reach(Interrupted())
     told = capsys.readouterr().err
-    assert f"a job that finishes cannot be paused: its finish {said}" in told
+    assert "the job had just ended" in told
     assert "mallorn resume j1 --out won" in told

@@ -5,8 +5,9 @@ from httpx import Response
 from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
+from db.repositories.work_items import WorkItems
 from mallorn.core import queues
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, WorkKind
 from mallorn.sse import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
@@ -29,6 +30,28 @@ def test_a_job_paused_before_its_import_goes_on_with_it(coordinator: Coordinator
     coordinator.http.post(f"/jobs/{job_id}/pause")
     assert coordinator.http.post(f"/jobs/{job_id}/resume").json()["state"] == "queued"
     assert coordinator.sent(queues.IMPORT) == [(queues.IMPORT_MODEL, [job_id])]
+
+
+def test_a_finish_is_paused_and_begun_again(coordinator: Coordinator, owned: OwnedRows) -> None:
+    move(owned, JobState.FINISHING)
+    hold = owned.write(
+        lambda session: WorkItems(session).claim(WorkItem(WorkKind.FINISH, owned.job_id), "w", 60)
+    )
+    assert hold is not None
+    assert coordinator.http.post(f"/jobs/{owned.job_id}/pause").json()["state"] == "paused"
+    assert not owned.write(lambda session: Holds(session).renew(hold, 60))
+    resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()
+    assert (resumed["state"], resumed["trials"]) == ("finishing", 64)
+    assert coordinator.sent(queues.FINISH) == [(queues.FINISH_JOB, [owned.job_id])]
+
+
+def test_more_trials_take_a_job_that_rests_in_its_finish_back_to_tuning(
+    coordinator: Coordinator, owned: OwnedRows
+) -> None:
+    move(owned, JobState.FINISHING)
+    coordinator.http.post(f"/jobs/{owned.job_id}/pause")
+    resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume", json={"trials": 10}).json()
+    assert (resumed["state"], resumed["trials"]) == ("tuning", 74)
 
 
 def test_a_done_job_goes_on_with_more_trials(coordinator: Coordinator, owned: OwnedRows) -> None:
@@ -91,7 +114,7 @@ CONFLICTS = [
     (JobState.TUNING, "resume", "is not paused, it is tuning"),
     (JobState.FAILED, "resume", "has ended: failed"),
     (JobState.CANCELLED, "resume", "has ended: cancelled"),
-    (JobState.FINISHING, "pause", "is finishing"),
+    (JobState.DONE, "pause", "is done"),
     (JobState.DONE, "cancel", "is done"),
 ]
 

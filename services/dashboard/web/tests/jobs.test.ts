@@ -31,6 +31,7 @@ describe("how a job stands", () => {
 
   it("offers only what its state allows", () => {
     expect([canPause(job()), canResume(job())]).toEqual([true, false]);
+    expect(canPause(job({ state: "finishing" }))).toBe(true);
     expect([canPause(job({ state: "done" })), canResume(job({ state: "done" }))]).toEqual([false, true]);
     expect([canPause(job({ state: "failed" })), canResume(job({ state: "failed" }))]).toEqual([false, false]);
   });

@@ -3,7 +3,7 @@ import type { Job, JobState } from "../api/types";
 import { count } from "../format";
 
 export const FINAL: readonly JobState[] = ["done", "failed", "cancelled"];
-const PAUSABLE: readonly JobState[] = ["queued", "importing", "tuning"];
+const PAUSABLE: readonly JobState[] = ["queued", "importing", "tuning", "finishing"];
 
 export const isFinal = (job: Job): boolean => FINAL.includes(job.state);
 export const canPause = (job: Job): boolean => PAUSABLE.includes(job.state);
