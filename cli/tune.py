@@ -75,7 +75,7 @@ def tune(
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(*place) as stack:
             again = _again(out, place, force)
-            ending = Ending(directory, str(model), verbose, as_json, again, stack.ends)
+            ending = Ending(directory, str(model), verbose, as_json, again)
             if effort.target == LOCAL or options.get("measurer") not in STAND_INS:
                 wait_for_device(stack)  # which says what `local` is, too
             model_id = upload_with_bar(stack.api, str(file))
@@ -106,7 +106,7 @@ def resume(
         check_model(directory, lambda: handle.status.model_id, force)
         check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
-        ending = Ending(directory, _model_of(handle), verbose, as_json, again, stack.ends)
+        ending = Ending(directory, _model_of(handle), verbose, as_json, again)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")

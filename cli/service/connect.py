@@ -32,7 +32,6 @@ class Connected:
 
     api: Client
     data: DataDir | None = None
-    ends: bool = False  # with the last command that uses it
 
 
 @contextmanager
@@ -53,7 +52,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
         with directory.used(), hints_for(directory):
             info = _running_or_started(directory, starter)
             with client(info.url, api_key) as api:
-                yield Connected(api, directory, info.until_unused)
+                yield Connected(api, directory)
     finally:
         if info is None or info.until_unused:
             _wait_for_end(directory, starter)
