@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated
 
@@ -12,7 +12,7 @@ import typer
 
 from cli.terminal.mistakes import missing_package
 from mallorn.core.addresses import LAST_PORT
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, Unavailable
 from stack.scratch import own_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
@@ -57,6 +57,7 @@ def worker(
         from workers.app import app
         from workers.sandbox.reach import reached
     reached(settings().sandbox)  # where it is required and not to be had, no worker starts
+    _check_tables(settings().database_url)
     run_worker(app, wanted, name or f"worker-{os.getpid()}")
 
 
@@ -78,6 +79,7 @@ def control(
     if beat:
         run_beat(app)
     else:
+        _check_tables(settings().database_url)
         run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 
 
@@ -112,6 +114,19 @@ def migrate() -> None:
     if settings().shipped and (rows := bring_along(settings().database_url)):
         typer.echo(f"{rows:,} measurements and the bases that learned from them came along.", err=True)
     typer.echo("The database is up to date.", err=True)
+
+
+def _check_tables(url: str) -> None:
+    """Raise Conflict where the tables are another version's; a database that is away is waited for."""
+    from db.migrate import check
+    from db.session import Database
+
+    database = Database(url)
+    try:
+        with suppress(Unavailable):
+            check(database)
+    finally:
+        database.dispose()
 
 
 @contextmanager
