@@ -27,7 +27,7 @@ from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
-from workers.children.errors import ChildCrashed, ChildFailed
+from workers.children.errors import ChildFailed, ChildKilled
 from workers.children.shutdown import Stopping
 from workers.faces.graphs import Compiled, Scripts, Untuned
 from workers.finish.checking import NumericCheck
@@ -36,7 +36,7 @@ from workers.finish.run import finish
 from workers.measure.base import Need
 from workers.search.origins import DEFAULT, means_of
 
-CRASHED = ChildCrashed("graphs died of SIGKILL", died_of=Signals.SIGKILL)
+CRASHED = ChildKilled("graphs died of SIGKILL", died_of=Signals.SIGKILL)
 LATENCIES = {"before": 1000.0, "after": 980.0, "guesses": 990.0}
 COMPILED = Compiled(2, 2, [], [], [], [], bytes=1, seconds=0.0)
 
