@@ -29,7 +29,7 @@ class Database:
             Jobs(session).pause(job_id)
     """
 
-    def __init__(self, url: str, *, answer_sec: float = ANSWER_SEC) -> None:
+    def __init__(self, url: str, *, answer_sec: float | None = ANSWER_SEC) -> None:
         parse_url(url)
         self.url = url
         self._answer_sec = answer_sec
