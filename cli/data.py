@@ -137,8 +137,7 @@ def devices(*, as_json: JsonOption = False, address: Address) -> None:
     for row in () if as_json else rows:
         if row.online:
             print_note(f"{row.name}: {machine_words(row.machine)}")
-            if sandbox_word(row.info.sandbox) == PARTLY:
-                print_note(f"{row.name}: sandbox {row.info.sandbox}")
+            _note_gaps(row.name, row.info.sandbox)
 
 
 @shared
@@ -148,5 +147,10 @@ def workers(*, as_json: JsonOption = False, address: Address) -> None:
         rows = api.workers()
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
     for row in () if as_json else rows:
-        if sandbox_word(row.info.sandbox) == PARTLY:
-            print_note(f"{row.id}: sandbox {row.info.sandbox}")
+        _note_gaps(row.id, row.info.sandbox)
+
+
+def _note_gaps(name: str, sandbox: str) -> None:
+    """What walls are missing, where some are."""
+    if sandbox_word(sandbox) == PARTLY:
+        print_note(f"{name}: sandbox {sandbox}")

@@ -5,6 +5,7 @@ python -P -m workers.sandbox.reach MODE
 
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ class NoSandbox(HostFault):
     """This host cannot wall off the processes that handle strangers' models, and MALLORN_SANDBOX=require."""
 
 
+@lru_cache
 def reached(mode: str) -> str:
     """`full`, `off`, or what is missing, in words. Raises NoSandbox where all of it is required."""
     if mode == OFF:
