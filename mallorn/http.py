@@ -23,7 +23,7 @@ _BY_NAME: Final[dict[str, type[MallornError]]] = {
 }
 _BY_STATUS: Final[dict[int, type[MallornError]]] = {
     401: errors.Unauthorized,
-    403: errors.Unauthorized,
+    403: errors.Forbidden,
     404: errors.NotFound,
     409: errors.Conflict,
     413: errors.TooLarge,

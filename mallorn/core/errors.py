@@ -56,6 +56,12 @@ class Unauthorized(MallornError):
     status_code = 401
 
 
+class Forbidden(MallornError):
+    """This key does not allow that."""
+
+    status_code = 403
+
+
 class NotFound(MallornError):
     """There is no such thing here."""
 

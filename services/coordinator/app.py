@@ -25,7 +25,7 @@ from services.coordinator.reports import router as reports
 from services.coordinator.schedules import router as schedules
 from services.coordinator.web import failures
 from services.coordinator.web.answers import Responses
-from services.coordinator.web.auth import get_owner
+from services.coordinator.web.auth import get_caller
 from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
 from services.coordinator.web.parts import Parts
@@ -36,7 +36,7 @@ FAILURES: Final[Responses] = {
     status: {"model": ErrorBody, "description": words}
     for status, words in {
         401: "No known API key was presented.",
-        403: "The request comes from another web page.",
+        403: "The key lacks a scope, or the request comes from another web page.",
         404: "There is no such thing, or it is another owner's.",
         409: "The thing is in a state that does not allow this.",
         413: "The upload is too large.",
@@ -83,7 +83,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
-    api = APIRouter(dependencies=[Depends(get_owner)], responses=FAILURES)
+    api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     of_jobs = jobs, reports, events, schedules, records
     nouns = models, *of_jobs, options, dataset, cost_models, fleet
     for router in nouns:

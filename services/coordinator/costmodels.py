@@ -5,8 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from db.repositories.model_versions import ModelVersions
+from mallorn.core.scopes import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
+from services.coordinator.web.callers import needs
 from services.coordinator.web.numbers import MAX_BIG_INT, MAX_INT
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
@@ -49,7 +51,7 @@ def get_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelVersion:
         return ModelVersions(session).get(cost_model_id)
 
 
-@router.post("/{cost_model_id}/activate")
+@router.post("/{cost_model_id}/activate", openapi_extra=needs(Scope.ADMIN))
 def activate_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelVersion:
     """Let new rounds use this version, and training go on from it; later versions are kept."""
     with parts.database.transaction() as session:

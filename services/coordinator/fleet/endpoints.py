@@ -4,29 +4,32 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
+from mallorn.core.scopes import Scope
 from mallorn.core.values.fleet import DeviceStatus, FleetActivity, WorkerStatus
 from services.coordinator.fleet import service
 from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.callers import needs
 from services.coordinator.web.paging import ListOut
 from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(tags=["fleet"])
 DAY_MINUTES: Final = 24 * 60
+SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
 
 
-@router.get("/devices")
+@router.get("/devices", openapi_extra=SEES_FLEET)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     """List all devices that were ever seen, with when that was."""
     return service.list_devices(parts)
 
 
-@router.get("/workers")
+@router.get("/workers", openapi_extra=SEES_FLEET)
 def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
     """List the worker slots seen within a day."""
     return service.list_workers(parts)
 
 
-@router.get("/fleet/activity")
+@router.get("/fleet/activity", openapi_extra=SEES_FLEET)
 def fleet_activity(
     parts: PartsDep,
     owner: OwnerDep,

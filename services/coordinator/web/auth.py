@@ -2,31 +2,36 @@
 
 import hashlib
 import hmac
-from typing import Annotated, Final
+from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from mallorn.core.errors import Unauthorized
+from services.coordinator.web.callers import LOCAL, Caller, scopes_of
 from services.coordinator.web.parts import PartsDep
 
-LOCAL_OWNER: Final = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; none is needed on loopback without keys.")
+Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def get_owner(
-    parts: PartsDep, presented: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> str:
-    """The owner whose key was presented; without any keys configured there is one, `local`."""
-    known = parts.settings.api_keys
-    if not known:
-        return LOCAL_OWNER
+def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:
+    """Whose key was presented; without any keys configured there is one owner, `local`, who may do all."""
+    caller = _known(parts.settings.api_keys, presented)
+    request.state.caller = caller  # what stands around the routes asks for it
+    caller.check(scopes_of(request.scope["route"].openapi_extra, request.method))
+    return caller
+
+
+def _known(keys: dict[str, str], presented: HTTPAuthorizationCredentials | None) -> Caller:
+    if not keys:
+        return LOCAL
     if presented is None:
         raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
-    owner = _owner_of(presented.credentials, known)
+    owner = _owner_of(presented.credentials, keys)
     if owner is None:
         raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
-    return owner
+    return Caller(owner)
 
 
 def _owner_of(key: str, known: dict[str, str]) -> str | None:
@@ -38,4 +43,10 @@ def _owner_of(key: str, known: dict[str, str]) -> str | None:
     return owners[0] if owners else None
 
 
+def get_owner(caller: Annotated[Caller, Depends(get_caller)]) -> str:
+    """Whose things the request is about."""
+    return caller.owner
+
+
+CallerDep = Annotated[Caller, Depends(get_caller)]
 OwnerDep = Annotated[str, Depends(get_owner)]

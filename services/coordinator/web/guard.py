@@ -13,10 +13,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.binding import is_loopback
-from mallorn.core.errors import InvalidRequest, MallornError
+from mallorn.core.errors import Forbidden, InvalidRequest, MallornError
+from services.coordinator.web.callers import SAFE_METHODS
 from services.coordinator.web.failures import error_body
 
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -24,12 +24,6 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-
-
-class Forbidden(MallornError):
-    """This request comes from another web page and is refused."""
-
-    status_code = 403
 
 
 class Guard:
@@ -57,7 +51,10 @@ class Guard:
                 hint="use http://127.0.0.1, or set MALLORN_API_KEYS on the coordinator",
             )
         if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):
-            return Forbidden(hint="send it from the page of this coordinator, or without a browser")
+            return Forbidden(
+                "this request comes from another web page and is refused",
+                hint="send it from the page of this coordinator, or without a browser",
+            )
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return InvalidRequest("the address contains the character NUL", hint="see /docs")
         return None
