@@ -52,6 +52,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("control", "cli.parts:control"),
     ("tracker", "cli.parts:tracker"),
     ("device", "cli.device:device"),
+    ("keys", "cli.keys:app"),
     ("migrate", "cli.parts:migrate"),
 ]
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.terminal.output import print_note
+from db.keyed import holds_keys
 from mallorn.core.addresses import LAST_PORT, host_and_port
 from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
@@ -19,7 +20,7 @@ def up(
         int, typer.Option(min=0, max=LAST_PORT, help="Port of the API; 0 takes a free one.")
     ] = 8000,
     host: Annotated[
-        str, typer.Option(help="Address of the API; others than loopback need MALLORN_API_KEYS.")
+        str, typer.Option(help="Address of the API; others than loopback need API keys.")
     ] = LOOPBACK,
     data: Annotated[
         Path | None, typer.Option(help="Where database, models and logs are kept.  [MALLORN_DATA_DIR]")
@@ -39,7 +40,7 @@ def up(
     from stack.running import run
 
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    check_binding(host, bool(known.api_keys))
+    check_binding(host, bool(known.api_keys) or holds_keys(known.database_url))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:

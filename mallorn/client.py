@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -14,6 +14,7 @@ from mallorn.core.asked import Asked
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.values.api_key import ApiKey, NewApiKey
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
@@ -198,6 +199,25 @@ class Client:
         """Let new rounds use this version, and training go on from it; later versions are kept."""
         answer = self.connection.post(f"/costmodels/{version_id}/activate")
         return self.connection.read(CostModelVersion, answer)
+
+    def api_keys(self) -> list[ApiKey]:
+        """Your API keys, newest first; with an admin's key everybody's."""
+        return self.connection.values(ApiKey, "/keys")
+
+    def create_key(
+        self, name: str, owner: str | None = None, scopes: Sequence[str] = (), days: float | None = None
+    ) -> NewApiKey:
+        """Make an API key. It can be read in the answer, and never again."""
+        body = {"name": name, "owner": owner, "days": days} | ({"scopes": list(scopes)} if scopes else {})
+        return self.connection.read(NewApiKey, self.connection.post("/keys", body))
+
+    def rotate_key(self, key_id: str) -> NewApiKey:
+        """Another secret for a key; the old one is of no use from now on."""
+        return self.connection.read(NewApiKey, self.connection.post(f"/keys/{key_id}/rotate"))
+
+    def revoke_key(self, key_id: str) -> None:
+        """Let a key open nothing from now on."""
+        self.connection.delete(f"/keys/{key_id}")
 
     def devices(self) -> list[DeviceStatus]:
         """The devices that measure."""

@@ -1,5 +1,6 @@
 """The typed tables, one file a group of words."""
 
+from db.tables.access import ApiKeyRow, SignIn
 from db.tables.base import Base
 from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
@@ -9,6 +10,7 @@ from db.tables.jobs import Event, Job, Model, Round, StageRun, Task
 from db.tables.search import SearchState
 
 __all__ = [
+    "ApiKeyRow",
     "Base",
     "Context",
     "CostModelRow",
@@ -24,6 +26,7 @@ __all__ = [
     "Round",
     "Schedule",
     "SearchState",
+    "SignIn",
     "SketchRow",
     "Snapshot",
     "Source",

@@ -10,8 +10,7 @@ def check_binding(host: str, has_keys: bool) -> None:
     if not has_keys and not is_loopback(host):
         raise InvalidRequest(
             f"{host} can be reached from other machines and no API key is set",
-            hint="set MALLORN_API_KEYS=NAME:HASH, with HASH from `printf %s KEY | sha256sum`, "
-            "or --host 127.0.0.1",
+            hint="mallorn keys create NAME --here   (or set MALLORN_API_KEYS, or --host 127.0.0.1)",
         )
 
 

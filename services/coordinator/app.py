@@ -18,14 +18,18 @@ from services.coordinator.events import router as events
 from services.coordinator.fleet.endpoints import router as fleet
 from services.coordinator.health import router as health
 from services.coordinator.jobs.endpoints import router as jobs
+from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
 from services.coordinator.options import router as options
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
 from services.coordinator.schedules import router as schedules
+from services.coordinator.sessions import open_router as open_sessions
+from services.coordinator.sessions import router as sessions
 from services.coordinator.web import failures
 from services.coordinator.web.answers import Responses
 from services.coordinator.web.auth import get_caller
+from services.coordinator.web.callers import settle
 from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
 from services.coordinator.web.parts import Parts
@@ -72,10 +76,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.parts = parts
     failures.install(app)
     app.add_middleware(Told)
-    app.add_middleware(Guard, has_keys=bool(parts.settings.api_keys))
+    app.add_middleware(Guard, door=parts.door)
     app.include_router(_api(), prefix=API)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
+    app.include_router(open_sessions, prefix=API, responses=_only(403, 503))
     add_docs(app)
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
@@ -85,8 +90,9 @@ def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     of_jobs = jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, dataset, cost_models, fleet
+    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions
     for router in nouns:
+        settle(router)
         api.include_router(router)
     return api
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import uvicorn
 
+from db.keyed import holds_keys
 from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
@@ -31,7 +32,7 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings) -> None:
     """Serve until stopped. Raises InvalidRequest for a public address while no key is configured."""
-    check_binding(settings.host, bool(settings.api_keys))
+    check_binding(settings.host, bool(settings.api_keys) or holds_keys(settings.database_url))
     app = create_app(settings)
     config = uvicorn.Config(
         app,

@@ -4,9 +4,11 @@ A route needs `read` where its method only shows things, else `submit`. One that
 says so with `openapi_extra=needs(Scope.ADMIN)`: there it is written in the API's description, too.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 from mallorn.core.errors import Forbidden
 from mallorn.core.scopes import ALL_SCOPES, Scope, allows
@@ -27,10 +29,18 @@ class Caller:
     def check(self, needed: tuple[Scope, ...]) -> None:
         """Raise Forbidden unless one of these scopes is among the caller's."""
         if not any(allows(self.scopes, scope) for scope in needed):
-            raise Forbidden(
-                f"this key has the scopes {', '.join(self.scopes)}; this needs {' or '.join(needed)}",
-                hint=f"ask an admin for a key with   mallorn keys create NAME --scope {needed[0]}",
-            )
+            raise self._refusal(" or ".join(needed), needed[0])
+
+    def check_all(self, needed: tuple[Scope, ...]) -> None:
+        """Raise Forbidden unless all of these scopes are among the caller's."""
+        if missing := [scope for scope in needed if not allows(self.scopes, scope)]:
+            raise self._refusal(" and ".join(missing), missing[0])
+
+    def _refusal(self, needed: str, first: Scope) -> Forbidden:
+        return Forbidden(
+            f"this key may {', '.join(self.scopes)}, and this needs {needed}",
+            hint=f"ask an admin for another: mallorn keys create NAME --scope {first}",
+        )
 
 
 LOCAL: Final = Caller(LOCAL_OWNER)
@@ -41,8 +51,9 @@ def needs(*scopes: Scope) -> dict[str, Any]:
     return {SCOPES: [str(scope) for scope in scopes]}
 
 
-def scopes_of(extra: Mapping[str, Any] | None, method: str) -> tuple[Scope, ...]:
-    """What a route needs, by what stands beside it and by its method."""
-    if extra and SCOPES in extra:
-        return tuple(map(Scope, extra[SCOPES]))
-    return (Scope.READ,) if method in SAFE_METHODS else (Scope.SUBMIT,)
+def settle(router: APIRouter) -> None:
+    """Write beside every route what it needs, where it does not say so itself."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
+        usual = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
+        route.openapi_extra = needs(usual) | (route.openapi_extra or {})

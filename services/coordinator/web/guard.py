@@ -5,16 +5,19 @@ shows. So a request must name a loopback host (against DNS rebinding), and one t
 not come from another origin.
 """
 
+from contextlib import suppress
 from typing import Final, cast
 from urllib.parse import urlsplit
 
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.binding import is_loopback
-from mallorn.core.errors import Forbidden, InvalidRequest, MallornError
+from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from services.coordinator.web.callers import SAFE_METHODS
+from services.coordinator.web.door import Door
 from services.coordinator.web.failures import error_body
 
 HEADERS: Final = {
@@ -29,26 +32,26 @@ HEADERS: Final = {
 class Guard:
     """Middleware in front of all routes."""
 
-    def __init__(self, app: ASGIApp, has_keys: bool) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
-        self._has_keys = has_keys
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal, app = self._refusal(scope), self._app
+        refusal, app = await self._refusal(scope), self._app
         if refusal is not None:
             app = cast(ASGIApp, JSONResponse(error_body(refusal), refusal.status_code))
         await app(scope, receive, _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> MallornError | None:
+    async def _refusal(self, scope: Scope) -> MallornError | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._has_keys and not names_loopback(host):
+        if not names_loopback(host) and not await self._asks():
             return Forbidden(
                 f"this coordinator has no API keys and answers to loopback names only, not to {host!r}",
-                hint="use http://127.0.0.1, or set MALLORN_API_KEYS on the coordinator",
+                hint="use http://127.0.0.1, or make a key there: mallorn keys create NAME --here",
             )
         if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):
             return Forbidden(
@@ -58,6 +61,12 @@ class Guard:
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return InvalidRequest("the address contains the character NUL", hint="see /docs")
         return None
+
+    async def _asks(self) -> bool:
+        """Whether a key is needed; one that cannot be looked for is none."""
+        with suppress(Unavailable):
+            return await run_in_threadpool(self._door.asks)
+        return False
 
 
 def names_loopback(host: str) -> bool:

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from db.session import Database
 from mallorn.core.settings import Settings
+from services.coordinator.web.door import Door
 from services.coordinator.web.store import Store
 from services.coordinator.web.waker import Waker
 
@@ -23,12 +24,14 @@ class Parts:
     database: Database
     store: Store
     waker: Waker
+    door: Door
     stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         database = Database(settings.database_url, answer_sec=ANSWER_SEC)
-        return cls(settings, database, Store(settings.artifacts), Waker(settings.redis_url))
+        store, waker = Store(settings.artifacts), Waker(settings.redis_url)
+        return cls(settings, database, store, waker, Door(settings, database))
 
     def close(self) -> None:
         self.waker.close()

@@ -1,17 +1,14 @@
 """Keys, owners, and what a browser may not do."""
 
 import hashlib
-from collections import defaultdict
 
 import pytest
 
-from services.coordinator.app import create_app
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 KEYS = {"ada": "ada's key", "bob": "bob's key"}
 HASHES = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in KEYS.items()}
-OPEN = {"/healthz", "/readyz"}
 
 
 def as_owner(name: str) -> dict[str, str]:
@@ -22,21 +19,6 @@ def as_owner(name: str) -> dict[str, str]:
 def guarded(start: Start) -> Coordinator:
     """A coordinator that knows two keys."""
     return start(api_keys=HASHES)
-
-
-def test_every_route_of_the_api_wants_a_key(guarded: Coordinator) -> None:
-    asked = 0
-    for path, operations in create_app(guarded.parts.settings).openapi()["paths"].items():
-        for method in operations:
-            answer = guarded.http.request(method, guarded.url + path.format_map(defaultdict(lambda: "1")))
-            if path in OPEN:
-                assert answer.status_code == 200, path
-                continue
-            asked += 1
-            assert answer.status_code == 401, (method, path)
-            assert answer.json()["error"] == "Unauthorized"
-            assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert asked >= 17
 
 
 def test_a_wrong_key_is_refused(guarded: Coordinator) -> None:

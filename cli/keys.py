@@ -1,0 +1,122 @@
+"""`mallorn keys`: who may come in, and for what."""
+
+import time
+from typing import Annotated, Final
+
+import typer
+
+from cli.dataset_place import dataset
+from cli.removal import YesOption, ask
+from cli.terminal.output import JsonOption, Place, client, print_json, print_note, print_rows, stdout
+from cli.terminal.shared import shared
+from mallorn.core.scopes import USUAL_SCOPES, Scope
+from mallorn.core.values.api_key import ApiKey, NewApiKey
+from mallorn.wording.columns import Column
+from mallorn.wording.units import ago, duration
+
+NONE_YET: Final = "no keys yet; make the first one with   mallorn keys create NAME --scope admin"
+COLUMNS: Final = (
+    Column[ApiKey]("KEY", lambda key: key.id),
+    Column[ApiKey]("OWNER", lambda key: key.owner),
+    Column[ApiKey]("NAME", lambda key: key.name),
+    Column[ApiKey]("MAY", lambda key: ", ".join(key.scopes)),
+    Column[ApiKey]("STATE", lambda key: state_of(key)),
+    Column[ApiKey]("USED", lambda key: _since(key.last_used_at) or "never"),
+    Column[ApiKey]("MADE", lambda key: _since(key.created_at)),
+)
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The key's id, as the list shows it.")]
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+@shared
+def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
+    """List your API keys; an admin sees everybody's."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with client(*place) as api:
+        rows = api.api_keys()
+    print_rows(rows, COLUMNS, as_json, NONE_YET)
+
+
+@app.command()
+@shared
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, or whom.")],
+    owner: Annotated[
+        str | None, typer.Option(help="Whose jobs, models and exports it opens; default: yours.")
+    ] = None,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="What it may do; once for each. Default: read and submit."),
+    ] = None,
+    days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires.")] = None,
+    here: Annotated[
+        bool,
+        typer.Option("--here", help="Write it into this host's database: for the first key, or a lost one."),
+    ] = False,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Make a key and print it, once: only its SHA-256 is kept."""
+    scopes = tuple(scope or USUAL_SCOPES)
+    if here:
+        key = _created_here(place, owner or name, name, scopes, days)
+    else:
+        with client(*place) as api:
+            key = api.create_key(name, owner, scopes, days)
+    _hand_over(key, as_json)
+
+
+@app.command()
+@shared
+def rotate(key: KeyArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """Give a key another secret and print it, once. The old one opens nothing from now on."""
+    with client(*place) as api:
+        _hand_over(api.rotate_key(key), as_json)
+
+
+@app.command()
+@shared
+def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
+    """Let a key, and the browsers that it let in, open nothing from now on."""
+    with client(*place) as api:
+        found = next((each for each in api.api_keys() if each.id == key), None)
+        whose = f" ({found.name}, of {found.owner})" if found else ""
+        ask(f"Revoke the key {key}{whose}?", f"mallorn keys revoke {key} --yes", yes)
+        api.revoke_key(key)
+    print_note(f"revoked {key}")
+
+
+def state_of(key: ApiKey) -> str:
+    """Whether it opens anything, and for how long."""
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is None:
+        return "good"
+    left_sec = key.expires_at - time.time()
+    return f"good for {duration(left_sec)}" if left_sec > 0 else "expired"
+
+
+def _since(at_sec: float | None) -> str | None:
+    return None if at_sec is None else ago(max(0.0, time.time() - at_sec))
+
+
+def _hand_over(key: NewApiKey, as_json: bool) -> None:
+    if as_json:
+        print_json(key)
+        return
+    stdout().print(key.key, markup=False)
+    print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
+    print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
+
+
+def _created_here(
+    place: Place, owner: str, name: str, scopes: tuple[Scope, ...], days: float | None
+) -> NewApiKey:
+    with dataset(place.data, None, create=True) as database:
+        from db.repositories.api_keys import ApiKeys
+
+        with database.transaction() as session:
+            return ApiKeys(session).create(owner, name, scopes, days)

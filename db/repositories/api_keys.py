@@ -1,0 +1,88 @@
+"""API keys: made, found by what was presented, replaced, revoked."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Update, exists, or_, select, update
+
+from db.clock import now
+from db.repositories.base import Repository, until
+from db.session import read_clock
+from db.tables import ApiKeyRow
+from mallorn.core.api_keys import digest_of, new_id, new_key
+from mallorn.core.errors import NotFound
+from mallorn.core.scopes import Scope
+from mallorn.core.values.api_key import ApiKey, NewApiKey
+
+DAY_SEC: Final = 24 * 3600.0
+USED_SEC: Final = 60.0  # a key in use writes no oftener than this
+
+
+class ApiKeys(Repository):
+    """Keys by their first part; `owner` None stands for all owners."""
+
+    def exist(self) -> bool:
+        """Whether there ever was one: revoking the last opens no door."""
+        return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
+
+    def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
+        """Make a key. It can be read in the answer, and never again."""
+        key_id = new_id()
+        key = new_key(key_id)
+        made = read_clock(self.session)
+        row = ApiKeyRow(
+            id=key_id,
+            owner=owner,
+            name=name,
+            digest=digest_of(key),
+            scopes=[str(scope) for scope in scopes],
+            created_at=made,
+            expires_at=None if days is None else made + days * DAY_SEC,
+        )
+        self.session.add(row)
+        self.session.flush()
+        return NewApiKey(**_told(row), key=key)
+
+    def presented(self, digest: str) -> ApiKey | None:
+        """The key of this digest, whether it is still good or not."""
+        row = self.session.scalars(select(ApiKeyRow).where(ApiKeyRow.digest == digest)).one_or_none()
+        return None if row is None else ApiKey(**_told(row))
+
+    def used(self, key_id: str) -> None:
+        """It was presented just now."""
+        long_ago = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
+        self.changed(_one(key_id).where(long_ago).values(last_used_at=now()))
+
+    def list(self, owner: str | None = None) -> list[ApiKey]:
+        """Newest first, revoked ones too."""
+        query = select(ApiKeyRow).order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id)
+        if owner is not None:
+            query = query.where(ApiKeyRow.owner == owner)
+        return [ApiKey(**_told(row)) for row in self.session.scalars(query)]
+
+    def get(self, key_id: str, owner: str | None = None) -> ApiKey:
+        """Raises NotFound for a key that is not there, or another owner's."""
+        row = self.session.get(ApiKeyRow, key_id)
+        if row is None or owner not in (None, row.owner):
+            raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
+        return ApiKey(**_told(row))
+
+    def rotate(self, key: ApiKey) -> NewApiKey:
+        """Another secret for the same key, for as long as it was made for; the old one is of no use now."""
+        secret, made = new_key(key.id), read_clock(self.session)
+        ends = None if key.expires_at is None else made + key.expires_at - key.created_at
+        fresh = {"digest": digest_of(secret), "created_at": made, "expires_at": ends}
+        self.changed(_one(key.id).values(**fresh, last_used_at=None, revoked_at=None))
+        return NewApiKey(**self.get(key.id).model_dump(), key=secret)
+
+    def revoke(self, key_id: str) -> None:
+        """It opens nothing from now on. A second time changes nothing."""
+        self.changed(_one(key_id).where(ApiKeyRow.revoked_at.is_(None)).values(revoked_at=now()))
+
+
+def _one(key_id: str) -> Update:
+    return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
+
+
+def _told(row: ApiKeyRow) -> dict[str, object]:
+    return {name: getattr(row, name) for name in ApiKey.model_fields}

@@ -1,0 +1,48 @@
+"""Browsers that were let in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+
+from db.clock import now
+from db.repositories.base import Repository
+from db.session import read_clock
+from db.tables import SignIn
+from mallorn.core.api_keys import digest_of, new_secret
+from mallorn.core.scopes import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """Whom a sign-in stands for."""
+
+    owner: str
+    scopes: tuple[Scope, ...]
+    key_digest: str | None  # of the key that it rests on
+
+
+class SignIns(Repository):
+    """Sign-ins by the digest of their cookie."""
+
+    def create(
+        self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
+    ) -> str:
+        """A new cookie; those that ended are forgotten on the way."""
+        self.changed(delete(SignIn).where(SignIn.expires_at < now()))
+        cookie, ends = new_secret(), read_clock(self.session) + seconds
+        columns = {"owner": owner, "scopes": [str(scope) for scope in scopes], "key_digest": key_digest}
+        self.session.add(SignIn(digest=digest_of(cookie), expires_at=ends, **columns))
+        return cookie
+
+    def of(self, cookie: str) -> LetIn | None:
+        """Whom this cookie stands for; None where it has ended, or was never ours."""
+        query = select(SignIn).where(SignIn.digest == digest_of(cookie), SignIn.expires_at >= now())
+        row = self.session.scalars(query).one_or_none()
+        if row is None:
+            return None
+        return LetIn(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
+
+    def end(self, cookie: str) -> None:
+        """It opens nothing from now on."""
+        self.changed(delete(SignIn).where(SignIn.digest == digest_of(cookie)))

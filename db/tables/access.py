@@ -1,0 +1,38 @@
+"""Who may come in: keys and the sign-ins of browsers. Secrets are kept as their SHA-256."""
+
+from typing import Any
+
+from sqlalchemy import Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from db.tables.base import Base, CreatedAt, JsonType, Timestamp
+
+
+class ApiKeyRow(Base):
+    """An API key. A row stays: once there was a key, a key is needed."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(primary_key=True)  # the key's first part, which lists show
+    owner: Mapped[str] = mapped_column(index=True)
+    name: Mapped[str]
+    digest: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[list[Any]] = mapped_column(JsonType)  # mallorn.core.scopes.Scope
+    created_at: Mapped[CreatedAt]
+    expires_at: Mapped[Timestamp | None]
+    last_used_at: Mapped[Timestamp | None]
+    revoked_at: Mapped[Timestamp | None]
+
+
+class SignIn(Base):
+    """A browser that was let in: by a key, whose fate it shares, or by an identity provider."""
+
+    __tablename__ = "sign_ins"
+    __table_args__ = (Index("ix_sign_ins_expires_at", "expires_at"),)
+
+    digest: Mapped[str] = mapped_column(primary_key=True)  # of the cookie
+    key_digest: Mapped[str | None]  # of the key that let it in
+    owner: Mapped[str]
+    scopes: Mapped[list[Any]] = mapped_column(JsonType)
+    created_at: Mapped[CreatedAt]
+    expires_at: Mapped[Timestamp]

@@ -1,0 +1,35 @@
+"""API keys as the coordinator tells of them, and who it takes somebody for."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.scopes import Scope
+from mallorn.core.values.base import Value
+
+
+class ApiKey(Value):
+    """What is known of a key; not the key."""
+
+    id: Annotated[str, Field(description="The first part of the key: `mln_ID_...`.")]
+    owner: Annotated[str, Field(description="Whose jobs, models and exports it opens.")]
+    name: Annotated[str, Field(description="What it is for.")]
+    scopes: Annotated[tuple[Scope, ...], Field(description="What it may do; `admin` is all.")]
+    created_at: Annotated[float, Field(description="When it was made, or made anew by `rotate`.")]
+    expires_at: Annotated[float | None, Field(description="null: never.")] = None
+    last_used_at: Annotated[float | None, Field(description="To a minute; null: never used.")] = None
+    revoked_at: Annotated[float | None, Field(description="null: it was not revoked.")] = None
+
+
+class NewApiKey(ApiKey):
+    """A key that was just made."""
+
+    key: Annotated[str, Field(description="The key itself. It is told once; only its SHA-256 is kept.")]
+
+
+class Session(Value):
+    """Who a browser, or a client, is taken for."""
+
+    owner: Annotated[str | None, Field(description="null: nobody is signed in.")] = None
+    scopes: Annotated[tuple[Scope, ...], Field(description="What may be done.")] = ()
+    keys: Annotated[bool, Field(description="Whether a key is needed here at all.")] = False

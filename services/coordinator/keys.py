@@ -1,0 +1,80 @@
+"""API keys: made by admins, replaced and revoked by whoever they belong to."""
+
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from db.repositories.api_keys import ApiKeys
+from mallorn.core.scopes import USUAL_SCOPES, Scope, allows
+from mallorn.core.storable import check_storable
+from mallorn.core.values.api_key import ApiKey, NewApiKey
+from services.coordinator.web.auth import CallerDep
+from services.coordinator.web.callers import Caller, needs
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import PartsDep
+
+router = APIRouter(prefix="/keys", tags=["keys"])
+ANY: Final = needs(*Scope)
+MOST_DAYS: Final = 3650.0
+IdPath = Annotated[str, Path(description="The key's id.")]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class KeyIn(BaseModel):
+    """Which key is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[Word, Field(description="What it is for.")]
+    owner: Annotated[Word | None, Field(description="Whose it is; default: the caller's.")] = None
+    scopes: Annotated[
+        list[Scope], Field(min_length=1, max_length=len(Scope), description="What it may do.")
+    ] = list(USUAL_SCOPES)
+    days: Annotated[
+        float | None, Field(gt=0, le=MOST_DAYS, description="Days until it expires; null: never.")
+    ] = None
+
+    @field_validator("name", "owner")
+    @classmethod
+    def _can_be_stored(cls, value: str | None) -> str | None:
+        check_storable(value)
+        return value
+
+
+@router.get("", openapi_extra=ANY)
+def list_keys(parts: PartsDep, caller: CallerDep) -> ListOut[ApiKey]:
+    """List the caller's keys, newest first; an admin's answer has everybody's."""
+    with parts.database.session() as session:
+        return ListOut(items=ApiKeys(session).list(_whose(caller)))
+
+
+@router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(Scope.ADMIN))
+def create_key(parts: PartsDep, caller: CallerDep, wanted: KeyIn) -> NewApiKey:
+    """Make a key for any owner. The answer is the only place where it can be read."""
+    with parts.database.transaction() as session:
+        scopes = tuple(scope for scope in Scope if scope in wanted.scopes)
+        return ApiKeys(session).create(wanted.owner or caller.owner, wanted.name, scopes, wanted.days)
+
+
+@router.post("/{key_id}/rotate", openapi_extra=ANY)
+def rotate_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> NewApiKey:
+    """Give a key another secret; the old one is of no use from now on."""
+    with parts.database.transaction() as session:
+        key = ApiKeys(session).get(key_id, _whose(caller))
+        caller.check_all(key.scopes)  # nobody gets a key that may do more than the one they came with
+        return ApiKeys(session).rotate(key)
+
+
+@router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, openapi_extra=ANY)
+def revoke_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> None:
+    """Revoke a key, and with it the browsers that it let in. Its row stays, and says when."""
+    with parts.database.transaction() as session:
+        key = ApiKeys(session).get(key_id, _whose(caller))
+        caller.check_all(key.scopes)
+        ApiKeys(session).revoke(key.id)
+
+
+def _whose(caller: Caller) -> str | None:
+    return None if allows(caller.scopes, Scope.ADMIN) else caller.owner

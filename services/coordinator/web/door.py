@@ -1,0 +1,96 @@
+"""Who may come in: by a key of the environment, by one in SQL, or by a browser's sign-in."""
+
+import hmac
+import math
+import time
+from contextlib import suppress
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.api_keys import USED_SEC, ApiKeys
+from db.repositories.sign_ins import SignIns
+from db.session import Database, read_clock
+from mallorn.core.api_keys import digest_of
+from mallorn.core.errors import Unauthorized, Unavailable
+from mallorn.core.settings import Settings
+from mallorn.core.values.api_key import ApiKey
+from services.coordinator.web.callers import LOCAL, Caller
+
+ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
+
+
+class Door:
+    """Knows all keys. Once there was one, a key is needed."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._keys = settings.api_keys
+        self._database = database
+        self._asks = bool(settings.api_keys)
+        self._noted: dict[str, float] = {}
+
+    def asks(self) -> bool:
+        """Whether a key is needed here; where there never was one, the owner `local` may do all."""
+        if not self._asks:
+            with self._database.session() as session:
+                self._asks = ApiKeys(session).exist()
+        return self._asks
+
+    def caller(self, key: str | None, cookie: str | None) -> Caller:
+        """Who presents this key, or else this cookie. Raises Unauthorized."""
+        if not self.asks():
+            return LOCAL
+        with self._database.session() as session:
+            found = self._with_cookie(session, cookie) if key is None else self._with_key(session, key)
+        if found is not None:
+            self._note_use(found.key_id)
+            return found
+        if key is None:
+            raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
+        raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+
+    def _with_key(self, session: Session, key: str) -> Caller | None:
+        return self._by_digest(session, digest_of(key))
+
+    def _with_cookie(self, session: Session, cookie: str | None) -> Caller | None:
+        known = SignIns(session).of(cookie) if cookie else None
+        if known is None:
+            return None
+        if known.key_digest is None:
+            return Caller(known.owner, scopes=known.scopes)
+        return self._by_digest(session, known.key_digest)
+
+    def _by_digest(self, session: Session, digest: str) -> Caller | None:
+        if (owner := self._of_environment(digest)) is not None:
+            return Caller(owner)
+        key = ApiKeys(session).presented(digest)
+        if key is None:
+            return None
+        _check_good(key, read_clock(session))
+        return Caller(key.owner, key.id, key.scopes)
+
+    def _of_environment(self, digest: str) -> str | None:
+        # Every entry is compared, and in constant time, so that the answer's delay tells nothing.
+        owners = [
+            name
+            for name, expected in self._keys.items()
+            if hmac.compare_digest(digest.encode(), expected.encode())
+        ]
+        return owners[0] if owners else None
+
+    def _note_use(self, key_id: str) -> None:
+        now_sec = time.monotonic()
+        if not key_id or now_sec - self._noted.get(key_id, -math.inf) < USED_SEC:
+            return
+        self._noted[key_id] = now_sec
+        # Nobody is kept out for want of it.
+        with suppress(Unavailable), self._database.transaction() as session:
+            ApiKeys(session).used(key_id)
+
+
+def _check_good(key: ApiKey, now_sec: float) -> None:
+    """Who presents the whole key may know why it opens nothing."""
+    if key.revoked_at is not None:
+        raise Unauthorized(f"the API key {key.id} was revoked", hint=ANOTHER)
+    if key.expires_at is not None and key.expires_at <= now_sec:
+        raise Unauthorized(f"the API key {key.id} has expired", hint=ANOTHER)

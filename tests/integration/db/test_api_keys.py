@@ -1,0 +1,104 @@
+"""API keys and sign-ins in SQL: what is kept of a secret, and how long it opens anything."""
+
+from sqlalchemy import func, select, text, update
+
+from db.repositories.api_keys import ApiKeys
+from db.repositories.sign_ins import SignIns
+from db.tables import ApiKeyRow, SignIn
+from mallorn.core.api_keys import digest_of
+from mallorn.core.scopes import USUAL_SCOPES, Scope
+from mallorn.core.values.api_key import NewApiKey
+from tests.fixtures.rows import Rows
+
+
+def made(rows: Rows, owner: str = "ada", days: float | None = None) -> NewApiKey:
+    return rows.write(lambda session: ApiKeys(session).create(owner, "ci", USUAL_SCOPES, days))
+
+
+def test_a_key_has_256_bits_and_none_is_like_another(rows: Rows) -> None:
+    keys = [made(rows) for _ in range(20)]
+    secrets = {key.key.removeprefix(f"mln_{key.id}_") for key in keys}
+    assert len(secrets) == 20
+    assert all(len(secret) * 6 >= 256 for secret in secrets)
+
+
+def test_only_the_digest_is_kept(rows: Rows) -> None:
+    key = made(rows)
+    secret = key.key.removeprefix(f"mln_{key.id}_")
+    with rows.database.session() as session:
+        kept = [str(value) for row in session.execute(text("SELECT * FROM api_keys")) for value in row]
+    assert digest_of(key.key) in kept
+    assert not any(secret in value for value in kept)
+
+
+def test_it_is_found_by_what_was_presented(rows: Rows) -> None:
+    key = made(rows)
+    found = rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key)))
+    assert found is not None
+    assert (found.id, found.owner, found.scopes) == (key.id, "ada", USUAL_SCOPES)
+    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.id))) is None
+
+
+def test_revoking_the_last_leaves_the_door_shut(rows: Rows) -> None:
+    assert not rows.read(lambda session: ApiKeys(session).exist())
+    key = made(rows)
+    rows.write(lambda session: ApiKeys(session).revoke(key.id))
+    assert rows.read(lambda session: ApiKeys(session).exist())
+
+
+def test_a_second_revocation_keeps_the_time_of_the_first(rows: Rows) -> None:
+    key = made(rows)
+    rows.write(lambda session: ApiKeys(session).revoke(key.id))
+    first = rows.read(lambda session: ApiKeys(session).get(key.id)).revoked_at
+    rows.write(lambda session: ApiKeys(session).revoke(key.id))
+    assert first is not None
+    assert rows.read(lambda session: ApiKeys(session).get(key.id)).revoked_at == first
+
+
+def test_a_rotated_key_lasts_as_long_as_it_was_made_for(rows: Rows) -> None:
+    key = made(rows, days=2)
+    day = 24 * 3600
+    old = {"created_at": key.created_at - 3 * day, "expires_at": key.created_at - day}
+    rows.write(lambda session: session.execute(update(ApiKeyRow).values(**old)))
+    fresh = rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(key.id)))
+    assert fresh.id == key.id
+    assert fresh.key != key.key
+    assert fresh.expires_at is not None
+    assert abs(fresh.expires_at - fresh.created_at - 2 * day) < 1
+    assert fresh.created_at >= key.created_at
+    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+
+
+def test_use_is_noted_once_a_minute(rows: Rows) -> None:
+    key = made(rows)
+    rows.write(lambda session: ApiKeys(session).used(key.id))
+    first = rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at
+    rows.write(lambda session: ApiKeys(session).used(key.id))
+    assert first is not None
+    assert rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at == first
+    rows.write(lambda session: session.execute(update(ApiKeyRow).values(last_used_at=first - 61)))
+    rows.write(lambda session: ApiKeys(session).used(key.id))
+    assert rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at > first - 1
+
+
+def test_owners_list_their_own(rows: Rows) -> None:
+    hers, his = made(rows, "ada"), made(rows, "bob")
+    assert [key.id for key in rows.read(lambda session: ApiKeys(session).list("ada"))] == [hers.id]
+    assert {key.id for key in rows.read(lambda session: ApiKeys(session).list())} == {hers.id, his.id}
+
+
+def test_a_sign_in_ends(rows: Rows) -> None:
+    lasting = rows.write(lambda session: SignIns(session).create("ada", [Scope.READ], 60))
+    over = rows.write(lambda session: SignIns(session).create("ada", [Scope.READ], -1))
+    found = rows.read(lambda session: SignIns(session).of(lasting))
+    assert found is not None
+    assert (found.owner, found.scopes) == ("ada", (Scope.READ,))
+    assert rows.read(lambda session: SignIns(session).of(over)) is None
+    rows.write(lambda session: SignIns(session).end(lasting))
+    assert rows.read(lambda session: SignIns(session).of(lasting)) is None
+
+
+def test_sign_ins_that_ended_are_forgotten_by_the_next(rows: Rows) -> None:
+    for seconds in (-1, -1, 60):
+        rows.write(lambda session, seconds=seconds: SignIns(session).create("ada", [Scope.READ], seconds))
+    assert rows.read(lambda session: session.scalar(select(func.count()).select_from(SignIn))) == 1

@@ -1,0 +1,154 @@
+"""Keys and sign-ins over REST: who makes them, what they open, and when they stop."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from db.repositories.api_keys import ApiKeys
+from db.tables import ApiKeyRow
+from mallorn.core.api_keys import digest_of
+from mallorn.core.scopes import Scope
+from tests.fixtures.coordinator import Coordinator, Start
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+def made(coordinator: Coordinator, owner: str = "ada", *scopes: Scope, days: float | None = None) -> Any:
+    """As `mallorn keys create --here` makes one."""
+    with coordinator.database.transaction() as session:
+        return ApiKeys(session).create(owner, "test", scopes or tuple(Scope), days)
+
+
+def ask(coordinator: Coordinator, key: str | None, method: str, path: str, **given: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return coordinator.http.request(method, path, headers=headers, **given)
+
+
+def test_the_first_key_shuts_the_door(coordinator: Coordinator) -> None:
+    answer = coordinator.http.post("/keys", json={"name": "first", "scopes": ["admin"]})
+    assert answer.status_code == 201
+    assert answer.json()["owner"] == "local", "what was submitted before stays with its owner"
+    assert coordinator.http.get("/jobs").status_code == 401
+    assert ask(coordinator, answer.json()["key"], "GET", "/jobs").status_code == 200
+
+
+def test_a_key_is_told_once(coordinator: Coordinator) -> None:
+    admin = made(coordinator).key
+    new = ask(coordinator, admin, "POST", "/keys", json={"name": "ci", "owner": "bob"}).json()
+    assert new["key"].startswith(f"mln_{new['id']}_")
+    assert new["scopes"] == ["read", "submit"]
+    listed = ask(coordinator, admin, "GET", "/keys")
+    assert new["id"] in listed.text
+    assert new["key"].removeprefix(f"mln_{new['id']}_") not in listed.text
+    assert ask(coordinator, new["key"], "GET", "/keys").json()["items"][0]["owner"] == "bob"
+
+
+def test_whoever_presents_a_key_that_is_over_is_told_why(coordinator: Coordinator) -> None:
+    admin, revoked, expired = made(coordinator), made(coordinator), made(coordinator, days=1)
+    assert ask(coordinator, revoked.key, "GET", "/jobs").status_code == 200
+    assert ask(coordinator, admin.key, "DELETE", f"/keys/{revoked.id}").status_code == 204
+    with coordinator.database.transaction() as session:
+        session.execute(update(ApiKeyRow).where(ApiKeyRow.id == expired.id).values(expires_at=1.0))
+    for key, word in ((revoked, "was revoked"), (expired, "has expired")):
+        answer = ask(coordinator, key.key, "GET", "/jobs")
+        assert answer.status_code == 401
+        assert word in answer.json()["detail"]
+    assert "not known" in ask(coordinator, f"mln_{admin.id}_guessed", "GET", "/jobs").json()["detail"]
+
+
+def test_rotating_gives_another_secret_at_once(coordinator: Coordinator) -> None:
+    old = made(coordinator, "ada", Scope.READ)
+    new = ask(coordinator, old.key, "POST", f"/keys/{old.id}/rotate").json()
+    assert ask(coordinator, old.key, "GET", "/jobs").status_code == 401
+    assert ask(coordinator, new["key"], "GET", "/jobs").status_code == 200
+    assert new["id"] == old.id
+
+
+def test_nobody_gets_more_by_rotating_than_they_came_with(coordinator: Coordinator) -> None:
+    strong, weak = made(coordinator), made(coordinator, "ada", Scope.READ)
+    for method, path in (("POST", f"/keys/{strong.id}/rotate"), ("DELETE", f"/keys/{strong.id}")):
+        answer = ask(coordinator, weak.key, method, path)
+        assert answer.status_code == 403
+        assert "admin" in answer.json()["detail"]
+    assert ask(coordinator, strong.key, "GET", "/jobs").status_code == 200
+
+
+def test_use_is_seen_in_the_list(coordinator: Coordinator) -> None:
+    key = made(coordinator)
+    ask(coordinator, key.key, "GET", "/jobs")
+    assert ask(coordinator, key.key, "GET", "/keys").json()["items"][0]["last_used_at"] is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": ""},
+        {"name": "a", "scopes": []},
+        {"name": "a", "scopes": ["root"]},
+        {"name": "a", "days": 0},
+        {"name": "\ud800"},
+        {"name": "a\0b"},
+        {"name": "a", "what": 1},
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused(coordinator: Coordinator, body: dict[str, Any]) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = coordinator.http.post("/keys", content=json.dumps(body), headers=headers)
+    assert answer.status_code == 422
+    assert coordinator.http.get("/jobs").status_code == 200, "and no key came of it"
+
+
+def test_with_a_key_in_sql_any_host_name_will_do(coordinator: Coordinator) -> None:
+    elsewhere = {"Host": "tuning.example"}
+    assert coordinator.http.get("/jobs", headers=elsewhere).status_code == 403
+    key = made(coordinator).key
+    headers = elsewhere | {"Authorization": f"Bearer {key}"}
+    assert coordinator.http.get("/jobs", headers=headers).status_code == 200
+
+
+def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coordinator) -> None:
+    key = made(coordinator, "ada", Scope.READ).key
+    assert coordinator.http.get("/session").json() == {"owner": None, "scopes": [], "keys": True}
+    answer = ask(coordinator, key, "POST", "/session")
+    assert answer.status_code == 201
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert key not in cookie
+    # The client keeps cookies, as a browser does.
+    assert coordinator.http.get("/session").json() == {"owner": "ada", "scopes": ["read"], "keys": True}
+    assert coordinator.http.get("/jobs").status_code == 200
+    assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 403
+    cross = coordinator.http.delete("/session", headers={"Sec-Fetch-Site": "cross-site"})
+    assert cross.status_code == 403
+    assert coordinator.http.delete("/session").status_code == 204
+    assert coordinator.http.get("/jobs").status_code == 401
+
+
+def test_a_sign_in_ends_with_its_key(coordinator: Coordinator) -> None:
+    key = made(coordinator)
+    ask(coordinator, key.key, "POST", "/session")
+    assert coordinator.http.get("/jobs").status_code == 200
+    ask(coordinator, key.key, "DELETE", f"/keys/{key.id}")
+    assert coordinator.http.get("/jobs").status_code == 401
+
+
+def test_a_key_of_the_environment_signs_in_too(start: Start) -> None:
+    guarded = start(api_keys={"ada": digest_of("a key")})
+    assert ask(guarded, "a key", "POST", "/session").status_code == 201
+    assert guarded.http.get("/session").json()["owner"] == "ada"
+    without = start()
+    without.http.cookies = guarded.http.cookies
+    assert without.http.get("/jobs").status_code == 200
+
+
+def test_where_no_key_is_needed_nobody_signs_in(coordinator: Coordinator) -> None:
+    answer = coordinator.http.post("/session")
+    assert answer.status_code == 201
+    assert "Set-Cookie" not in answer.headers
+    assert answer.json()["keys"] is False
+    assert answer.json()["owner"] == "local"
