@@ -7,8 +7,9 @@ from typing import Any, Final
 from cli.reference.markdown import code, described, page, schema_type, table
 
 WORDS: Final = (
-    "Every answer is JSON; errors are `{error, detail, hint}`. Where `MALLORN_API_KEYS` is set, send",
-    "`Authorization: Bearer KEY`. A page of a list carries `next_cursor`: the `cursor` of the next one.",
+    "Every answer is JSON; errors are `{error, detail, hint}`. Where there are keys (`mallorn keys`), send",
+    "`Authorization: Bearer KEY`; a route names the scopes of which the key needs one. A page of a list",
+    "carries `next_cursor`: the `cursor` of the next one.",
     "`/docs` is the same, to try out, and `/api/v1/openapi.json` for programs.",
 )
 # Their place in the path says what they are.
@@ -44,6 +45,8 @@ def _routes(document: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]
 
 def _route(name: str, operation: Mapping[str, Any]) -> list[str]:
     lines = [f"### {name}", "", described(name, operation.get("description")), ""]
+    if may := operation.get("x-scopes"):
+        lines += [f"Needs {' or '.join(map(code, may))}.", ""]
     asked = [one for one in operation.get("parameters", []) if one["in"] != IN_PATH]
     if asked:
         lines += table(["parameter", "type", "meaning"], [_parameter(name, one) for one in asked])

@@ -73,6 +73,13 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "GET /devices",
         "GET /workers",
         "GET /fleet/activity",
+        "GET /keys",
+        "POST /keys",
+        "DELETE /keys/{key_id}",
+        "POST /keys/{key_id}/rotate",
+        "GET /session",
+        "POST /session",
+        "DELETE /session",
         "GET /healthz",
         "GET /readyz",
     }
