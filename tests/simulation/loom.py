@@ -1,16 +1,13 @@
-"""Logical processes in one thread's worth of time: fibers that hand one baton on, by a clock of their own."""
+"""Logical processes in one thread: fibers, one of which runs at a time, by a clock of their own."""
 
 import heapq
 import itertools
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import Context
 from random import Random
 from typing import Any, Final
 
-#: Idle threads wait here for their next fiber: starting one costs more than most fibers run.
-THREADS: Final = ThreadPoolExecutor(max_workers=256, thread_name_prefix="fiber")
+from greenlet import getcurrent, greenlet
+
 EPOCH_SEC: Final = 1_800_000_000.0
 
 
@@ -38,13 +35,12 @@ class Process:
 
 
 class Fiber:
-    """One thread of a logical process; runs only while it has the baton."""
+    """One thread of a logical process; a stack of its own that others are put in the place of."""
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: Process, name: str, stack: greenlet) -> None:
         self.process = process
         self.name = name
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.stack = stack
         self.ticket = 0
         self.over = False
         self.writing = False  # holds the database's write lock: must not be put aside
@@ -64,8 +60,7 @@ class Loom:
         self._queue: list[tuple[float, int, Fiber | Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         self._fibers: list[Fiber] = []
-        self._main = threading.Lock()
-        self._main.acquire()
+        self._main = getcurrent()
 
     @property
     def process(self) -> Process:
@@ -75,10 +70,10 @@ class Loom:
 
     def spawn(self, process: Process, work: Callable[[], object], name: str = "main") -> Fiber:
         """A fiber that begins soon."""
-        fiber = Fiber(process, name)
+        fiber = Fiber(process, name, greenlet(parent=self._main))
+        fiber.stack.run = lambda *_ended: self._run(fiber, work)  # may begin where another ends
         self._fibers.append(fiber)
         self._wait_until(fiber, self.now + self._moment())
-        THREADS.submit(Context().run, self._run, fiber, work)
         return fiber
 
     def at(self, when: float, act: Callable[[], None]) -> None:
@@ -137,17 +132,17 @@ class Loom:
         self._hand_on(None)
 
     def _hand_on(self, fiber: Fiber | None) -> None:
-        """Give the baton to the next; a fiber waits until it comes back."""
+        """Let the next go on; a fiber goes on here when its turn comes again."""
         following = self._next()
         self.running = following
         if following is fiber:
             return
         self.switches += 1
-        (self._main if following is None else following.gate).release()
-        if fiber is not None and not fiber.over:
-            fiber.gate.acquire()
-        elif fiber is None and following is not None:
-            self._main.acquire()
+        stack = self._main if following is None else following.stack
+        if fiber is not None and fiber.over:
+            fiber.stack.parent = stack  # who ends goes on there
+        else:
+            stack.switch()
 
     def _put_aside(self, fiber: Fiber) -> None:
         self._hand_on(fiber)
@@ -179,7 +174,6 @@ class Loom:
         return self.random.expovariate(100) if self.random.random() < 0.95 else self.random.uniform(0, 2)
 
     def _run(self, fiber: Fiber, work: Callable[[], object]) -> None:
-        fiber.gate.acquire()
         try:
             fiber.process.check()
             work()

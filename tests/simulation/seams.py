@@ -32,7 +32,12 @@ SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0)
 IMPORT_SEC: Final = 1.0
 #: Modules that wait, or tell how long something took.
 WAITING: Final = ("workers.slot.lease.threading",)
-TIMED: Final = ("workers.round.run.time", "workers.finish.run.time", "workers.probing.run.time")
+TIMED: Final = (
+    "workers.round.run.time",
+    "workers.round.commits.time",
+    "workers.finish.run.time",
+    "workers.probing.run.time",
+)
 Extracted = dict[str, tuple[str, ...]]
 
 
