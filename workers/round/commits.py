@@ -20,7 +20,6 @@ from workers.measure.base import Slot, SlotTrial
 from workers.round.context import RoundContext
 from workers.round.rows import Site, store_sketches
 from workers.search.base import Proposal
-from workers.slot.lease import Lease
 
 # A kill costs at most what was not committed: these, and the one on the device.
 BATCH: Final = 4
@@ -69,9 +68,12 @@ class Commits:
             Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
         self._pending = []
 
-    def settle(self, lease: Lease) -> None:
-        """Commit what is pending as soon as the database answers, while the work is ours."""
-        while not lease.lost:
+    def settle(self) -> None:
+        """Commit what is pending as soon as the database answers, however long that takes.
+
+        A lease that ran out meanwhile does not matter unless another attempt took the round: the fence tells.
+        """
+        while True:
             try:
                 return self.flush()
             except Unavailable as error:

@@ -96,7 +96,7 @@ def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> Non
             lease.check()
             commits.add(result)
     finally:
-        commits.settle(lease)
+        commits.settle()
 
 
 def _close(

@@ -15,6 +15,7 @@ from mallorn.core.errors import (
     InvalidTarget,
     Misconfigured,
     NoDevice,
+    Unavailable,
     UnknownName,
     Unschedulable,
 )
@@ -28,6 +29,7 @@ from workers.round.commits import BATCH, Commits
 from workers.round.context import load_round
 from workers.round.proposing import propose
 from workers.round.viewing import Viewer
+from workers.slot.lease import Lease
 
 
 class Killed(BaseException):
@@ -128,6 +130,27 @@ def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
     assert len(workshop.rows(round_id=round_id)) == BATCH
     assert workshop.bench.closed == 1, "the measurer was left at work"
     assert workshop.round(round_id).state == RoundState.QUEUED
+
+
+def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(
+    workshop, monkeypatch
+):
+    round_id = workshop.next_round(workshop.job(round_size=BATCH, trials=64))
+    away = []
+    flush = Commits.flush
+
+    def unanswered_once(commits):
+        if commits._pending and not away:
+            away.append(len(commits._pending))
+            raise Unavailable("the database does not answer")
+        flush(commits)
+
+    monkeypatch.setattr(Commits, "flush", unanswered_once)
+    monkeypatch.setattr(Lease, "lost", property(lambda _: bool(away)))
+    workshop.run(round_id)
+    assert away == [BATCH]
+    assert len(workshop.rows(round_id=round_id)) == BATCH
+    assert workshop.round(round_id).state == RoundState.DONE
 
 
 def test_a_cancelled_round_stops(workshop):
