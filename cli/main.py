@@ -53,6 +53,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("tracker", "cli.parts:tracker"),
     ("device", "cli.device:device"),
     ("keys", "cli.keys:app"),
+    ("audit", "cli.audit:audit"),
     ("migrate", "cli.parts:migrate"),
 ]
 

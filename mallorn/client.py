@@ -15,6 +15,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.api_key import ApiKey, NewApiKey
+from mallorn.core.values.audit import AuditEntry
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
@@ -218,6 +219,10 @@ class Client:
     def revoke_key(self, key_id: str) -> None:
         """Let a key open nothing from now on."""
         self.connection.delete(f"/keys/{key_id}")
+
+    def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:
+        """Who did what, newest first: your own; with an admin's key everybody's."""
+        return self.connection.pages(AuditEntry, "/audit", limit=page_size)
 
     def devices(self) -> list[DeviceStatus]:
         """The devices that measure."""

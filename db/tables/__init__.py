@@ -1,6 +1,6 @@
 """The typed tables, one file a group of words."""
 
-from db.tables.access import ApiKeyRow, SignIn
+from db.tables.access import ApiKeyRow, AuditRow, SignIn
 from db.tables.base import Base
 from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
@@ -11,6 +11,7 @@ from db.tables.search import SearchState
 
 __all__ = [
     "ApiKeyRow",
+    "AuditRow",
     "Base",
     "Context",
     "CostModelRow",

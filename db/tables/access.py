@@ -1,11 +1,11 @@
-"""Who may come in: keys and the sign-ins of browsers. Secrets are kept as their SHA-256."""
+"""Who may come in, and what they did: keys, sign-ins, the audit log. Of secrets only the SHA-256 is kept."""
 
 from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import Index, SmallInteger
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, CreatedAt, JsonType, Timestamp
+from db.tables.base import Base, CreatedAt, IdPk, JsonType, Timestamp
 
 
 class ApiKeyRow(Base):
@@ -36,3 +36,18 @@ class SignIn(Base):
     scopes: Mapped[list[Any]] = mapped_column(JsonType)
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[Timestamp]
+
+
+class AuditRow(Base):
+    """A request that would change something, and what it was answered with."""
+
+    __tablename__ = "audit"
+    __table_args__ = (Index("ix_audit_owner_id", "owner", "id"), Index("ix_audit_at", "at"))
+
+    id: Mapped[IdPk]
+    at: Mapped[CreatedAt]
+    owner: Mapped[str]
+    key_id: Mapped[str]
+    method: Mapped[str]
+    path: Mapped[str]
+    status: Mapped[int] = mapped_column(SmallInteger)

@@ -70,6 +70,9 @@ class Settings(BaseSettings):
     keep_models_days: float = Field(
         0.0, ge=0, description="Days after its upload until a model without a job is deleted; 0: never."
     )
+    keep_audit_days: float = Field(
+        0.0, ge=0, description="Days until an entry of the audit log is deleted; 0: never."
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="How processes log: `text` for people, `json` for one object a line."
     )

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from typing import Final
 
+from db.repositories.audit import Audit
 from db.repositories.models import Models
 from db.repositories.removals import Removals
 from db.session import Database
@@ -13,10 +14,11 @@ from services.artifacts import remove
 
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20
+ENTRIES_AT_A_TIME: Final = 1000
 
 
 def tidy(database: Database, settings: Settings) -> None:
-    """Old jobs, logs and models, each only where a setting asks for it; and files left by a deletion."""
+    """What is old, each kind only where a setting asks for it; and files left by a deletion."""
     if settings.keep_jobs_days:
         _delete_jobs(database, settings.keep_jobs_days)
     if settings.keep_events_days:
@@ -24,6 +26,9 @@ def tidy(database: Database, settings: Settings) -> None:
             Removals(session).forget_logs(settings.keep_events_days, AT_A_TIME)
     if settings.keep_models_days:
         _delete_models(database, settings)
+    if settings.keep_audit_days:
+        with database.transaction() as session:
+            Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
     _remove_leftovers(database)
 
 

@@ -11,6 +11,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as process_settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
+from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
 from services.coordinator.dataset import router as dataset
 from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS
@@ -32,6 +33,7 @@ from services.coordinator.web.auth import get_caller
 from services.coordinator.web.callers import settle
 from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
+from services.coordinator.web.ledger import Ledger
 from services.coordinator.web.parts import Parts
 from services.coordinator.web.requests import Told
 from services.dashboard.pages import add_page
@@ -76,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.parts = parts
     failures.install(app)
     app.add_middleware(Told)
+    app.add_middleware(Ledger, database=parts.database)
     app.add_middleware(Guard, door=parts.door)
     app.include_router(_api(), prefix=API)
     app.include_router(health, responses=_only(503))
@@ -90,7 +93,7 @@ def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     of_jobs = jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions
+    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions, audit
     for router in nouns:
         settle(router)
         api.include_router(router)

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from db.repositories.api_keys import ApiKeys
-from mallorn.core.scopes import USUAL_SCOPES, Scope, allows
+from mallorn.core.scopes import USUAL_SCOPES, Scope
 from mallorn.core.storable import check_storable
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 from services.coordinator.web.auth import CallerDep
-from services.coordinator.web.callers import Caller, needs
+from services.coordinator.web.callers import needs
 from services.coordinator.web.paging import ListOut
 from services.coordinator.web.parts import PartsDep
 
@@ -47,7 +47,7 @@ class KeyIn(BaseModel):
 def list_keys(parts: PartsDep, caller: CallerDep) -> ListOut[ApiKey]:
     """List the caller's keys, newest first; an admin's answer has everybody's."""
     with parts.database.session() as session:
-        return ListOut(items=ApiKeys(session).list(_whose(caller)))
+        return ListOut(items=ApiKeys(session).list(caller.sees))
 
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(Scope.ADMIN))
@@ -62,7 +62,7 @@ def create_key(parts: PartsDep, caller: CallerDep, wanted: KeyIn) -> NewApiKey:
 def rotate_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> NewApiKey:
     """Give a key another secret; the old one is of no use from now on."""
     with parts.database.transaction() as session:
-        key = ApiKeys(session).get(key_id, _whose(caller))
+        key = ApiKeys(session).get(key_id, caller.sees)
         caller.check_all(key.scopes)  # nobody gets a key that may do more than the one they came with
         return ApiKeys(session).rotate(key)
 
@@ -71,10 +71,6 @@ def rotate_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> NewApiKey:
 def revoke_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> None:
     """Revoke a key, and with it the browsers that it let in. Its row stays, and says when."""
     with parts.database.transaction() as session:
-        key = ApiKeys(session).get(key_id, _whose(caller))
+        key = ApiKeys(session).get(key_id, caller.sees)
         caller.check_all(key.scopes)
         ApiKeys(session).revoke(key.id)
-
-
-def _whose(caller: Caller) -> str | None:
-    return None if allows(caller.scopes, Scope.ADMIN) else caller.owner

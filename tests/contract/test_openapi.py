@@ -73,6 +73,7 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "GET /devices",
         "GET /workers",
         "GET /fleet/activity",
+        "GET /audit",
         "GET /keys",
         "POST /keys",
         "DELETE /keys/{key_id}",

@@ -83,11 +83,11 @@ def asked_everything(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_without_keys_everything_is_as_described(coordinator: Coordinator, tmp_path: Path) -> None:
     document = described()
-    del document["paths"]["/api/v1/keys"]["post"]  # the first key would shut the door on all that follows
     for operations in document["paths"].values():
         for operation in operations.values():
             operation.pop("security", None)  # on loopback without keys nobody is asked for one
-    ran = asked_everything(coordinator, document, tmp_path)
+    # The first key would shut the door on all that follows.
+    ran = asked_everything(coordinator, document, tmp_path, "--exclude-name=POST /api/v1/keys")
     assert ran.returncode == 0, ran.stdout[-20_000:]
 
 

@@ -26,6 +26,11 @@ class Caller:
     key_id: str = ""  # as `mallorn keys` lists it; empty where no such key was presented
     scopes: tuple[Scope, ...] = ALL_SCOPES
 
+    @property
+    def sees(self) -> str | None:
+        """Whose keys and deeds they see; None: everybody's."""
+        return None if allows(self.scopes, Scope.ADMIN) else self.owner
+
     def check(self, needed: tuple[Scope, ...]) -> None:
         """Raise Forbidden unless one of these scopes is among the caller's."""
         if not any(allows(self.scopes, scope) for scope in needed):

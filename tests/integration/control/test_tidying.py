@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
+from db.repositories.audit import Audit
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
 from db.repositories.removals import Removals
-from db.tables import Event, Job, Measurement, Model
+from db.tables import AuditRow, Event, Job, Measurement, Model
 from mallorn.core.artifacts import export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
@@ -85,6 +86,15 @@ def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
     kept.tidy(keep_models_days=29)
     assert kept.count(Model) == 0
     assert not kept.model.exists()
+
+
+def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> None:
+    kept.rows.write(lambda session: Audit(session).add("ada", "", "PUT", "/api/v1/models", 200))
+    kept.rows.write(lambda session: session.execute(update(AuditRow).values(at=1.0)))
+    kept.tidy()
+    assert kept.count(AuditRow) == 1
+    kept.tidy(keep_audit_days=1)
+    assert kept.count(AuditRow) == 0
 
 
 def test_only_so_many_go_at_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

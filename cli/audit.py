@@ -1,0 +1,34 @@
+"""`mallorn audit`: who did what."""
+
+import itertools
+from typing import Annotated, Final
+
+import typer
+
+from cli.service.reading import reader
+from cli.terminal.output import JsonOption, Place, print_rows
+from cli.terminal.shared import shared
+from mallorn.core.values.audit import AuditEntry
+from mallorn.wording.columns import Column
+from mallorn.wording.units import moment
+
+COLUMNS: Final = (
+    Column[AuditEntry]("AT", lambda entry: moment(entry.at)),
+    Column[AuditEntry]("OWNER", lambda entry: entry.owner),
+    Column[AuditEntry]("KEY", lambda entry: entry.key_id or None),
+    Column[AuditEntry]("STATUS", lambda entry: entry.status),
+    Column[AuditEntry]("WHAT", lambda entry: f"{entry.method} {entry.path}"),
+)
+
+
+@shared
+def audit(
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """List who did what, newest first: all that changed something, or was to. An admin sees everybody."""
+    with reader(*place) as api:
+        rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
+    print_rows(rows, COLUMNS, as_json, "nobody has changed anything yet")
