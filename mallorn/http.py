@@ -1,5 +1,6 @@
 """Speaks HTTP with a coordinator and turns its answers, and its silence, into errors with a next step."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -14,6 +15,8 @@ from mallorn.core.values.base import Value
 from mallorn.core.version import API, VERSION
 
 TIMEOUT_SEC: Final = 30.0
+MOST_WAITS: Final = 3
+LONGEST_WAIT_SEC: Final = 60.0
 Json = dict[str, JsonValue]
 V = TypeVar("V", bound=Value)
 _BY_NAME: Final[dict[str, type[MallornError]]] = {
@@ -28,6 +31,7 @@ _BY_STATUS: Final[dict[int, type[MallornError]]] = {
     409: errors.Conflict,
     413: errors.TooLarge,
     422: errors.InvalidRequest,
+    429: errors.TooMany,
     502: errors.Unavailable,
     503: errors.Unavailable,
     504: errors.Unavailable,
@@ -122,6 +126,11 @@ class Connection:
     def _json(self, method: str, path: str, **kwargs: Any) -> Any:
         with self._explained():
             response = self._http.request(method, API + path, **kwargs)
+            for _ in range(MOST_WAITS if method == "GET" else 0):
+                if response.status_code != errors.TooMany.status_code:
+                    break
+                time.sleep(_wait_sec(response))
+                response = self._http.request(method, API + path, **kwargs)
         if response.is_error:
             raise error_from(response)
         try:
@@ -155,6 +164,12 @@ class Connection:
                 f"the connection to {self.url} broke: {str(error) or type(error).__name__}",
                 hint=f"curl {self.url}/readyz",
             ) from None
+
+
+def _wait_sec(response: httpx.Response) -> float:
+    """How long the coordinator asks us to wait."""
+    told = response.headers.get("Retry-After", "")
+    return min(float(told), LONGEST_WAIT_SEC) if told.isdecimal() else LONGEST_WAIT_SEC
 
 
 def error_from(response: httpx.Response) -> MallornError:

@@ -80,6 +80,16 @@ class TooLarge(MallornError):
     status_code = 413
 
 
+class TooMany(MallornError):
+    """That is more than this owner may have at a time."""
+
+    status_code = 429
+
+    def __init__(self, message: str | None = None, *, retry_sec: int = 60, **told: Any) -> None:
+        super().__init__(message, **told)
+        self.retry_sec = retry_sec
+
+
 class Unavailable(MallornError):
     """A part that is needed does not answer; try again in a moment."""
 

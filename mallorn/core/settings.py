@@ -73,6 +73,16 @@ class Settings(BaseSettings):
     keep_audit_days: float = Field(
         0.0, ge=0, description="Days until an entry of the audit log is deleted; 0: never."
     )
+    quota_jobs: int = Field(0, ge=0, description="Jobs that an owner may have under way; 0: any number.")
+    quota_trials: int = Field(
+        0, ge=0, description="Trials that an owner's jobs may have ahead of them together; 0: any number."
+    )
+    quota_model_bytes: int = Field(
+        0, ge=0, description="Bytes that an owner's uploaded models may take; 0: any number."
+    )
+    quota_requests: int = Field(
+        0, ge=0, description="Requests that a key may make in a minute, of each coordinator; 0: any number."
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="How processes log: `text` for people, `json` for one object a line."
     )

@@ -47,6 +47,7 @@ FAILURES: Final[Responses] = {
         409: "The thing is in a state that does not allow this.",
         413: "The upload is too large.",
         422: "The request cannot be carried out as written.",
+        429: "That is more than the owner, or the key, may have; `Retry-After` says when to come again.",
         503: "A part that is needed does not answer.",
         507: "The disk is full.",
     }.items()

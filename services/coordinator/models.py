@@ -9,11 +9,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from db.repositories.models import Models
+from db.repositories.usage import Usage
 from db.tables import Model
 from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.dataset import UploadedModel
 from services.artifacts import remove
+from services.coordinator.quotas import check_storage
 from services.coordinator.web.answers import BYTES
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
@@ -100,7 +102,9 @@ def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> UploadedModel:
     with parts.database.transaction() as session:
         # Nobody deletes the bytes between their arrival and the row that refers to them.
         Models(session).hold(model_id)
+        Usage(session).hold(owner)
         model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
+        check_storage(session, parts.settings, owner)
         upload.keep()
         return _told(model)
 

@@ -27,7 +27,7 @@ from tests.simulation.benches import NAME, Benches
 from tests.simulation.broker import Broker
 from tests.simulation.history import History
 from tests.simulation.loom import Loom, Process
-from tests.simulation.seams import Hand
+from tests.simulation.seams import SETTINGS, Hand
 from tests.simulation.storage import Shared, Storage
 from workers import tasks as worker_tasks
 from workers.slot.attendance import MISSED_SEC, _seen
@@ -186,7 +186,7 @@ class Owner:
 
     def _submit(self, wish: JobIn, key: str) -> str:
         waker = SimpleNamespace(wake=self._parts.broker.send)
-        parts: Any = SimpleNamespace(database=self._parts.database, waker=waker)
+        parts: Any = SimpleNamespace(database=self._parts.database, waker=waker, settings=SETTINGS)
         return submit(parts, self.name, wish, key)[0].id
 
     def _look(self) -> None:

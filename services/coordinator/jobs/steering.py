@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
 from db.repositories.rounds import Rounds
+from db.repositories.usage import Usage
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
@@ -15,6 +16,7 @@ from mallorn.core.values.event import CancelledEvent, PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from services.coordinator.jobs.requests import ResumeIn
 from services.coordinator.jobs.views import job_out
+from services.coordinator.quotas import check_work
 from services.coordinator.web.parts import Parts
 
 # Who goes on with a job that is put back into a state.
@@ -45,11 +47,13 @@ def cancel(parts: Parts, owner: str, job_id: str) -> JobStatus:
 def resume(parts: Parts, owner: str, job_id: str, request: ResumeIn) -> JobStatus:
     """Go on with a paused job, or with one that came to its finish and is given more trials.
 
-    Without any, a finish that failed or left something out is done again. Raises NotFound, Conflict.
+    Without any, a finish that failed or left something out is done again. Raises NotFound, Conflict, TooMany.
     """
     with parts.database.transaction() as session:
         _explain_refusal(Jobs(session).get(job_id, owner), request)
+        Usage(session).hold(owner)
         job = Jobs(session).resume(job_id, owner, request.trials, auto=request.auto)
+        check_work(session, parts.settings, owner)
         answer = _announce(session, ResumedEvent, job)
     parts.waker.wake(NEXT_TASK[answer.state], job_id)
     return answer

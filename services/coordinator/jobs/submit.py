@@ -8,6 +8,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models
 from db.repositories.targets import Targets
+from db.repositories.usage import Usage
 from db.tables import Model
 from mallorn.core import queues
 from mallorn.core.asked import check_mode, check_options
@@ -19,6 +20,7 @@ from services.coordinator.fleet.cost_models import check_cost_model
 from services.coordinator.fleet.local import local_target
 from services.coordinator.jobs.requests import JobIn
 from services.coordinator.jobs.views import job_out
+from services.coordinator.quotas import check_work
 from services.coordinator.web.parts import Parts
 
 
@@ -27,17 +29,19 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
 
     Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, Conflict when
     the key belongs to another request or nothing is known yet of what `local` is, NoDevice when whatever
-    said so is silent now, and MissingPackage for a cost model that no worker can run.
+    said so is silent now, MissingPackage for a cost model that no worker can run, and TooMany.
     """
     check_options(request.options)
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
+        Usage(session).hold(owner)
         model = Models(session).get(request.model_id, owner)
         new = _new_job(session, model, request, idempotency_key)
         job, is_new = Jobs(session).create(new)
         if is_new:
             check_cost_model(session, request.options.cost_model)
+            check_work(session, parts.settings, owner)
             Events(session).append(job.id, SubmittedEvent(trials=job.trials, minutes=job.minutes))
         answer = job_out(session, job)
     if is_new:

@@ -15,10 +15,14 @@ Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:
-    """Whose key, or whose sign-in, was presented. Raises Unauthorized, and Forbidden for want of a scope."""
+    """Whose key, or whose sign-in, was presented.
+
+    Raises Unauthorized, Forbidden for want of a scope, and TooMany.
+    """
     key = presented.credentials if presented else None
     caller = parts.door.caller(key, request.cookies.get(COOKIE))
     request.state.caller = caller  # what stands around the routes asks for it
+    parts.rates.take(caller)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
 

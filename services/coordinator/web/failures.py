@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
 
-from mallorn.core.errors import InvalidRequest, MallornError, NotFound
+from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
 from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,10 @@ def _known(request: Request, error: Exception) -> Response:
         # A part that does not answer explains itself; anything else needs its traceback.
         trace = error if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR else None
         log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=trace)
-    return JSONResponse(error_body(error), error.status_code, ANSWER_HEADERS.get(error.status_code))
+    headers = ANSWER_HEADERS.get(error.status_code)
+    if isinstance(error, TooMany):
+        headers = {"Retry-After": str(error.retry_sec)}
+    return JSONResponse(error_body(error), error.status_code, headers)
 
 
 def _malformed(request: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.web.door import Door
+from services.coordinator.web.rates import Rates
 from services.coordinator.web.store import Store
 from services.coordinator.web.waker import Waker
 
@@ -25,13 +26,15 @@ class Parts:
     store: Store
     waker: Waker
     door: Door
+    rates: Rates
     stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         database = Database(settings.database_url, answer_sec=ANSWER_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
-        return cls(settings, database, store, waker, Door(settings, database))
+        door, rates = Door(settings, database), Rates(settings.quota_requests)
+        return cls(settings, database, store, waker, door, rates)
 
     def close(self) -> None:
         self.waker.close()

@@ -132,9 +132,7 @@ def test_a_round_that_was_taken_away_commits_nothing_more(workshop):
     assert workshop.round(round_id).state == RoundState.QUEUED
 
 
-def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(
-    workshop, monkeypatch
-):
+def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(workshop, monkeypatch):
     round_id = workshop.next_round(workshop.job(round_size=BATCH, trials=64))
     away = []
     flush = Commits.flush

@@ -2,11 +2,13 @@
 
 import socket
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 import mallorn.client
+import mallorn.http
 from mallorn import Client
 from mallorn.core import errors
 from mallorn.core.outcomes import Outcome
@@ -165,3 +167,39 @@ def test_a_submit_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(errors.Unavailable, match="no coordinator answers"):
         client(away).tune("0" * 64)
     assert len(tries) == 3
+
+
+def refusing(times: int, waited: list[float], monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A coordinator that has had enough of us, so many times."""
+    body = {"error": "TooMany", "detail": "ada may make 3 requests a minute", "hint": "come again in 7 s"}
+    left = [times]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        left[0] -= 1
+        if left[0] >= 0:
+            return httpx.Response(429, json=body, headers={"Retry-After": "7"})
+        return httpx.Response(200, json={"items": [], "next_cursor": None})
+
+    monkeypatch.setattr(mallorn.http, "time", SimpleNamespace(sleep=waited.append))
+    return client(answer)
+
+
+def test_who_reads_too_often_comes_again_when_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    with refusing(2, waited, monkeypatch) as api:
+        assert api.devices() == []
+    assert waited == [7.0, 7.0]
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    with refusing(99, waited, monkeypatch) as api, pytest.raises(errors.TooMany, match="3 requests"):
+        api.devices()
+    assert len(waited) == mallorn.http.MOST_WAITS
+
+
+def test_what_changes_something_is_not_sent_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    with refusing(1, waited, monkeypatch) as api, pytest.raises(errors.TooMany):
+        api.create_key("ci")
+    assert waited == []
