@@ -1,5 +1,6 @@
 """Events of a job, numbered in commit order."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from sqlalchemy import insert, select, update
@@ -37,8 +38,13 @@ class Events(Repository):
 
     def newest(self, job_id: str, kind: type[Known]) -> Known | None:
         """The last event of a kind, if there was any that this version can read."""
+        return self.newest_of([job_id], kind).get(job_id)
+
+    def newest_of(self, job_ids: Sequence[str], kind: type[Known]) -> dict[str, Known]:
+        """By job the last event of a kind, where there was any that this version can read."""
         name = kind.model_fields["kind"].default
-        query = select(Event.payload).where(Event.job_id == job_id, Event.kind == name)
-        payload = self.session.scalars(query.order_by(Event.seq.desc()).limit(1)).one_or_none()
-        found = None if payload is None else read_event(name, payload)
-        return found if isinstance(found, kind) else None
+        last = select(Event.payload).where(Event.job_id == Job.id, Event.kind == name)
+        payload = last.order_by(Event.seq.desc()).limit(1).correlate(Job).scalar_subquery()
+        rows = self.session.execute(select(Job.id, payload).where(Job.id.in_(job_ids)))
+        found = {job_id: read_event(name, told) for job_id, told in rows if told is not None}
+        return {job_id: event for job_id, event in found.items() if isinstance(event, kind)}

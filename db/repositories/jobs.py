@@ -182,7 +182,7 @@ class Jobs(Stages):
         if not more_trials:
             return {}
         counted = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
-        spent = case((counted, sum(count_by_outcome(self.session, job.id).values())))
+        spent = case((counted, sum(count_by_outcome(self.session, [job.id])[job.id].values())))
         return {"trials": func.coalesce(Job.trials, spent) + more_trials}
 
     def _act(

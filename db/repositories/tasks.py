@@ -115,11 +115,6 @@ class Tasks(Repository):
         found = self.session.execute(query)
         return [TaskSummary(**row._asdict(), rounds=tuple(rounds[row.id])) for row in found]
 
-    def weights(self, job_id: str) -> dict[int, int]:
-        """How often the model calls each task, by the task's id."""
-        query = select(Task.id, Task.weight).where(Task.job_id == job_id)
-        return dict(self.session.execute(query).all())
-
     def _rounds(self, job_id: str) -> Mapping[int, Sequence[RoundResult]]:
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
         failed = func.sum(case((Measurement.outcome != Outcome.OK, 1), else_=0))

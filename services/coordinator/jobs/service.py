@@ -5,7 +5,7 @@ from db.repositories.stock import Stock
 from db.repositories.tasks import Tasks
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
-from services.coordinator.jobs.views import job_out, task_out
+from services.coordinator.jobs.views import job_out, jobs_out, task_out
 from services.coordinator.web.disk import full_disk_words
 from services.coordinator.web.paging import ListOut, PageOut
 from services.coordinator.web.parts import Parts
@@ -16,7 +16,7 @@ def list_jobs(
 ) -> PageOut[JobStatus]:
     with parts.database.session() as session:
         page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
-        items = [job_out(session, job) for job in page.items]
+        items = jobs_out(session, page.items)
     return PageOut(items=items, next_cursor=page.cursor)
 
 

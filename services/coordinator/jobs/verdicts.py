@@ -1,5 +1,7 @@
 """The verdict on a job, and what is to come, from its rows."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
@@ -28,13 +30,14 @@ def verdict_of(job: Job, progress: Progress) -> Verdict:
     return judge(facts)
 
 
-def outlook_of(session: Session, job: Job) -> Outlook | None:
-    """What the planner expected at its last decision; a finish keeps it in its report."""
-    if job.state == JobState.DONE:
-        return None if job.report is None else job.report.outlook
-    events = Events(session)
-    if job.state == JobState.FINISHING:
-        ended = events.newest(job.id, FinishingEvent)
-        return None if ended is None else ended.outlook
-    planned = events.newest(job.id, RoundPlannedEvent)
-    return None if planned is None else planned.outlook
+def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
+    """By job what the planner expected at its last decision; a finish keeps it in its report."""
+    state = {job.id: JobState(job.state) for job in jobs}
+    events, done = Events(session), [job for job in jobs if job.state == JobState.DONE]
+    ending = [job_id for job_id, where in state.items() if where is JobState.FINISHING]
+    others = [job_id for job_id, where in state.items() if where not in (JobState.DONE, JobState.FINISHING)]
+    return {
+        **{job.id: job.report.outlook for job in done if job.report is not None},
+        **{job_id: event.outlook for job_id, event in events.newest_of(ending, FinishingEvent).items()},
+        **{job_id: event.outlook for job_id, event in events.newest_of(others, RoundPlannedEvent).items()},
+    }
