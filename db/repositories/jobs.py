@@ -82,6 +82,12 @@ class Jobs(Stages):
         if self.session.scalar(select(Job.id).where(Job.id == job_id, owned(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
+    def marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
+        """By job how many events it has, and its state; what is deleted is left out."""
+        which = Job.id.in_(job_ids), Job.deleted_at.is_(None)
+        rows = self.session.execute(select(Job.id, Job.event_count, Job.state).where(*which))
+        return {job_id: (count, state) for job_id, count, state in rows}
+
     def find(self, text: str, owner: str | None) -> Job:
         """The job with this id, or the only one whose id begins so. Raises NotFound; Conflict for several."""
         begin_so = Job.id.startswith(text, autoescape=True)

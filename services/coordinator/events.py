@@ -25,7 +25,7 @@ from services.coordinator.web.parts import Parts, PartsDep
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 MEDIA_TYPE: Final = "text/event-stream"
-POLL_SEC: Final = 0.5
+POLL_SEC: Final = 0.25
 HEARTBEAT_SEC: Final = 15.0
 BATCH: Final = 100
 SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
@@ -67,22 +67,30 @@ def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event]
 async def stream(parts: Parts, owner: str, job_id: str, after: int) -> AsyncIterator[str]:
     """Server-sent events until the job or this process ends; comments in between keep proxies awake."""
     last_sent = time.monotonic()
-    while True:
-        try:
-            events, ended = await run_in_threadpool(news, parts, owner, job_id, after)
-        except Unavailable as error:
-            log.warning("the events of job %s wait for the database: %s", job_id, error.message)
-            events, ended = [], False
-        for event in events:
-            yield format_event(event)
-            after, last_sent = event.seq, time.monotonic()
-        if ended or parts.stopping.is_set():
-            return
-        if time.monotonic() - last_sent >= HEARTBEAT_SEC:
-            yield ": still here\n\n"
-            last_sent = time.monotonic()
-        if len(events) < BATCH:
-            await anyio.sleep(POLL_SEC)
+    with parts.pulse.following(job_id):
+        while True:
+            events, ended = await _news_if_any(parts, owner, job_id, after)
+            for event in events:
+                yield format_event(event)
+                after, last_sent = event.seq, time.monotonic()
+            if ended or parts.stopping.is_set():
+                return
+            if time.monotonic() - last_sent >= HEARTBEAT_SEC:
+                yield ": still here\n\n"
+                last_sent = time.monotonic()
+            if len(events) < BATCH:
+                await anyio.sleep(POLL_SEC)
+
+
+async def _news_if_any(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event], bool]:
+    """What `news` tells; it is not asked for a job that has not moved."""
+    if not await parts.pulse.moved(job_id, after):
+        return [], False
+    try:
+        return await run_in_threadpool(news, parts, owner, job_id, after)
+    except Unavailable as error:
+        log.warning("the events of job %s wait for the database: %s", job_id, error.message)
+        return [], False
 
 
 def format_event(event: Event) -> str:

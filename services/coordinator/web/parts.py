@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.web.door import Door
+from services.coordinator.web.pulse import Pulse
 from services.coordinator.web.rates import Rates
 from services.coordinator.web.store import Store
 from services.coordinator.web.waker import Waker
@@ -27,6 +28,7 @@ class Parts:
     waker: Waker
     door: Door
     rates: Rates
+    pulse: Pulse
     stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
 
     @classmethod
@@ -34,7 +36,7 @@ class Parts:
         database = Database(settings.database_url, answer_sec=ANSWER_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Door(settings, database), Rates(settings.quota_requests)
-        return cls(settings, database, store, waker, door, rates)
+        return cls(settings, database, store, waker, door, rates, Pulse(database))
 
     def close(self) -> None:
         self.waker.close()
