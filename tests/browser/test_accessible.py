@@ -72,7 +72,7 @@ def test_axe_finds_nothing_serious(
     found = []
     job = f"#/jobs/{rows.job_id}"
     compare = f"#/compare?jobs={rows.job_id},{rows.other_id}"
-    for place in ("#/jobs", job, f"{job}/tasks/0", compare, "#/fleet", "#/dataset", "#/costmodels"):
+    for place in ("#/jobs", job, f"{job}/tasks/0", compare, "#/fleet", "#/dataset", "#/costmodels", "#/keys"):
         page.goto(url + place)
         page.locator("h1").wait_for()
         page.locator(".spinner").first.wait_for(state="detached")

@@ -99,11 +99,10 @@ def test_a_wrong_key_is_told_inside_its_dialog(serve: Serve, open_page: Open, ro
     page = open_page(serve(api_keys={"local": hashlib.sha256(KEY.encode()).hexdigest()}))
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox", name="API key").fill("another")
-    dialog.get_by_role("button", name="Use this key").click()
-    dialog.get_by_text("This server does not know this key").wait_for()
-    assert page.evaluate("sessionStorage.length") == 0
+    dialog.get_by_role("button", name="Sign in").click()
+    dialog.get_by_text("this API key is not known here").wait_for()
     dialog.get_by_role("textbox", name="API key").fill(KEY)
-    dialog.get_by_role("button", name="Use this key").click()
+    dialog.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="mlp").wait_for()
 
 
@@ -153,14 +152,21 @@ def test_the_keyboard_alone_opens_a_job(serve: Serve, open_page: Open, rows: Own
     page.get_by_role("heading", name="mlp").wait_for()
 
 
-def test_a_key_is_asked_for_and_kept_in_the_tab(serve: Serve, open_page: Open, rows: OwnedRows) -> None:
+def test_a_key_is_asked_for_once_and_kept_nowhere_that_a_script_reads(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
     page = open_page(serve(api_keys={"local": hashlib.sha256(KEY.encode()).hexdigest()}))
     page.get_by_role("textbox", name="API key").fill(KEY)
-    page.get_by_role("button", name="Use this key").click()
+    page.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="mlp").wait_for()
     page.reload()
     page.get_by_role("link", name="mlp").wait_for()
-    assert page.evaluate("localStorage.length") == 0
+    assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+    page.get_by_text("local", exact=True).first.wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("dialog", name="An API key is needed").wait_for()
+    page.reload()
+    page.get_by_role("dialog", name="An API key is needed").wait_for()
 
 
 def test_colours_follow_the_system(serve: Serve, open_page: Open) -> None:

@@ -98,6 +98,7 @@ EMPTY: Final = {
     "fleet": ("#/fleet", "No device yet"),
     "dataset": ("#/dataset", "Nothing measured yet"),
     "costmodels": ("#/costmodels", "No cost model yet"),
+    "keys": ("#/keys", "No keys yet"),
     "nowhere": ("#/nowhere", "There is no such page"),
     "no-job": ("#/jobs/0123456789abcdef", "There is no such job"),
 }
@@ -109,6 +110,7 @@ FAILED: Final = {
     "fleet": "#/fleet",
     "dataset": "#/dataset",
     "costmodels": "#/costmodels",
+    "keys": "#/keys",
 }
 every_look = pytest.mark.parametrize("look", LOOKS)
 

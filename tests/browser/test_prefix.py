@@ -26,6 +26,7 @@ PLACES: Final = (
     "#/fleet",
     "#/dataset",
     "#/costmodels",
+    "#/keys",
     "#/compare",
     "#/jobs/{job}",
     "#/jobs/{job}/tasks/0",

@@ -19,6 +19,7 @@ PAGES: Final = {
     "#/fleet": "devices",
     "#/dataset": "dataset/stats",
     "#/costmodels": "costmodels*",
+    "#/keys": "keys",
 }
 
 

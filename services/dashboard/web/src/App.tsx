@@ -9,12 +9,14 @@ import { JobPage } from "./job/JobPage";
 import { JobsPage } from "./jobs/JobsPage";
 import { Footer } from "./Footer";
 import { KeyDialog } from "./KeyDialog";
+import { KeysPage } from "./keys/KeysPage";
 import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
 import { Boundary } from "./ui/Boundary";
 import { Empty } from "./ui/states";
+import { Who } from "./Who";
 
-const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset", costmodels: "Cost models" } as const;
+const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset", costmodels: "Cost models", keys: "Keys" } as const;
 
 export function App(): ReactNode {
   const { path } = useRoute();
@@ -50,9 +52,10 @@ export function App(): ReactNode {
         </nav>
         {keyNeeded && !asking && (
           <button type="button" onClick={() => setAsking(true)}>
-            Enter an API key
+            Sign in
           </button>
         )}
+        <Who key={visit} onOut={goOn} />
       </header>
       <main id="main" tabIndex={-1} key={visit}>
         <Boundary key={path.join("/")}>
@@ -75,6 +78,7 @@ function Place({ place, rest }: { place: string; rest: string[] }): ReactNode {
   if (place === "fleet") return <FleetPage />;
   if (place === "dataset") return <DatasetPage />;
   if (place === "costmodels") return <CostModelsPage />;
+  if (place === "keys") return <KeysPage />;
   if (place === "compare") return <ComparePage />;
   return (
     <>

@@ -1,6 +1,7 @@
-/** Asks for an API key, once the server wants one. */
+/** Signs this browser in with an API key, once the server wants one. */
 import { useState, type FormEvent, type ReactNode } from "react";
-import { ApiError, setKey, tryKey } from "./api/client";
+import { ApiError } from "./api/client";
+import { signIn } from "./api/session";
 import { Dialog } from "./ui/parts";
 
 export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: () => void }): ReactNode {
@@ -12,8 +13,7 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
     setBusy(true);
     setError(null);
     try {
-      await tryKey(key.trim());
-      setKey(key.trim());
+      await signIn(key.trim());
       onDone();
     } catch (reason) {
       setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
@@ -28,12 +28,12 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
           <input type="password" autoComplete="current-password" required aria-invalid={error !== null} aria-describedby="key-error" value={key} onChange={(e) => setText(e.target.value)} />
         </label>
         <p id="key-error" role="alert" className="bad">
-          {error && (error.status === 401 ? "This server does not know this key. Ask whoever runs it for one; they are set in MALLORN_API_KEYS." : error.message)}
+          {error && (error.status === 401 ? `${error.message}. Ask whoever runs this server for one: mallorn keys create NAME` : error.message)}
         </p>
-        <p className="note">It is kept in this tab until you close it, and sent to this server only.</p>
+        <p className="note">It is sent to this server, once; this browser is signed in for twelve hours and keeps no key.</p>
         <div className="buttons">
           <button type="submit" className="primary" disabled={busy}>
-            Use this key
+            Sign in
           </button>
         </div>
       </form>

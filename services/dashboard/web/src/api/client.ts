@@ -1,7 +1,6 @@
-/** Requests to the API next to this page, with the key that the user gave for this tab. */
+/** Requests to the API next to this page; the browser adds the cookie of a sign-in. */
 import type { ErrorBody, Page } from "./types";
 
-const KEY = "mallorn.key";
 export const KEY_NEEDED = "mallorn-key-needed";
 
 export class ApiError extends Error {
@@ -26,33 +25,11 @@ export function address(path: string, query: Query = {}, base: string = document
   return url.href;
 }
 
-export function setKey(key: string): void {
-  sessionStorage.setItem(KEY, key);
-}
-
-export function hasKey(): boolean {
-  return sessionStorage.getItem(KEY) !== null;
-}
-
-/** Whether the server knows a key; raises the ApiError that says why not. */
-export async function tryKey(key: string): Promise<void> {
-  const answer = await fetch(address("options"), { headers: { Authorization: `Bearer ${key}` } }).catch(() => null);
-  if (answer === null) throw new ApiError(0, "The coordinator does not answer.", "");
-  if (!answer.ok) throw await words(answer);
-}
-
-export function headers(more: { readonly [name: string]: string } = {}): Headers {
-  const all = new Headers(more);
-  const key = sessionStorage.getItem(KEY);
-  if (key) all.set("Authorization", `Bearer ${key}`);
-  return all;
-}
-
 /** The answer, or an ApiError in words that can be shown. */
 export async function ask(path: string, query: Query = {}, init: RequestInit = {}): Promise<Response> {
   let answer: Response;
   try {
-    answer = await fetch(address(path, query), { ...init, headers: headers(plain(init.headers)) });
+    answer = await fetch(address(path, query), init);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "The coordinator does not answer.", "It is tried again by itself. Is mallorn up?");
@@ -88,11 +65,7 @@ export async function refusal(answer: Response): Promise<ApiError> {
   return words(answer);
 }
 
-async function words(answer: Response): Promise<ApiError> {
+export async function words(answer: Response): Promise<ApiError> {
   const body = (await answer.json().catch(() => null)) as Partial<ErrorBody> | null;
   return new ApiError(answer.status, body?.detail ?? `The server answered ${answer.status}.`, body?.hint ?? "");
-}
-
-function plain(given: HeadersInit | undefined): { [name: string]: string } {
-  return Object.fromEntries(new Headers(given));
 }

@@ -1,6 +1,7 @@
 /** The first thing that a newcomer sees: ways to a first job. */
 import { useState, type ReactNode } from "react";
-import { ApiError, hasKey, post } from "../api/client";
+import { ApiError, post } from "../api/client";
+import { useSession } from "../api/session";
 import type { Job } from "../api/types";
 import { go } from "../route";
 import { Copy } from "../ui/Copy";
@@ -12,6 +13,7 @@ import { upload } from "./upload";
 const EXAMPLE_TRIALS = 64;
 
 export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchived: () => void }): ReactNode {
+  const session = useSession();
   return (
     <>
       <Empty title="No jobs yet">
@@ -29,7 +31,7 @@ export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchi
       <section aria-labelledby="elsewhere">
         <h2 id="elsewhere">From elsewhere</h2>
         <dl className="about snippets">
-          {snippets(undefined, hasKey()).map(({ name, text }) => (
+          {snippets(undefined, session.data?.keys).map(({ name, text }) => (
             <div key={name}>
               <dt>{name}</dt>
               <dd>

@@ -1,12 +1,12 @@
 /** Sends a model up, with a word on how far it is: fetch cannot tell. */
-import { address, ApiError, headers, KEY_NEEDED } from "../api/client";
+import { address, ApiError, KEY_NEEDED } from "../api/client";
 import type { ErrorBody, Model } from "../api/types";
 
 export function upload(file: File, onShare: (share: number) => void): Promise<Model> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("PUT", address("models", { name: file.name }));
-    headers({ "Content-Type": "application/octet-stream" }).forEach((value, name) => request.setRequestHeader(name, value));
+    request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => onShare(event.total > 0 ? event.loaded / event.total : 0);
     request.onerror = () => reject(new ApiError(0, "The upload broke off.", "Try again; nothing was kept of it."));
     request.onload = () => {
