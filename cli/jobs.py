@@ -44,7 +44,7 @@ from mallorn.wording.results import (
     warnings,
 )
 from mallorn.wording.tasks import FAMILY_COLUMNS, kinships, stock_words, task_columns
-from mallorn.wording.units import AUTO, spent_of
+from mallorn.wording.units import AUTO, moment, spent_of
 
 NO_REPORT: Final = FinishReport()
 JOB_COLUMNS: Final = (
@@ -138,6 +138,8 @@ def show(
     print_verdict(status.verdict, found.words)
     if status.exported:
         print_note(f"fetch its schedules with   mallorn schedules {status.id}{found.words}")
+    elif status.export_deleted_at is not None:
+        print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
 
 
 def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:

@@ -14,6 +14,7 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
+from mallorn.job import Job
 
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -23,18 +24,21 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def rm(
     jobs: JobsArgument,
     yes: YesOption = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Delete their exported files alone; the jobs stay.")
+    ] = False,
     *,
     place: Place,
 ) -> None:
     """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
+    what, words = ("the exported files of ", "--export ") if export else ("", "")
     with client(*place) as api:
         found = [api.job(job) for job in jobs]
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in found)
-        ask(f"Delete {names}?", f"mallorn rm {' '.join(jobs)} --yes{_at(place)}", yes)
+        ask(f"Delete {what}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{_at(place)}", yes)
         for job in found:
-            job.delete()
-            records = f"mallorn records --job {job.id}{_at(place)}"
-            print_note(f"deleted {job.id}; what it measured stays: {records}")
+            job.delete_export() if export else job.delete()
+            print_note(f"deleted {what}{job.id}; {_left(job, export)}{_at(place)}")
 
 
 @shared
@@ -71,6 +75,15 @@ def rm_models(
         for model in models:
             api.delete_model(model)
             print_note(f"deleted {model}")
+
+
+def _left(job: Job, export: bool) -> str:
+    """What is still there, and how to see it."""
+    return (
+        f"the job stays: mallorn show {job.id}"
+        if export
+        else f"what it measured stays: mallorn records --job {job.id}"
+    )
 
 
 def _at(place: Place) -> str:

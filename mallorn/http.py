@@ -100,11 +100,9 @@ class Connection:
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         return self._json("POST", path, json=body, headers=headers)
 
-    def delete(self, path: str) -> None:
-        with self._explained():
-            response = self._http.request("DELETE", API + path)
-        if response.is_error:
-            raise error_from(response)
+    def delete(self, path: str) -> Any:
+        """What is told of the thing without what was deleted; None where all of it is gone."""
+        return self._json("DELETE", path)
 
     def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
         # With a length the coordinator refuses what is too large before the first byte of it.
@@ -133,6 +131,8 @@ class Connection:
                 response = self._http.request(method, API + path, **kwargs)
         if response.is_error:
             raise error_from(response)
+        if response.status_code == httpx.codes.NO_CONTENT:
+            return None
         try:
             return response.json()
         except ValueError:

@@ -200,6 +200,10 @@ class Job:
         """Delete a job that has ended, with its log and exported files; what it measured stays."""
         self._connection.delete(f"/jobs/{self.id}")
 
+    def delete_export(self) -> JobStatus:
+        """Delete the files that a job that has ended exported; the job stays."""
+        return self._take(self._connection.delete(f"/jobs/{self.id}/export"))
+
     def schedules(self, directory: str | Path) -> Path:
         """Download the exported logs into a directory; stock TVM loads it as `JSONDatabase(work_dir=...)`."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:

@@ -218,7 +218,7 @@ class Jobs(Stages):
 
     def record(self, job_id: str, **report: Any) -> None:
         """Store what was found out: `graph=` by the import, `tuning_ended=` by the planner, `report=` and
-        `export_uri=` by the finish.
+        `export_uri=` (and `export_deleted_at=`) by the finish.
         """
         self.changed(update(Job).where(Job.id == job_id).values(report))
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import delete, exists, or_, select, update
 
 from db.clock import now
 from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
 from db.tables import Event, Job, Model, Round, SearchState, StageRun
-from mallorn.core.errors import Conflict
+from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.final)
@@ -25,6 +25,11 @@ WORDS: Final[dict[str, object]] = {
     "idempotency_key": None,
     "request_hash": None,
 }
+_LEFT_OVER: Final = (
+    Job.export_uri.is_not(None),
+    or_(Job.deleted_at.is_not(None), Job.export_deleted_at.is_not(None)),
+    Job.state.in_(ENDED),
+)
 
 
 class Removals(Jobs):
@@ -44,8 +49,8 @@ class Removals(Jobs):
     def delete(self, job_id: str, owner: str | None) -> None:
         """Leave a tombstone of an ended job, of which nobody sees anything but its measurements.
 
-        Its exported files are the caller's to remove; `forget_export` says that they are gone. Raises
-        NotFound; Conflict while it goes on.
+        Its exported files are the caller's to remove, once `forget_export` allows it. Raises NotFound;
+        Conflict while it goes on.
         """
         self._change_ended(job_id, owner, "deleted", deleted_at=now(), **WORDS)
         told = update(Round).where(Round.job_id == job_id)
@@ -67,15 +72,24 @@ class Removals(Jobs):
         rounds = select(Round.id).where(Round.job_id == job_id)
         self.changed(delete(SearchState).where(SearchState.round_id.in_(rounds)))
 
-    def leftovers(self, limit: int) -> Sequence[Job]:
-        """Deleted jobs whose exported files are still to be removed."""
-        gone = Job.deleted_at.is_not(None), Job.export_uri.is_not(None)
-        return self.session.scalars(select(Job).where(*gone).order_by(Job.deleted_at).limit(limit)).all()
+    def delete_export(self, job_id: str, owner: str | None) -> None:
+        """Nobody loads the exported files of an ended job from now on; they go as those of a deleted job do.
 
-    def forget_export(self, job_id: str) -> None:
-        """The files of a deleted job are gone."""
-        gone = Job.id == job_id, Job.deleted_at.is_not(None)
-        self.changed(update(Job).where(*gone).values(export_uri=None))
+        Raises NotFound, also where there are none; Conflict while it goes on.
+        """
+        job = self.get(job_id, owner)
+        if job.export_uri is None or job.export_deleted_at is not None:
+            raise NotFound(f"job {job_id} has no exported files", hint=f"mallorn show {job_id}")
+        self._change_ended(job_id, owner, "rid of its exported files", export_deleted_at=now())
+
+    def leftovers(self, limit: int) -> Sequence[Job]:
+        """Jobs whose exported files are still to be removed: they were deleted, or the job was."""
+        query = select(Job).where(*_LEFT_OVER).order_by(Job.id)
+        return self.session.scalars(query.limit(limit)).all()
+
+    def forget_export(self, job_id: str) -> bool:
+        """Whether the files may go, with this transaction; not where the job exports anew."""
+        return self.changed(update(Job).where(Job.id == job_id, *_LEFT_OVER).values(export_uri=None)) == 1
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
         """Jobs that ended longer ago, the oldest first."""

@@ -42,6 +42,12 @@ class Job(Base):
             sqlite_where=text("deleted_at is not null and export_uri is not null"),
             postgresql_where=text("deleted_at is not null and export_uri is not null"),
         ),
+        Index(
+            "ix_jobs_dropped_exports",
+            "export_deleted_at",
+            sqlite_where=text("export_deleted_at is not null and export_uri is not null"),
+            postgresql_where=text("export_deleted_at is not null and export_uri is not null"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -73,6 +79,7 @@ class Job(Base):
     graph: Mapped[GraphReport | None] = mapped_column(ValueType(GraphReport))
     report: Mapped[FinishReport | None] = mapped_column(ValueType(FinishReport))
     export_uri: Mapped[str | None]
+    export_deleted_at: Mapped[Timestamp | None]  # its files are gone, or go with the next tidying
     idempotency_key: Mapped[str | None]
     request_hash: Mapped[str | None]
     event_count: Mapped[int] = mapped_column(default=0)  # the last event's seq; its row lock orders events

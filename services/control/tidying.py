@@ -7,10 +7,11 @@ from db.repositories.audit import Audit
 from db.repositories.models import Models
 from db.repositories.removals import Removals
 from db.session import Database
-from mallorn.core.artifacts import exports_beside, model_uri
+from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
 from services.artifacts import remove
+from services.exports import remove_export
 
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20
@@ -55,7 +56,4 @@ def _remove_leftovers(database: Database) -> None:
     with database.session() as session:
         leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
     for job_id, uri in leftovers:
-        if uri is not None:
-            remove(exports_beside(uri))
-        with database.transaction() as session:
-            Removals(session).forget_export(job_id)
+        remove_export(database, job_id, uri or "")

@@ -24,6 +24,7 @@ from services.coordinator.models import router as models
 from services.coordinator.options import router as options
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
+from services.coordinator.retention import router as retention
 from services.coordinator.schedules import router as schedules
 from services.coordinator.sessions import open_router as open_sessions
 from services.coordinator.sessions import router as sessions
@@ -94,7 +95,7 @@ def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     of_jobs = jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions, audit
+    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions, audit, retention
     for router in nouns:
         settle(router)
         api.include_router(router)

@@ -66,6 +66,11 @@ def _export_uri(parts: Parts, owner: str, job_id: str) -> str:
     """Where a job's exported logs lie. Raises Conflict while there are none."""
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
+    if job.export_deleted_at is not None:
+        raise Conflict(
+            f"the schedules that job {job_id} exported were deleted",
+            hint=f"mallorn resume {job_id} --trials 1   (exports them again)",
+        )
     if job.export_uri is None:
         if JobState(job.state).final:
             raise Conflict(

@@ -74,6 +74,8 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "GET /workers",
         "GET /fleet/activity",
         "GET /audit",
+        "GET /retention",
+        "DELETE /jobs/{job_id}/export",
         "GET /keys",
         "POST /keys",
         "DELETE /keys/{key_id}",

@@ -183,5 +183,5 @@ def _trials(claimed: Stage) -> FinishReport:
 
 def _store(claimed: Stage, why: str, report: FinishReport, url: str) -> None:
     with claimed.runtime.database.transaction() as session:
-        Jobs(session).record(claimed.job.id, report=report, export_uri=url)
+        Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)
         claimed.end(session, JobState.DONE, why, DoneEvent(report=report))

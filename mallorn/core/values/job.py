@@ -87,6 +87,9 @@ class JobStatus(Value):
         None
     )
     exported: Annotated[bool, Field(description="Whether its schedules can be downloaded.")] = False
+    export_deleted_at: Annotated[
+        float | None, Field(description="When its exported files were deleted; null: they were not.")
+    ] = None
     archived: Annotated[bool, Field(description="Whether it was taken out of the list.")] = False
     created_at: float = 0.0
     started_at: float | None = None

@@ -117,6 +117,12 @@ def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
     return removal.unarchive(parts, owner, job_id)
 
 
+@router.delete("/{job_id}/export")
+def delete_export(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Delete the files that an ended job exported; the job stays, and more trials export them again."""
+    return removal.delete_export(parts, owner, job_id)
+
+
 @router.delete("/{job_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> None:
     """Delete a job that has ended, with its log and exported files; its measurements and schedules stay."""

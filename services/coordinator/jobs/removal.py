@@ -1,11 +1,10 @@
-"""Archives and deletes jobs."""
+"""Archives and deletes jobs, and deletes what they exported."""
 
 from db.repositories.removals import Removals
-from mallorn.core.artifacts import exports_beside
 from mallorn.core.values.job import JobStatus
-from services.artifacts import remove
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.parts import Parts
+from services.exports import remove_export
 
 
 def archive(parts: Parts, owner: str, job_id: str) -> JobStatus:
@@ -27,6 +26,15 @@ def delete(parts: Parts, owner: str, job_id: str) -> None:
         Removals(session).delete(job_id, owner)
     if uri is not None:
         # If this process dies here, control removes the files that nobody refers to any more.
-        remove(exports_beside(uri))
-        with parts.database.transaction() as session:
-            Removals(session).forget_export(job_id)
+        remove_export(parts.database, job_id, uri)
+
+
+def delete_export(parts: Parts, owner: str, job_id: str) -> JobStatus:
+    """Delete an ended job's exported files. Raises NotFound where there are none, Conflict."""
+    with parts.database.transaction() as session:
+        Removals(session).delete_export(job_id, owner)
+        job = Removals(session).get(job_id, owner)
+        answer = job_out(session, job)
+    if job.export_uri is not None:
+        remove_export(parts.database, job_id, job.export_uri)
+    return answer

@@ -97,6 +97,18 @@ def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> Non
     assert kept.count(AuditRow) == 0
 
 
+def test_files_of_a_deleted_export_go_if_the_coordinator_died_before(kept: Kept) -> None:
+    kept.rows.write(lambda session: Removals(session).delete_export(kept.rows.job_id, "ada"))
+    kept.rows.write(lambda session: Jobs(session).move(kept.rows.job_id, list(JobState), JobState.TUNING))
+    kept.tidy()
+    assert kept.export.exists(), "it may come to export anew"
+    kept.rows.write(lambda session: Jobs(session).move(kept.rows.job_id, list(JobState), JobState.DONE))
+    kept.tidy()
+    assert not kept.export.parent.exists()
+    assert kept.jobs() == 1
+    assert kept.rows.read(lambda session: Removals(session).leftovers(5)) == []
+
+
 def test_only_so_many_go_at_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tidying, "AT_A_TIME", 1)
     other = kept.rows.write(lambda session: kept.rows.add_job(session, "ada", ("w0",)))

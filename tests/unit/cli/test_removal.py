@@ -48,6 +48,18 @@ def test_yes_deletes_and_says_what_stays(mallorn: Type, ended: str) -> None:
     assert mallorn("jobs", "--json").stdout == "[]\n"
 
 
+def test_the_exported_files_alone_go_where_that_is_said(mallorn: Type, owned: OwnedRows, ended: str) -> None:
+    none = mallorn("rm", ended, "--export", "--yes")
+    assert "has no exported files" in none.stderr
+    owned.write(lambda session: Jobs(session).record(ended, export_uri="exports/of/it"))
+    refused = mallorn("rm", ended, "--export")
+    assert f"mallorn rm --export {ended} --yes" in refused.stderr
+    deleted = mallorn("rm", ended, "--export", "--yes")
+    assert deleted.exit_code == 0
+    assert f"mallorn show {ended}" in deleted.stderr
+    assert "its exported schedules were deleted" in mallorn("show", ended).stderr
+
+
 def test_what_a_deleted_job_measured_is_found_by_its_id(mallorn: Type, owned: OwnedRows) -> None:
     round_id, attempt = owned.claimed_round("w0")
     owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, [owned.ok(0)]))

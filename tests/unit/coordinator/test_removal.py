@@ -4,8 +4,10 @@ import hashlib
 from pathlib import Path
 
 from db.repositories.jobs import Jobs
+from db.repositories.removals import Removals
 from mallorn import Client
 from mallorn.core.states import JobState
+from services.exports import remove_export
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 
 KEYS = {owner: hashlib.sha256(f"{owner}-key".encode()).hexdigest() for owner in ("ada", "bob")}
@@ -55,6 +57,49 @@ def test_a_deleted_job_is_gone_with_its_files(coordinator: Coordinator) -> None:
 def test_a_job_whose_files_are_gone_already_is_deleted(coordinator: Coordinator, owned: OwnedRows) -> None:
     end(coordinator, owned.job_id, coordinator.artifacts / "exports" / owned.job_id / "nowhere")
     assert coordinator.http.delete(f"/jobs/{owned.job_id}").status_code == 204
+
+
+def test_an_export_goes_and_its_job_stays(coordinator: Coordinator, owned: OwnedRows) -> None:
+    end(coordinator, owned.job_id, export_of(coordinator, owned.job_id))
+    with Client(coordinator.url) as client:
+        job = client.job(owned.job_id)
+        assert job.status.exported
+        gone = job.delete_export()
+        assert not gone.exported
+        assert gone.export_deleted_at is not None
+        assert job.refresh() == gone
+    assert not (coordinator.artifacts / "exports" / owned.job_id).exists()
+    refused = coordinator.http.get(f"/jobs/{owned.job_id}/schedules")
+    assert refused.status_code == 409
+    assert "were deleted" in refused.json()["detail"]
+    assert coordinator.http.delete(f"/jobs/{owned.job_id}/export").status_code == 404
+
+
+def test_an_export_that_was_made_since_stays(coordinator: Coordinator, owned: OwnedRows) -> None:
+    end(coordinator, owned.job_id, export_of(coordinator, owned.job_id))
+    owned.write(lambda session: Removals(session).delete_export(owned.job_id, None))
+    fresh = {"export_uri": "anew", "export_deleted_at": None}
+    owned.write(lambda session: Jobs(session).record(owned.job_id, **fresh))
+    remove_export(coordinator.database, owned.job_id, str(coordinator.artifacts / "exports"))
+    assert coordinator.artifacts.exists()
+    assert coordinator.http.get(f"/jobs/{owned.job_id}").json()["exported"]
+
+
+def test_the_export_of_a_running_job_is_not_deleted(coordinator: Coordinator, owned: OwnedRows) -> None:
+    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri="of an earlier end"))
+    answer = coordinator.http.delete(f"/jobs/{owned.job_id}/export")
+    assert answer.status_code == 409
+    assert answer.json()["hint"] == f"mallorn cancel {owned.job_id}"
+
+
+def test_it_is_told_what_is_kept_for_how_long(start: Start) -> None:
+    told = start(keep_jobs_days=90, keep_audit_days=0.5).http.get("/retention").json()
+    assert told == {
+        "keep_jobs_days": 90,
+        "keep_events_days": 0,
+        "keep_models_days": 0,
+        "keep_audit_days": 0.5,
+    }
 
 
 def test_a_running_job_is_not_deleted_and_says_how_to_end_it(coordinator: Coordinator) -> None:

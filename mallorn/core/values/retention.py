@@ -1,0 +1,18 @@
+"""How long a service keeps what, as its settings say."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+
+
+class Retention(Value):
+    """Days until something is deleted; 0: it is kept. An admin changes the settings of the same names."""
+
+    keep_jobs_days: Annotated[
+        float, Field(description="After a job's end: the job, its log and its export.")
+    ] = 0.0
+    keep_events_days: Annotated[float, Field(description="After a job's end: its events and timeline.")] = 0.0
+    keep_models_days: Annotated[float, Field(description="After its upload: a model without a job.")] = 0.0
+    keep_audit_days: Annotated[float, Field(description="Entries of the audit log.")] = 0.0
