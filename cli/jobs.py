@@ -155,6 +155,7 @@ def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
         "trials": spent_of(job),
         "minutes": job.minutes,
         "budget": AUTO if job.auto else None,
+        "private": "kept from other owners" if job.options.is_private else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
         "failures": failures or "none",
         "estimate": None if progress.estimated_us is None else estimate,

@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, literal_column, or_, select
 from sqlalchemy.orm import aliased
 
-from db.tables import Job, Measurement, Task
+from db.tables import Job, Measurement, Task, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
@@ -37,6 +37,11 @@ def sound() -> ColumnElement[bool]:
     )
     refuted = exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
     return and_(Measurement.latency_us.is_not(None), ~refuted)
+
+
+def shared() -> ColumnElement[bool]:
+    """For everybody to read, as rows are that were not measured for private jobs alone; joins workloads."""
+    return Measurement.id > Workload.kept_upto
 
 
 def comparable() -> ColumnElement[bool]:

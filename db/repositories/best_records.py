@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.repositories.best import sound
+from db.repositories.best import shared, sound
 from db.tables import Context, Measurement, SketchRow, Source, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -33,7 +33,7 @@ class BestRecord:
 
 
 class BestRecords(Repository):
-    """Reads across owners: what is known of a program belongs to everyone who runs it."""
+    """Reads across owners what is everybody's."""
 
     def knows(self, dataset: str, row: int) -> bool:
         """Whether a record that a folder tells of is here: a row of ours, or of the dataset it came from."""
@@ -55,7 +55,12 @@ class BestRecords(Repository):
             order_by=(Measurement.kind.not_in(_AGAIN), Measurement.latency_us, Measurement.id),
         )
         timed = Measurement.target_id == target_id, Measurement.context_id.is_not(None), sound()
-        ranked = select(Measurement.id, place.label("place")).where(*timed).subquery()
+        ranked = (
+            select(Measurement.id, place.label("place"))
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .where(*timed, shared())
+            .subquery()
+        )
         query = (
             select(Measurement, Workload.op, Workload.name, SketchRow.key, Source.key)
             .join(ranked, ranked.c.id == Measurement.id)

@@ -1,19 +1,22 @@
 """Measurements in the order of their ids, page by page, with the names that mean the same elsewhere."""
 
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Subquery, func, select, text
+from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
 from db.columns import Columns
 from db.repositories.base import Repository
+from db.repositories.best import shared
 from db.repositories.selection import Selection
 from db.tables import Context, Job, Measurement, SketchRow, Source, TargetRow, Workload
 from mallorn.core.errors import NotFound
 
+_MODEL: Final = case((~Job.private, Job.model_id))  # nobody is told that a private job met a known program
+
 
 class FrozenRows(Repository):
-    """Reads what no one changes any more: rows are only ever added."""
+    """Reads what no one changes any more: rows are only ever added. Rows of private programs are left out."""
 
     def settled_mark(self) -> int:
         """The newest id below which no transaction can still commit a row. Needs a writing transaction."""
@@ -62,6 +65,9 @@ def _wanted(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str]
 
 def _conditions(selection: Selection) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = [column == value for column, value in _wanted(selection)]
+    conditions.append(shared())
+    if selection.model is not None:
+        conditions.append(~Job.private)
     if selection.since is not None:
         conditions.append(Measurement.created_at >= selection.since)
     if selection.until is not None:
@@ -77,7 +83,7 @@ def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
             *(found.predicted, found.build_ms, found.run_ms, found.created_at, found.decisions, found.run_us),
             *(found.workload_id, found.context_id, found.sketch_id, found.source_row),
             *(Source.key.label("source"), TargetRow.text.label("target"), SketchRow.key.label("sketch")),
-            *(Workload.key.label("workload"), Workload.op, Workload.flops, Job.model_id.label("model")),
+            *(Workload.key.label("workload"), Workload.op, Workload.flops, _MODEL.label("model")),
         )
         .join(window, window.c.id == found.id)
         .join(Workload, Workload.id == found.workload_id)

@@ -49,7 +49,8 @@ class Jobs(Stages):
 
         Raises Conflict when the key was used for another request.
         """
-        values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, **asdict(new)}
+        private = new.options.get("private") == "on"
+        values = {"id": secrets.token_hex(8), "state": JobState.QUEUED, "private": private, **asdict(new)}
         once = (
             self.insert(Job)
             .values(values)

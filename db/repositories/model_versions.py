@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, select, update
+from sqlalchemy import ColumnElement, Row, Select, or_, select, true, update
 from sqlalchemy.orm import aliased
 
 from db.paging import Page, check_limit, decode_cursor, page
@@ -10,6 +10,7 @@ from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
 from db.tables import CostModelRow, TargetRow
 from mallorn.core.errors import NotFound
+from mallorn.core.private import PRIVATE, scope_of
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.versions import VersionName
 
@@ -19,6 +20,7 @@ class ModelVersions(Repository):
 
     def page(
         self,
+        owner: str | None = None,
         *,
         family: str | None = None,
         target: str | None = None,
@@ -28,7 +30,7 @@ class ModelVersions(Repository):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[CostModelVersion]:
-        """Newest first; `target` is a key."""
+        """Newest first, without those that learned for private jobs of others; `target` is a key."""
         wanted: list[tuple[Any, Any]] = [
             (CostModelRow.family, family),
             (TargetRow.key, target),
@@ -41,31 +43,44 @@ class ModelVersions(Repository):
         ]
         if cursor is not None:
             conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
-        query = _versions().where(*conditions).order_by(CostModelRow.id.desc()).limit(check_limit(limit) + 1)
+        query = (
+            _versions()
+            .where(*conditions, _seen_by(owner))
+            .order_by(CostModelRow.id.desc())
+            .limit(check_limit(limit) + 1)
+        )
         found = [_version(row) for row in self.session.execute(query)]
         return page(found, limit, lambda row: (row.id,))
 
-    def get(self, version_id: int) -> CostModelVersion:
-        """Raises NotFound."""
-        row = self.session.execute(_versions().where(CostModelRow.id == version_id)).one_or_none()
+    def get(self, version_id: int, owner: str | None = None) -> CostModelVersion:
+        """Raises NotFound, also for one that learned for private jobs of another owner."""
+        query = _versions().where(CostModelRow.id == version_id, _seen_by(owner))
+        row = self.session.execute(query).one_or_none()
         if row is None:
             raise NotFound(f"there is no cost model {version_id}", hint="mallorn costmodels list")
         return _version(row)
 
-    def activate(self, version_id: int) -> CostModelVersion:
+    def activate(self, version_id: int, owner: str | None = None) -> CostModelVersion:
         """Make this version active for new rounds and training. Raises NotFound.
 
         Rounds that have begun keep the version they froze; later versions are kept.
         """
-        found = self.session.get(CostModelRow, version_id)
-        if found is not None:
-            CostModels(self.session).lock_target(found.target_id)
-            same = CostModelRow.target_id == found.target_id, CostModelRow.name == found.name
-            line = update(CostModelRow).where(*same, CostModelRow.family == found.family)
-            # Two statements, because a line may never have two active versions.
-            self.changed(line.where(CostModelRow.active).values(active=False))
-            self.changed(line.where(CostModelRow.id == version_id).values(active=True))
-        return self.get(version_id)
+        self.get(version_id, owner)
+        found = self.session.get_one(CostModelRow, version_id)
+        CostModels(self.session).lock_target(found.target_id)
+        same = CostModelRow.target_id == found.target_id, CostModelRow.name == found.name
+        line = update(CostModelRow).where(*same, CostModelRow.family == found.family)
+        # Two statements, because a line may never have two active versions.
+        self.changed(line.where(CostModelRow.active).values(active=False))
+        self.changed(line.where(CostModelRow.id == version_id).values(active=True))
+        return self.get(version_id, owner)
+
+
+def _seen_by(owner: str | None) -> ColumnElement[bool]:
+    if owner is None:
+        return true()
+    family = CostModelRow.family
+    return or_(~family.startswith(PRIVATE), family.startswith(scope_of(owner)))
 
 
 def _versions() -> Select[*tuple[Any, ...]]:

@@ -10,7 +10,7 @@ from db.tables import Job, Model, Task, Workload
 
 
 class Networks(Repository):
-    """Reads the workloads that the importer found in models of all owners."""
+    """Reads the workloads that the importer found in models of all owners, but for those of private jobs."""
 
     def weights(self) -> Mapping[str, Mapping[str, int]]:
         """For each network, by its uploaded name, the number of calls of each workload."""
@@ -20,6 +20,7 @@ class Networks(Repository):
             .join(Task, Task.job_id == Job.id)
             .join(Workload, Workload.id == Task.workload_id)
             .join(Model, Model.id == Job.model_id, isouter=True)
+            .where(~Job.private)
             .group_by(Job.model_id, Workload.key)
             .order_by(Job.model_id, Workload.key)
         )

@@ -8,7 +8,8 @@ from sqlalchemy import Row, Select, func, or_, select
 
 from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.tables import Context, Device, Measurement, SketchRow, TargetRow
+from db.repositories.best import shared
+from db.tables import Context, Device, Measurement, SketchRow, TargetRow, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Candidate
@@ -28,9 +29,10 @@ class Recordings(Repository):
     """Reads whole tasks."""
 
     def measured(self) -> Sequence[MeasuredTask]:
-        """All that was measured here, in the order it was first met."""
+        """All that was measured here and is everybody's, in the order it was first met."""
         same = Measurement.workload_id, Measurement.target_id, Measurement.context_id
-        query = select(*same).where(_is_trial(), Measurement.context_id.is_not(None))
+        query = select(*same).join(Workload, Workload.id == Measurement.workload_id)
+        query = query.where(_is_trial(), Measurement.context_id.is_not(None), shared())
         rows = self.session.execute(query.group_by(*same).order_by(func.min(Measurement.id)))
         return [MeasuredTask(task, on, context) for task, on, context in rows if context is not None]
 
@@ -72,6 +74,8 @@ def _full_trials(of: MeasuredTask) -> Select[*tuple[Any, ...]]:
     return (
         select(*columns)
         .join(SketchRow, SketchRow.id == Measurement.sketch_id)
+        .join(Workload, Workload.id == Measurement.workload_id)
+        .where(shared())
         .where(Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id, _is_trial())
         .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)))
         .order_by(Measurement.id)

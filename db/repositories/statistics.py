@@ -24,7 +24,10 @@ class Statistics(Repository):
     def of(self, owner: str | None) -> DatasetStats:
         """Imported rows and other tuners' records belong to no owner: only None sees them."""
         cells = self._cells(owner)
-        models = dict(self.session.execute(select(Model.id, func.min(Model.name)).group_by(Model.id)).all())
+        named = select(Model.id, func.min(Model.name)).group_by(Model.id)
+        if owner is not None:  # others may call the same bytes otherwise
+            named = named.where(Model.owner == owner)
+        models = dict(self.session.execute(named).all())
         return DatasetStats(
             measurements=sum(cell.rows for cell in cells),
             imported=sum(cell.rows for cell in cells if cell.kind in IMPORTED),

@@ -2,12 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, exists, or_, select, update
 
 from db.codec import pack_text, unpack_text
 from db.repositories.base import Repository
-from db.tables import Workload
+from db.repositories.frozen import FrozenRows
+from db.tables import Job, Task, Workload
+
+KEPT: Final = 2**63 - 1  # above all rows: only private jobs brought it
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +32,29 @@ class NewWorkload:
 class Workloads(Repository):
     """Workloads, each stored once under its own key."""
 
-    def ensure_many(self, workloads: Collection[NewWorkload]) -> dict[str, int]:
-        """Ids by key, new ones written. In key order, so that two importers never wait for each other."""
+    def ensure_many(self, workloads: Collection[NewWorkload], *, private: bool = False) -> dict[str, int]:
+        """Ids by key, new ones written. In key order, so that two importers never wait for each other.
+
+        What private jobs brought is everybody's once it comes from elsewhere, too.
+        """
+        kept = {"kept_upto": KEPT if private else 0}
         values = [
-            asdict(new) | {"tir": pack_text(new.tir)} for new in sorted(workloads, key=lambda new: new.key)
+            asdict(new) | kept | {"tir": pack_text(new.tir)}
+            for new in sorted(workloads, key=lambda new: new.key)
         ]
         if values:
             once = self.insert(Workload).values(values)
             self.session.execute(once.on_conflict_do_nothing(index_elements=["key"]))
+        if not private:
+            self._share([new.key for new in workloads])
         return self.ids([new.key for new in workloads])
+
+    def _share(self, keys: Collection[str]) -> None:
+        """From now on everybody's; what is frozen goes on to leave out the rows that there are."""
+        kept = Workload.key.in_(keys), Workload.kept_upto == KEPT
+        if self.session.scalar(select(exists().where(*kept))):
+            upto = FrozenRows(self.session).settled_mark()
+            self.changed(update(Workload).where(*kept).values(kept_upto=upto))
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that the dataset knows."""
@@ -52,14 +70,20 @@ class Workloads(Repository):
         query = select(Workload).where(Workload.id.in_(workload_ids)).order_by(Workload.id)
         return self.session.scalars(query).all()
 
-    def of_structure(self, structure: str) -> Sequence[Workload]:
-        """Those with the same loops, whatever their sizes, oldest first."""
-        query = select(Workload).where(Workload.structure == structure).order_by(Workload.id)
-        return self.session.scalars(query).all()
+    def of_structure(self, structure: str, owner: str) -> Sequence[Workload]:
+        """Those with the same loops, whatever their sizes, that an owner may know, oldest first."""
+        query = select(Workload).where(Workload.structure == structure, _known_to(owner))
+        return self.session.scalars(query.order_by(Workload.id)).all()
 
     def find(self, key: str) -> Workload | None:
         """The workload of this key, if the dataset knows it."""
         return self.session.scalars(select(Workload).where(Workload.key == key)).one_or_none()
+
+
+def _known_to(owner: str) -> ColumnElement[bool]:
+    """Everybody's, or brought by a job of the owner."""
+    own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(Job.owner == owner)
+    return or_(Workload.kept_upto != KEPT, Workload.id.in_(own))
 
 
 def tir_of(workload: Workload) -> str:

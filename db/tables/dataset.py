@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType
@@ -33,6 +33,8 @@ class Workload(Base):
     args: Mapped[Json]  # {"args": [["TENSOR", dtype, shape], ...], "ranges": {...}}: what to call it with
     features: Mapped[Json]  # {"extents": [...]}: numbers a cost model may share between workloads
     tvm_version: Mapped[str]
+    # Rows up to here were measured while it was known to private jobs alone; 0: it never was.
+    kept_upto: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[CreatedAt]
 
 

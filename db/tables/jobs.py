@@ -1,6 +1,6 @@
 """Models, jobs and what a job is made of."""
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
@@ -66,6 +66,7 @@ class Job(Base):
     owner_pass: Mapped[float | None]  # its owner's among the owners, as of this job's last turn
     planned_at: Mapped[Timestamp | None]  # when its planning last looked at it
     options: Mapped[Json]  # mallorn.core.options.JobOptions
+    private: Mapped[bool] = mapped_column(default=False, server_default=false())  # as they say
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed
     reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words

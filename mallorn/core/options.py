@@ -99,6 +99,13 @@ class JobOptions(BaseModel):
             "many on they win, and exports both."
         ),
     ] = "off"
+    private: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Keeps what only this model holds from other owners: its programs, what is measured "
+            "of them, and the cost models that learn from it."
+        ),
+    ] = "off"
     measurer: Annotated[
         str,
         Field(
@@ -156,6 +163,11 @@ class JobOptions(BaseModel):
     def beside_others(self) -> bool:
         """Whether a version for busy machines is asked for."""
         return self.contention == "on"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what it brings is kept from other owners."""
+        return self.private == "on"
 
     @property
     def searches(self) -> bool:

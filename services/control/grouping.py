@@ -12,6 +12,7 @@ from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
+from mallorn.core.private import in_scope, scope_of
 from mallorn.core.values.event import FamilyChangedEvent
 from services.control.messages import Message
 from services.planner.families.base import Families, Member, Ranking
@@ -21,13 +22,15 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
     stored = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
+    scope = scope_of(job.owner) if options.is_private else ""
     unplaced = stored.unplaced(job.id)
     if not grouping.revises and not unplaced:
         return []
-    old = stored.seats(job.id, job.target_id, options.families)
+    old = stored.seats(job.id, job.target_id, f"{scope}{options.families}")
     judged = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
     rounds = stored.ranked(judged, job.target_id)
-    new = _decide(grouping, old, [_member(seat, rounds.get(seat.workload_id, ())) for seat in old])
+    members = [_member(seat, rounds.get(seat.workload_id, ()), scope) for seat in old]
+    new = _decide(grouping, old, members, scope)
     moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
     for was, seat in moved:
         stored.move(job.target_id, was, seat)
@@ -35,20 +38,25 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     return _announce(session, job, moved)
 
 
-def _member(seat: Seat, rounds: Sequence[RankedRound]) -> Member:
+def _member(seat: Seat, rounds: Sequence[RankedRound], scope: str) -> Member:
+    """A seat as groupings know it: the scope is none of their business."""
     rankings = tuple(
-        Ranking(row.id, row.family, row.stats.rank_own, row.stats.rank_others)
-        for row in rounds
-        if row.id > seat.since
+        _ranking(row, scope) for row in rounds if row.id > seat.since and in_scope(row.family, scope)
     )
-    return Member(seat.workload_id, seat.key, seat.op, seat.structure, seat.family, seat.why, rankings)
+    family = seat.family.removeprefix(scope)
+    return Member(seat.workload_id, seat.key, seat.op, seat.structure, family, seat.why, rankings)
 
 
-def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member]) -> list[Seat]:
+def _ranking(row: RankedRound, scope: str) -> Ranking:
+    others = {family.removeprefix(scope): share for family, share in row.stats.rank_others.items()}
+    return Ranking(row.id, row.family.removeprefix(scope), row.stats.rank_own, others)
+
+
+def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member], scope: str) -> list[Seat]:
     """Where everyone is now; who moves begins with no evidence, as the rounds so far were judged already."""
     places = grouping.group(members)
     judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
-    new = [replace(seat, family=places[seat.workload_id].family) for seat in old]
+    new = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in old]
     return [
         seat
         if seat.family == was.family

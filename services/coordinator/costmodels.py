@@ -8,6 +8,7 @@ from db.repositories.model_versions import ModelVersions
 from mallorn.core.scopes import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
+from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.callers import needs
 from services.coordinator.web.numbers import MAX_BIG_INT, MAX_INT
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
@@ -20,6 +21,7 @@ IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The version's id
 @router.get("")
 def list_cost_models(
     parts: PartsDep,
+    owner: OwnerDep,
     family: Annotated[str | None, Query(description="Only models of this family.")] = None,
     target: Annotated[str | None, Query(description="Only models for exactly this target.")] = None,
     name: Annotated[str | None, Query(description="Only models that jobs name so in `cost_model`.")] = None,
@@ -30,9 +32,10 @@ def list_cost_models(
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[CostModelVersion]:
-    """List the versions of all cost models, newest first."""
+    """List the versions of all cost models, newest first; of private ones the owner's alone."""
     with parts.database.session() as session:
         page = ModelVersions(session).page(
+            owner,
             family=family,
             target=parse_target(target).key if target else None,
             name=name,
@@ -45,14 +48,14 @@ def list_cost_models(
 
 
 @router.get("/{cost_model_id}")
-def get_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelVersion:
+def get_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
     """Show one version: what it learned from and how well it does."""
     with parts.database.session() as session:
-        return ModelVersions(session).get(cost_model_id)
+        return ModelVersions(session).get(cost_model_id, owner)
 
 
 @router.post("/{cost_model_id}/activate", openapi_extra=needs(Scope.ADMIN))
-def activate_cost_model(parts: PartsDep, cost_model_id: IdPath) -> CostModelVersion:
+def activate_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
     """Let new rounds use this version, and training go on from it; later versions are kept."""
     with parts.database.transaction() as session:
-        return ModelVersions(session).activate(cost_model_id)
+        return ModelVersions(session).activate(cost_model_id, owner)

@@ -77,7 +77,7 @@ def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) ->
 
 def _answers(claimed: Stage, workload: Workload, space: TvmSpace) -> Iterator[Answer]:
     job = claimed.job
-    question = Question(workload, claimed.target, job.target_id, job.context_id, space)
+    question = Question(job.owner, workload, claimed.target, job.target_id, job.context_id, space)
 
     def ask(source: Knowledge) -> Sequence[Answer]:
         with claimed.runtime.database.session() as session:

@@ -16,6 +16,7 @@ from workers.search.space import Candidate, Sketch, Space
 class Question:
     """A task that nobody is going to measure."""
 
+    owner: str  # who asks: what others keep to themselves is no answer
     workload: Workload
     target: Target
     target_id: int

@@ -39,7 +39,7 @@ class Near(Knowledge):
 
 def _neighbours(session: Session, question: Question) -> Sequence[tuple[float, Workload]]:
     asked = question.workload
-    alike = Workloads(session).of_structure(asked.structure)
+    alike = Workloads(session).of_structure(asked.structure, question.owner)
     far = [(apart(asked, other), other) for other in alike if other.id != asked.id]
     return sorted(far, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
 

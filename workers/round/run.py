@@ -63,7 +63,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
     runtime, attempt = held.runtime, held.hold.attempt
     started = time.monotonic()
     settle_machine(runtime, held.job_id)
-    with runtime.working_on(_words(runtime, round_id)):
+    with runtime.working_on(words_of(runtime, round_id)):
         with Host().shared():
             context, (slots, proposals, state) = prepare(runtime, round_id, attempt)
         proposed = time.monotonic()
@@ -83,9 +83,12 @@ def _work(held: Claimed, round_id: int) -> Closed:
     return Closed(context.row.job_id, context.row.task_id)
 
 
-def _words(runtime: Runtime, round_id: int) -> str:
+def words_of(runtime: Runtime, round_id: int) -> str:
+    """What the fleet shows of a round while it runs."""
     with runtime.database.session() as session:
         row = Rounds(session).get(round_id)
+        if Jobs(session).get(row.job_id, None).private:
+            return "a round of a private job"  # everybody sees what a worker does
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 

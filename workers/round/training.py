@@ -25,6 +25,7 @@ from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
+from mallorn.core.private import in_scope
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
@@ -86,7 +87,8 @@ def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
     with runtime.database.session() as session:
         data = _data(session, line)
         start = beginning(session, line.name, data.op, line.target_id, line.machine)
-    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {line.family}"):
+    family = line.family if in_scope(line.family, "") else "a private job"
+    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {family}"):
         return _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
 
 

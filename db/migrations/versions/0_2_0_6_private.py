@@ -14,6 +14,8 @@ DROPPED = sa.text("export_deleted_at is not null and export_uri is not null")
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("export_deleted_at", sa.Float(53)))
+    op.add_column("jobs", sa.Column("private", sa.Boolean(), server_default=sa.false(), nullable=False))
+    op.add_column("workloads", sa.Column("kept_upto", sa.BigInteger(), server_default="0", nullable=False))
     op.create_index(
         "ix_jobs_dropped_exports",
         "jobs",

@@ -11,6 +11,7 @@ from db.repositories.tasks import Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core import queues
 from mallorn.core.options import JobOptions
+from mallorn.core.private import scope_of
 from mallorn.core.targets import parse_target
 from mallorn.core.values.round import PlannedRound
 from services.control.grouping import group
@@ -107,6 +108,27 @@ def test_new_tasks_get_a_family_and_the_reason(workshop, job):
     assert {task.family_why for task in tasks_of(workshop, job).values()} == {
         "starts with its operator, matmul"
     }
+
+
+def test_private_jobs_share_families_with_those_of_their_owner_alone(workshop, job):
+    with_models(workshop, job)
+    scope = scope_of("ada")
+    hidden = with_models(workshop, a_job(workshop, private="on"))
+    assert families_of(workshop, hidden) == [f"{scope}{MATMUL}"] * 3
+    assert head(workshop, f"{scope}{MATMUL}").rows > 0
+    before = head(workshop, MATMUL)
+    train(workshop, hidden, tasks_of(workshop, hidden)["w0"].id)
+    assert head(workshop, MATMUL) == before
+    again = a_job(workshop)
+    regroup(workshop, again)
+    assert families_of(workshop, again) == [MATMUL] * 3
+
+
+def test_private_families_split_by_their_own_evidence(workshop):
+    hidden = a_job(workshop, private="on")
+    split(workshop, hidden)
+    scope = scope_of("ada")
+    assert families_of(workshop, hidden) == [f"{scope}{SPLIT}", f"{scope}{MATMUL}", f"{scope}{MATMUL}"]
 
 
 def test_a_fixed_grouping_is_asked_once(workshop):

@@ -12,6 +12,7 @@ from db.repositories.events import Events
 from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
+from db.repositories.workloads import KEPT, Workloads
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind, WorkKind
@@ -26,6 +27,7 @@ from workers.children.shutdown import Stopping
 from workers.faces.graphs import Extraction, ModelTask
 from workers.faces.values import Arguments
 from workers.importing.run import import_job
+from workers.round.run import words_of
 
 
 def found(*keys):
@@ -87,6 +89,26 @@ def test_an_import_recognises_what_the_dataset_knows(workshop, job):
     workshop.graph_answers["extract"] = found("w0", "w1")
     import_job(workshop, job)
     assert [task.known_at_start for task in tasks_of(workshop, job)] == [8, 0]
+
+
+def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(workshop, job):
+    def kept():
+        return workshop.read(lambda session: Workloads(session).find("w0")).kept_upto == KEPT
+
+    hidden = workshop.job((), private="on")
+    workshop.write(lambda session: Jobs(session).move(hidden, [JobState.TUNING], JobState.QUEUED))
+    workshop.graph_answers["extract"] = found("w0")
+    import_job(workshop, hidden)
+    assert kept()
+    import_job(workshop, job)
+    assert not kept()
+
+
+def test_what_a_worker_does_for_a_private_job_is_nobody_elses_business(workshop):
+    round_id = workshop.next_round(workshop.job(("w0",)))
+    assert "w0" in words_of(workshop, round_id)
+    workshop.write(lambda session: session.execute(update(Job).values(private=True)))
+    assert words_of(workshop, round_id) == "a round of a private job"
 
 
 def test_a_model_that_cannot_be_imported_fails_the_job_in_words(workshop, job):

@@ -7,8 +7,8 @@ from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
-from db.tables import Measurement, Workload
+from db.repositories.workloads import KEPT, Workloads
+from db.tables import Job, Measurement, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from tests.fixtures.workshop import TARGET
@@ -36,7 +36,9 @@ def best(workshop, workload):
 
 
 def ask(workshop, source, workload, context=None, space=None):
-    question = Question(workload, TARGET, workshop.target_id, context, space or SyntheticSpace(64, 64, 64))
+    question = Question(
+        "ada", workload, TARGET, workshop.target_id, context, space or SyntheticSpace(64, 64, 64)
+    )
     return workshop.read(lambda session: list(source(session, question)))
 
 
@@ -100,6 +102,17 @@ def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
     ]
 
 
+def test_what_others_keep_to_themselves_answers_nothing(workshop):
+    tuned(workshop, "a", 8)
+    sized(workshop, "a", [64, 64, 96])
+    workload, context = tuned(workshop, "w0", 8)
+    kept = update(Workload).where(Workload.key == "a").values(kept_upto=KEPT)
+    workshop.write(lambda session: session.execute(kept))
+    assert ask(workshop, Near(), workload, context), "ada brought it herself"
+    workshop.write(lambda session: session.execute(update(Job).values(owner="bob")))
+    assert ask(workshop, Near(), workload, context) == []
+
+
 def test_what_is_carried_fits_the_shape(workshop):
     tuned(workshop, "a", 8)
     workload, context = tuned(workshop, "w0", 8)
@@ -116,7 +129,7 @@ def test_what_is_carried_fits_the_shape(workshop):
 
 def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
     workload, context = tuned(workshop)
-    question = Question(workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    question = Question("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
     sources = (Same(), Same(), Constructed())
     answers = workshop.read(lambda session: list(in_order(sources, lambda source: source(session, question))))
     candidates = [answer.candidate for answer in answers]
@@ -126,7 +139,7 @@ def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
 
 def test_who_is_not_reached_is_not_asked(workshop):
     workload, context = tuned(workshop)
-    question = Question(workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    question = Question("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
     asked = []
 
     def ask(source):

@@ -22,7 +22,7 @@ def ask(workshop):
             [task] = Tasks(session).list(job)
             workload = Workloads(session).get(task.workload_id)
             at = measured if context_id == "its own" else context_id
-            question = Question(workload, TARGET, workshop.target_id, at, workshop.space)
+            question = Question("ada", workload, TARGET, workshop.target_id, at, workshop.space)
             return list(Same()(session, question))
 
         return workshop.read(read)

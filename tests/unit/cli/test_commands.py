@@ -239,6 +239,14 @@ def test_records_are_limited_and_filtered(mallorn: Type, owned: OwnedRows) -> No
     assert "build_error" in mallorn("records").stdout
 
 
+def test_a_private_job_says_so(mallorn: Type, model: str) -> None:
+    job = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))
+    assert job["options"]["private"] == "on"
+    assert "kept from other owners" in mallorn("show", job["id"]).stdout
+    other = data(mallorn("submit", model, "--target", TARGET, "--json"))
+    assert "private" not in mallorn("show", other["id"]).stdout
+
+
 def test_a_job_is_paused_and_cancelled(mallorn: Type, owned: OwnedRows) -> None:
     assert f"mallorn resume {owned.job_id}" in mallorn("pause", owned.job_id).stderr
     assert data(mallorn("cancel", owned.job_id, "--json"))["state"] == "cancelled"

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from db.repositories.devices import Devices, SeenDevice
+from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core import queues
@@ -52,6 +53,15 @@ def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> 
     }
     assert answer.headers["Location"] == f"/api/v1/jobs/{job['id']}"
     assert coordinator.sent(queues.IMPORT) == [(queues.IMPORT_MODEL, [job["id"]])]
+
+
+def test_a_private_job_is_one_from_the_start(coordinator: Coordinator) -> None:
+    job = coordinator.submit(options={"private": "on"}).json()
+    assert job["options"]["private"] == "on"
+    with coordinator.database.session() as session:
+        assert Jobs(session).get(job["id"], None).private
+    assert "<dt>private</dt><dd>on</dd>" in coordinator.http.get(f"/jobs/{job['id']}/report").text
+    assert coordinator.submit(options={"private": "perhaps"}).status_code == 422
 
 
 def test_a_broker_that_is_down_fails_no_submit(start: Start) -> None:

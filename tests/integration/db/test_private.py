@@ -1,0 +1,181 @@
+"""What private jobs alone brought stays with their owner, wherever others read, until it is met elsewhere."""
+
+import pytest
+from sqlalchemy import update
+
+from db.repositories.best_records import BestRecords
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.families import WorkloadFamilies
+from db.repositories.frozen import FrozenRows
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
+from db.repositories.model_versions import ModelVersions
+from db.repositories.models import Models
+from db.repositories.networks import Networks
+from db.repositories.recordings import Recordings
+from db.repositories.removals import Removals
+from db.repositories.rounds import Rounds
+from db.repositories.selection import Selection
+from db.repositories.statistics import Statistics
+from db.repositories.tasks import NewTask, Tasks
+from db.repositories.workloads import Workloads
+from db.tables import Job, Round, Task
+from mallorn.core.errors import NotFound
+from mallorn.core.options import JobOptions
+from mallorn.core.private import scope_of
+from mallorn.core.states import JobState, RoundState
+from tests.fixtures.rows import Rows, new_job, new_workload
+
+PRIVATE = JobOptions(private="on").model_dump(mode="json")
+SECRET_MODEL = "b" * 64
+
+
+class Private(Rows):
+    """Ada's public job of `w0` and `w1`, and Bob's private one of `w0` and of his `secret`."""
+
+    def _fill(self, session, workloads, owner):
+        super()._fill(session, workloads, owner)
+        new = [new_workload("secret"), new_workload("w0")]
+        self.workloads |= Workloads(session).ensure_many(new, private=True)
+        Models(session).add(SECRET_MODEL, "bob", "his secret", 10)
+        wanted = new_job("bob", target_id=self.target_id, model_id=SECRET_MODEL, options=PRIVATE)
+        self.private_job = Jobs(session).create(wanted)[0].id
+        names = enumerate(("w0", "secret"))
+        Tasks(session).add_many(
+            self.private_job, [NewTask(at, name, 1, self.workloads[name], "matmul") for at, name in names]
+        )
+        Jobs(session).move(self.private_job, [JobState.QUEUED], JobState.TUNING)
+
+    def measure(self, workload, latency_us, slot=0):
+        """A row of Bob's job."""
+        round_id = self.write(lambda session: self.add_round(session, workload, self.private_job))
+        hold = self.write(lambda session: Rounds(session).claim(round_id, "w", 60))
+        batch = [self.ok(slot, latency_us)]
+        self.write(lambda session: Measurements(session).add_batch(round_id, hold.attempt, batch))
+        self.write(lambda session: session.execute(update(Round).values(state=RoundState.DONE)))
+
+    def publish(self, workload="secret"):
+        """Somebody imports the same program for a job that is not private."""
+        self.write(lambda session: Workloads(session).ensure_many([new_workload(workload)]))
+
+    def frozen(self, **selected):
+        upto = self.write(lambda session: FrozenRows(session).settled_mark())
+        return self.frozen_upto(upto, **selected)
+
+    def frozen_upto(self, upto, **selected):
+        page = self.read(lambda session: FrozenRows(session).page(Selection(**selected), 0, upto))
+        return list(page.rows("workload", "model"))
+
+
+@pytest.fixture
+def private(database):
+    rows = Private(database)
+    rows.measure("secret", 5.0)
+    rows.measure("w0", 7.0)
+    return rows
+
+
+def test_frozen_rows_leave_out_private_programs_and_the_private_models_name(private):
+    assert private.frozen() == [("w0", None)]
+    assert private.frozen(model=SECRET_MODEL) == []
+
+
+def test_a_frozen_set_stays_the_same_when_a_program_becomes_known(private):
+    upto = private.write(lambda session: FrozenRows(session).settled_mark())
+    private.publish()
+    private.measure("secret", 4.0, slot=1)
+    assert private.frozen_upto(upto) == [("w0", None)]
+    assert private.frozen() == [("w0", None), ("secret", None)], "what is measured from then on is shared"
+
+
+def test_best_records_leave_them_out(private):
+    def told():
+        found = private.read(lambda session: BestRecords(session).of_target(private.target_id, "own"))
+        return {(record.name, record.trial.latency_us) for record in found}
+
+    assert told() == {("fused_w0", 7.0)}
+    private.publish()
+    private.measure("secret", 9.0, slot=1)
+    assert told() == {("fused_w0", 7.0), ("fused_secret", 9.0)}
+
+
+def test_recordings_leave_them_out(private):
+    measured = private.read(lambda session: Recordings(session).measured())
+    assert [task.workload_id for task in measured] == [private.workloads["w0"]]
+    private.publish()
+    private.measure("secret", 9.0, slot=1)
+    secret = private.read(lambda session: Recordings(session).measured())[1]
+    trials = private.read(lambda session: Recordings(session).trials(secret))
+    assert [trial.latency_us for trial in trials] == [9.0]
+
+
+def test_networks_of_private_jobs_are_not_told(private):
+    assert private.read(lambda session: Networks(session).weights()) == {"mlp": {"w0": 1, "w1": 2}}
+
+
+def test_near_programs_are_those_that_the_owner_may_know(private):
+    def known(owner):
+        found = private.read(lambda session: Workloads(session).of_structure("s0", owner))
+        return [workload.key for workload in found]
+
+    assert known("ada") == ["w0", "w1"]
+    assert known("bob") == ["w0", "w1", "secret"]
+    private.publish()
+    assert known("ada") == ["w0", "w1", "secret"]
+
+
+def test_a_private_job_hides_nothing_that_was_known(private):
+    assert private.read(lambda session: Workloads(session).find("w0")).kept_upto == 0
+
+
+def test_a_second_private_owner_learns_of_their_own_program_and_shares_it_with_nobody(private):
+    private.write(lambda session: Workloads(session).ensure_many([new_workload("secret")], private=True))
+    keys = [each.key for each in private.read(lambda session: Workloads(session).of_structure("s0", "ada"))]
+    assert "secret" not in keys
+
+
+def test_families_of_private_jobs_are_not_met_by_others(private):
+    scoped = f"{scope_of('bob')}operator:matmul"
+
+    def seat(session):
+        session.execute(update(Task).values(family="operator:matmul").where(Task.job_id == private.job_id))
+        session.execute(update(Task).values(family=scoped).where(Task.job_id == private.private_job))
+
+    private.write(seat)
+    shared = private.read(
+        lambda session: WorkloadFamilies(session).seats(private.job_id, private.target_id, "operator")
+    )
+    assert {each.key for each in shared} == {"w0", "w1"}
+
+
+def test_versions_that_learned_for_a_private_job_are_its_owners(private):
+    def add(session, family):
+        return CostModels(session).add(NewCostModel(family, private.target_id, "xgboost", 1, 1, {}, b"")).id
+
+    shared = private.write(lambda session: add(session, "operator:matmul"))
+    his = private.write(lambda session: add(session, f"{scope_of('bob')}operator:matmul"))
+
+    def seen(owner):
+        return {each.id for each in private.read(lambda session: ModelVersions(session).page(owner)).items}
+
+    assert (seen("ada"), seen("bob"), seen(None)) == ({shared}, {shared, his}, {shared, his})
+    with pytest.raises(NotFound):
+        private.read(lambda session: ModelVersions(session).get(his, "ada"))
+    with pytest.raises(NotFound):
+        private.write(lambda session: ModelVersions(session).activate(his, "ada"))
+    assert private.write(lambda session: ModelVersions(session).activate(his, "bob")).active
+
+
+def test_statistics_call_a_model_as_its_owner_does(private):
+    private.write(lambda session: Models(session).add(SECRET_MODEL, "ada", "another name", 10))
+    told = private.read(lambda session: Statistics(session).of("bob"))
+    assert [each.name for each in told.models] == ["his secret"]
+    assert private.read(lambda session: Statistics(session).of("ada")).measurements == 0
+
+
+def test_a_deleted_job_stays_private(private):
+    private.write(lambda session: Jobs(session).move(private.private_job, list(JobState), JobState.DONE))
+    private.write(lambda session: Removals(session).delete(private.private_job, "bob"))
+    assert private.read(lambda session: session.get(Job, private.private_job)).private
+    assert private.frozen() == [("w0", None)]
+    assert private.read(lambda session: Networks(session).weights()) == {"mlp": {"w0": 1, "w1": 2}}
