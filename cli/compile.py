@@ -117,7 +117,8 @@ def bench(
     Services of yours on this machine make way meanwhile; what else it does is told.
     """
     from workers.host.alone import Host
-    from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
+    from workers.racing.engines import TUNED, UNTUNED, Engines
+    from workers.racing.whole_model import ONNXRUNTIME
 
     model, exported = existing(model), read_exported(schedules, target, version)
     beside = onnxruntime_runs(exported)

@@ -5,6 +5,8 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
 import tvm
@@ -15,9 +17,11 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.identity import Identity, RuntimeFacts
+from workers.device.kernels import Kernels
 from workers.device.poison import poison_fresh_memory
 from workers.device.values import random_values
 from workers.host.cores import Cores
+from workers.host.load import LoadMeter
 from workers.sandbox.landlock import APPEND, READ_FILE
 from workers.sandbox.walls import Walls, enclose
 
@@ -56,6 +60,8 @@ class Session:
             "mallorn.begin": self.begin,
             "mallorn.end": self.end,
             "mallorn.random_fill": random_fill,
+            "mallorn.kernel_times": kernel_times,
+            "mallorn.load": self.load,
         }
 
     def work_path(self, name: str) -> str:
@@ -74,6 +80,14 @@ class Session:
     def hold(self, wait_sec: float) -> int:
         """Have the cores of this host alone until the next candidate is over; 0 when they stay in use."""
         return int(not self._on_cores or self._cores.take(wait_sec))
+
+    @cached_property
+    def _meter(self) -> LoadMeter:
+        return LoadMeter(lambda: ())
+
+    def load(self) -> str:
+        """How busy others kept this host since the last look."""
+        return json.dumps(asdict(self._meter.look()))
 
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution, then have the kernel end this process when it is not over in time.
@@ -111,6 +125,13 @@ def append_line(path: Path, line: str) -> None:
 def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
     """Fill a tensor with values of [low, high): indices stay in range, floats are not denormal."""
     tensor.copyfrom(random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed))
+
+
+def kernel_times(machine: Module, kind: str, seconds: float) -> str:
+    """Microseconds that a run of a virtual machine, which has its inputs, spends in each of its kernels."""
+    invoke = machine["invoke_stateful"]
+    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), tvm.device(kind, 0).sync)
+    return json.dumps(dict(kernels.times(seconds)))
 
 
 def runtime_facts(target: Target) -> RuntimeFacts:

@@ -10,8 +10,10 @@ from mallorn.core.outcomes import Outcome
 from workers.children.child import Child
 from workers.children.method import method
 from workers.device.endpoint import Endpoint
+from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
 from workers.faces.values import Arguments
+from workers.host.load import Load
 
 DEVICE_WAIT_SEC: Final = 300.0
 # What it may take on top of a wait or a candidate's own deadline: upload, arguments, a slow network.
@@ -28,8 +30,23 @@ class LibraryRun:
     run_ms: float | None = None  # with all that belongs to it
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """A whole model as a device holds it: a library of this host and its inputs, for devices of a target."""
+
+    tracker: str
+    target: str
+    library: str
+    inputs: str
+    key: str  # of its runs in the device's log
+
+
 def _on_top_of(parameter: str) -> Callable[[Mapping[str, Any]], float]:
     return lambda given: float(given[parameter]) + GRACE_SEC
+
+
+def _with_a_wait(given: Mapping[str, Any]) -> float:
+    return float(given["timeout_sec"]) + DEVICE_WAIT_SEC + GRACE_SEC
 
 
 class Runner(Child):
@@ -88,6 +105,33 @@ class Runner(Child):
 
         Raises Unavailable when the device itself was lost.
         """
+
+    @method(limit_sec=_with_a_wait)
+    def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:
+        """Have a device hold a model. Raises CannotRun, and Unavailable when the device itself was lost.
+
+        Whatever is asked of a model later loads it again where the device's session was lost meanwhile.
+        """
+
+    @method(limit_sec=_with_a_wait)
+    def save_model_outputs(self, model: DeviceModel, outputs: str, timeout_sec: float) -> int:
+        """Run a model once and write its outputs in order; how many there are. Raises as `load_model`."""
+
+    @method(limit_sec=_with_a_wait)
+    def time_model(self, model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
+        """Microseconds of so many runs, with the device's host alone. Raises as `load_model`."""
+
+    @method(limit_sec=_with_a_wait)
+    def time_model_kernels(self, model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
+        """Microseconds that a run spends in each kernel; takes `seconds`. Raises as `load_model`."""
+
+    @method(limit_sec=60.0)
+    def drop_model(self, model: DeviceModel) -> None:
+        """Have its device forget a model."""
+
+    @method(limit_sec=_with_a_wait)
+    def host_load(self, tracker: str, target: str, timeout_sec: float) -> Load:
+        """How busy others kept the device's host since the last look. Raises as `load_model`."""
 
     @method(limit_sec=60.0)
     def release(self) -> None:

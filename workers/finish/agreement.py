@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from workers.finish.undone import Undone
-from workers.racing.engines import ONNXRUNTIME, UNTUNED, title
+from workers.racing.engines import UNTUNED, title
+from workers.racing.whole_model import ONNXRUNTIME
 
 CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"

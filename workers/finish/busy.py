@@ -19,7 +19,7 @@ from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.report import BesidePrograms, Contention, FinishReport
 from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker
-from workers.finish.comparison import be_here
+from workers.finish.elsewhere import be_here
 from workers.finish.handout import Handout
 from workers.finish.inside_model import Times, choose, fields, swapped, verified
 from workers.finish.job_model import JobModel, TunedModel
@@ -51,7 +51,7 @@ def beside_others(
     if built.is_large:
         undone.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
         return FinishReport()
-    if not undone.attempt(STEP, partial(be_here, model.claimed)):
+    if not undone.attempt(STEP, partial(be_here, model)):
         return FinishReport()
     found = undone.attempt(STEP, partial(_versions, model, winners, built, check))
     return FinishReport(contention=found) if found else FinishReport()

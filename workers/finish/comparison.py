@@ -3,16 +3,19 @@
 from functools import partial
 from math import inf, isfinite
 from pathlib import Path
+from typing import Final
 
-from mallorn.core.errors import MallornError
 from mallorn.core.values.report import FinishReport
 from workers.children.again import twice
 from workers.finish.agreement import check_numbers
 from workers.finish.each_point import compare_points
-from workers.finish.job_model import JobModel, TunedModel, device_is_here
+from workers.finish.elsewhere import leave_out_onnxruntime, placed
+from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.undone import Undone
-from workers.racing.engines import ONNXRUNTIME, TUNED, UNTUNED, Engines
-from workers.slot.stage import Stage
+from workers.racing.engines import TUNED, UNTUNED, Engines
+from workers.racing.whole_model import ONNXRUNTIME
+
+TIME: Final = "time the whole model"
 
 
 def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
@@ -20,12 +23,17 @@ def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
 
     A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
     """
-    if not undone.attempt("time the whole model", partial(be_here, model.claimed)):
+    there = undone.attempt(TIME, partial(placed, model))
+    if there is None:
         return FinishReport()
     dynamic = model.claimed.graph.dynamic
-    if dynamic is not None:
-        return compare_points(model, tuned, undone, dynamic)
-    return _compare(model, tuned, undone)
+    found = undone.attempt(
+        TIME,
+        partial(compare_points, there, tuned, undone, dynamic)
+        if dynamic is not None
+        else partial(_compare, there, tuned, undone),
+    )
+    return found or FinishReport()
 
 
 def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
@@ -41,7 +49,9 @@ def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport
         errors = engines.errors(TUNED)
         if TUNED in engines and not check_numbers(errors, limit, undone):
             engines.leave_out(TUNED)
-        return _timed(model, engines).model_copy(
+        leave_out_onnxruntime(model, engines, undone)
+        timed = undone.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
+        return timed.model_copy(
             update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
         )
 
@@ -64,18 +74,8 @@ def _untuned(model: JobModel) -> Path:
     return model.whole.folder / "untuned.so"
 
 
-def be_here(claimed: Stage) -> bool:
-    """Raises MallornError where what this host times is not what the job's device would."""
-    if not device_is_here(claimed):
-        raise MallornError(
-            "the device is on another host than this worker",
-            hint="mallorn bench MODEL --schedules DIR, on the device's host",
-        )
-    return True
-
-
 def _timed(model: JobModel, engines: Engines) -> FinishReport:
-    """The race, with this host for itself."""
+    """The race, with its host for itself."""
     with model.alone() as held:
         race = engines.race(held)
     if not race.latency_us:

@@ -10,9 +10,11 @@ from math import isfinite
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.report import Conditions, FinishReport, PointTimes
 from workers.finish.agreement import check_numbers
+from workers.finish.elsewhere import leave_out_onnxruntime
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.undone import Undone
-from workers.racing.engines import ONNXRUNTIME, TUNED, Engines
+from workers.racing.engines import TUNED, Engines
+from workers.racing.whole_model import ONNXRUNTIME
 
 BESIDE = "Other work of this service went on while the points were timed."
 
@@ -44,6 +46,7 @@ def _at(
         errors = engines.errors(TUNED)
         if TUNED in engines and not check_numbers(errors, model.whole.largest_error, undone):
             engines.leave_out(TUNED)
+        leave_out_onnxruntime(model, engines, undone)
         latency_us = undone.attempt(f"time the model at {name}", partial(engines.latencies)) or {}
     error = errors.get(ONNXRUNTIME)
     return PointTimes(

@@ -10,7 +10,7 @@ from mallorn.core.values.report import FinishReport
 from workers.children.again import twice
 from workers.finish.checking import Checker
 from workers.finish.inside_model import Decided, decide_inside
-from workers.finish.job_model import JobModel, TunedModel, device_is_here
+from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.undone import Undone
 from workers.finish.winners import Winner
 
@@ -55,13 +55,12 @@ def _covered(built: TunedModel) -> FinishReport:
 
 
 def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
-    """The first build where the job does without the pass, measures nothing, or its device is elsewhere.
+    """The first build where the job does without the pass, measures nothing, or has no device any more.
 
     Of a range, too: what is faster inside the largest shapes says nothing of the others.
     """
     claimed = model.claimed
     one_shape = claimed.graph.dynamic is None
     wanted = claimed.options.searches and claimed.options.contests == "inside"
-    if one_shape and wanted and device_is_here(claimed):
-        return decide_inside(model, first, check)
-    return Decided(first, None)
+    placed = where_it_runs(model) if one_shape and wanted else None
+    return decide_inside(placed, first, check) if placed is not None else Decided(first, None)

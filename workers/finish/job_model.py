@@ -1,4 +1,4 @@
-"""A job's whole model on this host: compiled with one set of schedules after another, and timed as it is."""
+"""A job's whole model: compiled with one set of schedules after another, and timed on the job's device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from workers.host.alone import Host
 from workers.host.memory import is_large
 from workers.host.stress import stress
 from workers.racing.engines import Engines
+from workers.racing.on_device import DeviceSeat
 from workers.racing.whole_model import WholeModel
 from workers.slot.stage import Stage
 
@@ -79,7 +80,13 @@ class JobModel:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Have this host alone for a timing. The device is given back first: others may wait for it."""
+        """Have this host alone for a timing. The device is given back first: others may wait for it.
+
+        A device that times the model holds its own host, run by run.
+        """
+        if self.whole.seat is not None:
+            yield True
+            return
         self.claimed.runtime.release_device()
         with Host().alone() as held:
             yield held
@@ -102,7 +109,16 @@ class JobModel:
             yield engines
 
 
-def device_is_here(claimed: Stage) -> bool:
-    """Whether what this host times is what the job's device would."""
-    devices = claimed.runtime.fleet.devices(claimed.target)
-    return claimed.target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
+def where_it_runs(model: JobModel) -> JobModel | None:
+    """The model on this host where that is the device's, else on the device, over RPC; None without a device.
+
+    Raises Unavailable when the tracker does not answer.
+    """
+    runtime, target = model.claimed.runtime, model.claimed.target
+    devices = runtime.fleet.devices(target)
+    if target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices):
+        return model
+    if not devices:
+        return None
+    seat = DeviceSeat(runtime.runner, runtime.settings.tracker, target)
+    return replace(model, whole=replace(model.whole, seat=seat))

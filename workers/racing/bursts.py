@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 from mallorn.core.values.report import ModelLatency
 from workers.children.errors import ChildError
-from workers.faces.engine import Engine
 
 PASSES: Final = 5
 BURST_US: Final = 150_000.0
@@ -18,12 +17,18 @@ FAR_BEHIND: Final = 5.0
 
 
 class Racer(Protocol):
-    """A process that holds a model, of ours (`workers.faces.engine`) or of other makers."""
+    """What holds a model: a process of ours (`workers.faces.engine`) or of other makers, or a device."""
 
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
     def kill(self) -> None: ...
     def time_bursts(self, bursts: int, number: int) -> list[float]: ...
+
+
+class KernelRacer(Racer, Protocol):
+    """One that tells its kernels apart."""
+
+    def time_kernels(self, seconds: float) -> dict[str, float]: ...
 
 
 def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelLatency]:
@@ -45,7 +50,9 @@ def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelL
     return {name: _summary(values) for name, values in bursts.items()}
 
 
-def race_kernels(engines: Sequence[Engine], seconds: float, passes: int = PASSES) -> list[dict[str, float]]:
+def race_kernels(
+    engines: Sequence[KernelRacer], seconds: float, passes: int = PASSES
+) -> list[dict[str, float]]:
     """Microseconds that each engine's model spends in each of its kernels: medians over bursts in turn."""
     bursts: list[list[dict[str, float]]] = [[] for _ in engines]
     for engine in engines:

@@ -9,16 +9,13 @@ from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
 from mallorn.core.values.report import ModelLatency
 from workers.children.again import twice
 from workers.children.errors import ChildError
-from workers.faces.engine import Engine
-from workers.host.load import LoadMeter
 from workers.host.memory import is_large
 from workers.racing.bursts import race, race_kernels
 from workers.racing.fairly import FairRace, fair_race
-from workers.racing.whole_model import WholeModel
+from workers.racing.whole_model import Held, WholeModel
 
 TUNED: Final = "tuned"
 UNTUNED: Final = "untuned"
-ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
 TITLES: Final = {UNTUNED: "the untuned model", TUNED: "the tuned model"}
 T = TypeVar("T")
 
@@ -40,7 +37,10 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """One process per engine. An engine that fails a step is left out if `attempt` lets the others go on."""
+    """One process per engine, or one device for all.
+
+    An engine that fails a step is left out if `attempt` lets the others go on.
+    """
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = insist) -> None:
         self._model = model
@@ -87,7 +87,7 @@ class Engines:
 
         An engine that fails while it is timed is left out, and the others start again.
         """
-        meter = LoadMeter(lambda: [engine.pid for engine in self._held.values() if engine.pid])
+        meter = self._model.meter(lambda: [engine.pid for engine in self._held.values() if engine.pid])
         while self._held:
             try:
                 return fair_race(self._held, meter, alone)
@@ -117,13 +117,14 @@ class Engines:
     ) -> None:
         for engine in self._held.values():
             engine.kill()
+        self._model.release_device()
 
-    def _each(self, names: Iterable[str], step: str, work: Callable[[str, Engine], Any]) -> None:
+    def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], Any]) -> None:
         for name in [name for name in names if name in self._held]:
             if self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name])) is None:
                 self.leave_out(name)
 
-    def _save_outputs(self, name: str, engine: Engine) -> int:
+    def _save_outputs(self, name: str, engine: Held) -> int:
         count = engine.save_outputs(str(self._model.outputs(name)))
         engine.suspend()
         self._ran.add(name)

@@ -1,22 +1,43 @@
-"""One model on this host: compiled with schedules and without, and what its engines need to hold it."""
+"""One model: compiled on this host with schedules and without, and what its engines need to hold it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.machine import Machine
-from workers.children.pending import Pending
 from workers.faces.engine import Engine, LoadedEngine
 from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
 from workers.host.alone import Host
+from workers.host.load import LoadMeter
 from workers.racing.agreement import largest_error
+from workers.racing.bursts import KernelRacer
+from workers.racing.fairly import Meter
+from workers.racing.on_device import DeviceEngine, DeviceMeter, DeviceSeat
 
 SEED: Final = 0
+ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
+
+
+class Held(KernelRacer, Protocol):
+    """An engine, of this host or on a device."""
+
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def pid(self) -> int | None: ...
+    def start(self) -> None: ...
+    def save_outputs(self, outputs_npz: str) -> int: ...
+
+
+class Loading(Protocol):
+    """An engine that begins to hold a model."""
+
+    def wait(self) -> LoadedEngine: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +55,7 @@ class WholeModel:
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
+    seat: DeviceSeat | None = None  # where TVM's engines run; None: on this host
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
         """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
@@ -62,15 +84,30 @@ class WholeModel:
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
 
-    def engine(self, name: str) -> Engine:
-        """A process for one engine; it starts when it is asked to."""
+    def engine(self, name: str) -> Held:
+        """What runs one engine; it starts when it is asked to. onnxruntime is on this host only."""
+        if self.seat is not None and name != ONNXRUNTIME:
+            return DeviceEngine(self.seat, name)
         return Engine(env=self._env, name=f"{name} engine", room=self.room)
 
-    def begin_loading(self, engine: Engine, library: Path | None) -> Pending[LoadedEngine]:
+    def begin_loading(self, engine: Held, library: Path | None) -> Loading:
         """Have an engine hold a library, or, without one, the model itself in onnxruntime."""
+        if isinstance(engine, DeviceEngine) and library is not None:
+            return engine.begin_loading(library, self.inputs)
+        if not isinstance(engine, Engine):
+            raise TypeError(f"{engine!r} loads no such model")
         if library is None:
             return engine.load_onnxruntime.begin(str(self.path), str(self.inputs), self.threads)
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
+
+    def meter(self, ours: Callable[[], Sequence[int]]) -> Meter:
+        """Tells how busy others keep the host that runs TVM's engines; `ours` are processes of this one."""
+        return DeviceMeter(self.seat) if self.seat is not None else LoadMeter(ours)
+
+    def release_device(self) -> None:
+        """Give the device back, if there is one."""
+        if self.seat is not None:
+            self.seat.release()
 
     def outputs(self, name: str) -> Path:
         """Where an engine writes what it computes."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from statistics import median
 from typing import Any, Final
@@ -24,7 +24,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.tvm.kernels import Kernels
+    from workers.device.kernels import Kernels
     from workers.tvm.programs import parse_tvm_target
 
     device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())
@@ -38,7 +38,8 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
     def kernels() -> Kernels:
-        return Kernels(relax.VirtualMachine(module, device), args, device.sync)
+        watched = relax.VirtualMachine(module, device)
+        return Kernels(watched.set_instrument, partial(watched["main"], *args), device.sync)
 
     _held.update(run=run, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tvm import rpc
 from tvm.error import RPCError
 from tvm.runtime import Module, Tensor, empty
+from tvm.runtime.vm import VirtualMachine
 
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.fleet_key import HINT, FleetKey
@@ -20,6 +21,7 @@ from workers.device.handshake import DEATH_NOTICE, ticket_of
 from workers.device.identity import Identity
 from workers.device.tracker_client import Address, TrackerClient, device_key
 from workers.faces.values import Arguments
+from workers.host.load import Load
 
 _PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
@@ -44,7 +46,8 @@ class RemoteDevice:
 
     def __init__(self, tracker: Address, target: Target, wait_sec: float) -> None:
         self._session = connect(tracker, device_key(target), wait_sec)
-        self._device = self._session.device("cpu" if target.is_cpu else target.kind, 0)
+        self._kind = "cpu" if target.is_cpu else target.kind
+        self._device = self._session.device(self._kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
         self._args: dict[int, tuple[Any, Tensor]] = {}
         self.identity: Identity = json.loads(self._call("mallorn.identity"))
@@ -54,16 +57,46 @@ class RemoteDevice:
 
         Raises CandidateFailed or CandidateTimeout; Unavailable when the device itself was lost.
         """
+        name = self.upload(artifact)
+        result = self.attempt(candidate_key, timeout_sec, lambda: work(self._session.load_module(name)))
+        self._session.remove(name)
+        return result
+
+    def upload(self, artifact: Path) -> str:
+        """Bring a library to the device; its name there."""
         name = f"{next(_names)}.so"
         self._session.upload(bytearray(artifact.read_bytes()), name)
+        return name
+
+    def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
+        """Do something there before the deadline. Raises what `run` raises."""
         try:
             self._call("mallorn.begin", candidate_key, timeout_sec)
-            result = work(self._session.load_module(name))
+            result = work()
             self._call("mallorn.end")
         except (RPCError, RuntimeError) as error:
             raise self._judge(str(error)) from None
-        self._session.remove(name)
         return result
+
+    def machine(self, name: str) -> VirtualMachine:
+        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler."""
+        return VirtualMachine(self._session.load_module(name), self._device)
+
+    def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
+        """Seconds of so many runs of a machine that has its inputs, after one that does not count."""
+        evaluate = machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=number)
+        results: Sequence[float] = evaluate("main").results
+        return results
+
+    def time_kernels(self, machine: VirtualMachine, seconds: float) -> dict[str, float]:
+        """Microseconds that a machine which has its inputs spends in each of its kernels."""
+        told = self._call("mallorn.kernel_times", machine.module, self._kind, seconds)
+        times: dict[str, float] = json.loads(told)
+        return times
+
+    def load(self) -> Load:
+        """How busy others kept the device's host since the last look."""
+        return Load(**json.loads(self._call("mallorn.load")))
 
     def hold(self, wait_sec: float) -> None:
         """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""

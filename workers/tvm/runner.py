@@ -4,10 +4,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
 
 from mallorn.core.addresses import host_and_port
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
@@ -16,9 +18,11 @@ from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
 from workers.device.endpoint import Endpoint, endpoint_of
+from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
-from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
+from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
 from workers.faces.values import Arguments
+from workers.host.load import Load
 from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.lasting import take_timing
 from workers.measure.times import ImpossibleTime, check_times
@@ -27,18 +31,25 @@ from workers.tvm.shortest import shortest_sec
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
+    from workers.tvm.remote_model import RemoteModel
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5
 SEC_US: Final = 1e6
+T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
+_models: dict[DeviceModel, "RemoteModel"] = {}
+
+
+class CannotRun(MallornError):
+    """A device does not load or run a whole model."""
 
 
 def identity(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC, hold: bool = False) -> Endpoint:
     """Take a device of the target, if none is held, and say who it is."""
     held = _held.get((tracker, target))
     if held is not None and not held.answers():
-        _held.pop((tracker, target)).close()
+        release()
     device = _device(tracker, target, wait_sec)
     if hold:
         _hold(device, wait_sec)
@@ -129,8 +140,84 @@ def run_outputs(
     return _attempt(device, artifact, candidate_key, timeout_sec, work)
 
 
+def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
+    """Have a device hold a model."""
+    _with_model(model, timeout_sec, lambda _held: None)
+    identity = _device(model.tracker, model.target, DEVICE_WAIT_SEC).identity
+    return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
+
+
+def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
+    """Run a model once and write its outputs in order; how many there are."""
+    arrays = _with_model(model, timeout_sec, lambda held: held.outputs())
+    np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
+    return len(arrays)
+
+
+def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
+    """Microseconds of so many runs, with the device's host alone."""
+    started_sec = time.monotonic()
+    run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda held: held.time(number))]
+    try:
+        check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
+    except ImpossibleTime as lie:
+        raise CannotRun(str(lie)) from None
+    return run_us
+
+
+def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
+    """Microseconds that a run spends in each kernel."""
+    return _with_model(model, timeout_sec, lambda held: held.time_kernels(seconds))
+
+
+def drop_model(model: DeviceModel) -> None:
+    """Have its device forget a model."""
+    _models.pop(model, None)
+
+
+def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
+    """How busy others kept the device's host since the last look."""
+    return _on_device(tracker, target, "load", timeout_sec, lambda device: device.load())
+
+
+def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
+    """Do something with a model whose host is held, on a device that holds the model, or does now."""
+    from workers.tvm.remote_model import RemoteModel
+
+    identity(model.tracker, model.target, hold=True)
+
+    def found(device: "RemoteDevice") -> T:
+        if model not in _models:
+            _models[model] = RemoteModel(device, Path(model.library), Path(model.inputs))
+        return work(_models[model])
+
+    return _on_device(model.tracker, model.target, model.key, timeout_sec, found)
+
+
+def _on_device(
+    tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
+) -> T:
+    """Whatever fails there costs the session, and what it held. Raises CannotRun, Unavailable."""
+    from workers.tvm.remote import CandidateFailed, CandidateTimeout
+
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    name = device.identity["name"]
+    try:
+        return device.attempt(key, timeout_sec, lambda: work(device))
+    except CandidateTimeout as failure:
+        release()
+        raise CannotRun(f"device {name}: it {failure} ({timeout_sec:g} s)") from None
+    except CandidateFailed as failure:
+        release()
+        raise CannotRun(f"device {name}: {failure}") from None
+    except Unavailable:
+        release()
+        raise
+
+
 def release() -> None:
     """Give all devices back, for others to use."""
+    _models.clear()
     while _held:
         _held.popitem()[1].close()
 
@@ -178,6 +265,12 @@ ANSWERS: Final = (
     Runner.measure.by(measure),
     Runner.clock.by(clock),
     Runner.run_outputs.by(run_outputs),
+    Runner.load_model.by(load_model),
+    Runner.save_model_outputs.by(save_model_outputs),
+    Runner.time_model.by(time_model),
+    Runner.time_model_kernels.by(time_model_kernels),
+    Runner.drop_model.by(drop_model),
+    Runner.host_load.by(host_load),
     Runner.release.by(release),
 )
 

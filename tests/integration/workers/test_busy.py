@@ -62,7 +62,7 @@ def busy(workshop, exported, inside, monkeypatch):
 
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(JobModel, "latencies", latencies)
-    monkeypatch.setattr("workers.finish.busy.be_here", lambda _claimed: True)
+    monkeypatch.setattr("workers.finish.busy.be_here", lambda _model: True)
     workshop.graph_answers["write_database"] = write_database
     return figures
 

@@ -104,7 +104,7 @@ def inside(monkeypatch):
             raise figures["kernels"]
         return [{"w0": us} for us in figures["kernels"][: len(builds)]]
 
-    monkeypatch.setattr("workers.finish.handout.device_is_here", lambda _claimed: True)
+    monkeypatch.setattr("workers.finish.handout.where_it_runs", lambda model: model)
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(
         JobModel,

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any, Final
 
@@ -13,15 +13,19 @@ _PREPACKED: Final = "_prepacked"
 
 
 class Kernels:
-    """A virtual machine only for timing kernels: its instrument cannot be removed and slows it down."""
+    """A virtual machine only for timing kernels: its instrument cannot be removed and slows it down.
 
-    def __init__(self, machine: Any, args: Sequence[Any], sync: Callable[[], None]) -> None:
-        self._main = machine["main"]
-        self._args = args
+    `run` runs the model once; `set_instrument` is the machine's own.
+    """
+
+    def __init__(
+        self, set_instrument: Callable[..., Any], run: Callable[[], Any], sync: Callable[[], None]
+    ) -> None:
+        self._run_model = run
         self._sync = sync
         self._began: dict[str, float] = {}
         self._spent: defaultdict[str, float] = defaultdict(float)
-        machine.set_instrument(self._watch)
+        set_instrument(self._watch)
 
     def times(self, seconds: float) -> dict[str, float]:
         """Microseconds that a run spends in each kernel, all calls together; medians over `seconds` of runs.
@@ -39,7 +43,7 @@ class Kernels:
 
     def _run(self) -> Mapping[str, float]:
         self._spent = defaultdict(float)
-        self._main(*self._args)
+        self._run_model()
         return self._spent
 
     def _watch(self, _function: Any, symbol: str, before_run: bool, *_rest: Any) -> int:

@@ -1,0 +1,124 @@
+"""Whole models on a device of another host, over RPC: checked, timed and told apart as on this one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mallorn.core.targets import Target, parse_target
+from tests.fixtures.fleet import TestFleet, running_fleet
+from tests.integration.tvm_graph.conftest import TARGET
+from workers.faces.runner import Runner
+from workers.host.load import Load
+from workers.racing.bursts import race, race_kernels
+from workers.racing.fairly import fair_race
+from workers.racing.on_device import DeviceEngine, DeviceFailed, DeviceMeter, DeviceSeat
+from workers.tvm import engines
+from workers.tvm.accuracy import compare_models
+from workers.tvm.compile import compile_default, compile_model
+from workers.tvm.inputs import make_inputs
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestFleet]:
+    with running_fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+        fleet.start_device(Target(TARGET.text), "far")
+        yield fleet
+
+
+@pytest.fixture(scope="module")
+def prepared(example: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, Path, Path]:
+    """A model, its library with schedules and without, and its inputs."""
+    one = example("mlp")
+    folder = tmp_path_factory.mktemp("models")
+    tuned, untuned, inputs = (folder / name for name in ("tuned.so", "untuned.so", "inputs.npz"))
+    compile_model(one.path, one.schedules, one.target, one.recipe, str(tuned), {})
+    compile_default(one.path, one.target, str(untuned), {})
+    make_inputs(one.path, str(inputs), 3, {}, {})
+    return one, tuned, untuned, inputs
+
+
+@pytest.fixture
+def seat(fleet: TestFleet) -> Iterator[DeviceSeat]:
+    with Runner(name="runner") as runner:
+        fleet.wait_free(parse_target(TARGET.text))
+        yield DeviceSeat(runner, fleet.address, Target(TARGET.text))
+
+
+def held(seat: DeviceSeat, name: str, library: Path, inputs: Path) -> DeviceEngine:
+    engine = DeviceEngine(seat, name)
+    assert engine.begin_loading(library, inputs).wait().engine == "tvm"
+    return engine
+
+
+def test_a_device_computes_what_this_host_computes(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, tmp_path: Path
+) -> None:
+    one, tuned, _, inputs = prepared
+    assert held(seat, "tuned", tuned, inputs).save_outputs(str(tmp_path / "far.npz")) == 1
+    engines.load_library(str(tuned), one.target, str(inputs))
+    engines.save_outputs(str(tmp_path / "here.npz"))
+    assert compare_models(str(tmp_path / "far.npz"), str(tmp_path / "here.npz")) < 1e-6
+
+
+def test_models_race_on_one_device(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet
+) -> None:
+    _, tuned, untuned, inputs = prepared
+    both = {"tuned": held(seat, "tuned", tuned, inputs), "untuned": held(seat, "untuned", untuned, inputs)}
+    found = race(both, passes=2)
+    assert all(len(one.bursts) == 2 and min(one.bursts) > 0 for one in found.values())
+    assert {"model/tuned", "model/untuned"} <= set(fleet.executions())
+
+
+def test_kernels_inside_the_model_go_by_the_names_of_their_tasks(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat
+) -> None:
+    one, tuned, _, inputs = prepared
+    (times,) = race_kernels([held(seat, "tuned", tuned, inputs)], seconds=0.1, passes=2)
+    assert set(times) == {task.name for task in one.tasks}
+    assert all(us > 0 for us in times.values())
+
+
+def test_the_devices_host_tells_how_busy_it_was(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat
+) -> None:
+    _, tuned, _, inputs = prepared
+    engine = held(seat, "tuned", tuned, inputs)
+    meter = DeviceMeter(seat)
+    assert isinstance(meter.look(), Load)
+    meter.wait_for_quiet(patience_sec=0.0)
+    assert fair_race({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
+
+
+def test_a_lost_session_costs_no_engine_that_is_asked_again(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet
+) -> None:
+    _, tuned, _, inputs = prepared
+    engine = held(seat, "tuned", tuned, inputs)
+    fleet.lose_session()
+    assert engine.time_bursts(bursts=1, number=1)[0] > 0
+
+
+def test_a_model_that_a_device_cannot_load_is_told_by_the_devices_name(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no library")
+    inputs = prepared[3]
+    loading = DeviceEngine(seat, "tuned").begin_loading(broken, inputs)
+    with pytest.raises(DeviceFailed, match="device far: "):
+        loading.wait()
+
+
+def test_inputs_that_do_not_fit_are_told_and_the_next_model_is_held(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, tmp_path: Path
+) -> None:
+    _, tuned, _, inputs = prepared
+    np.savez(tmp_path / "odd.npz", input=np.zeros((1, 1), "float32"), more=np.zeros(1, "float32"))
+    odd = DeviceEngine(seat, "odd")
+    with pytest.raises(DeviceFailed, match="device far: "):
+        odd.begin_loading(tuned, tmp_path / "odd.npz").wait()
+    assert held(seat, "tuned", tuned, inputs).save_outputs(str(tmp_path / "outputs.npz")) == 1
