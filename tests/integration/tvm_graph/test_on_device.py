@@ -102,8 +102,21 @@ def test_a_lost_session_costs_no_engine_that_is_asked_again(
     assert engine.time_bursts(bursts=1, number=1)[0] > 0
 
 
+def test_a_device_that_is_given_back_is_free_at_once(
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet, tmp_path: Path
+) -> None:
+    _, tuned, _, inputs = prepared
+    engine = held(seat, "tuned", tuned, inputs)
+    engine.save_outputs(str(tmp_path / "outputs.npz"))
+    engine.time_bursts(bursts=1, number=2)
+    engine.time_kernels(seconds=0.05)
+    seat.release()
+    assert seat.runner.alive
+    fleet.wait_free(parse_target(TARGET.text))
+
+
 def test_a_model_that_a_device_cannot_load_is_told_by_the_devices_name(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, tmp_path: Path
+    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
@@ -111,6 +124,7 @@ def test_a_model_that_a_device_cannot_load_is_told_by_the_devices_name(
     loading = DeviceEngine(seat, "tuned").begin_loading(broken, inputs)
     with pytest.raises(DeviceFailed, match="device far: "):
         loading.wait()
+    fleet.wait_free(parse_target(TARGET.text))
 
 
 def test_inputs_that_do_not_fit_are_told_and_the_next_model_is_held(
