@@ -24,9 +24,8 @@ from cli.terminal.output import (
 from cli.terminal.shared import shared
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record, VerifiedSchedule
-from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
+from mallorn.core.values.fleet import WorkerStatus
 from mallorn.wording.columns import Column
-from mallorn.wording.machines import machine_words
 from mallorn.wording.sandboxes import PARTLY, sandbox_word
 
 ERROR_SHOWN: Final = 100
@@ -49,15 +48,6 @@ RECORD_COLUMNS: Final = (
     Column[Record]("PREDICTED", lambda row: row.predicted),
     Column[Record]("ORIGIN", lambda row: row.origin),
     Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),
-)
-DEVICE_COLUMNS: Final = (
-    Column[DeviceStatus]("DEVICE", lambda row: row.name),
-    Column[DeviceStatus]("STATE", lambda row: row.state),
-    Column[DeviceStatus]("SEEN", lambda row: ago(row.seen_sec)),
-    Column[DeviceStatus]("THREADS", lambda row: row.threads),
-    Column[DeviceStatus]("TVM", lambda row: row.tvm_version),
-    Column[DeviceStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
-    Column[DeviceStatus]("TARGET", lambda row: row.target, cut=True),
 )
 WORKER_COLUMNS: Final = (
     Column[WorkerStatus]("WORKER", lambda row: row.id),
@@ -129,28 +119,16 @@ def records(
 
 
 @shared
-def devices(*, as_json: JsonOption = False, address: Address) -> None:
-    """List the devices that measure."""
-    with client(*address) as api:
-        rows = api.devices()
-    print_rows(rows, DEVICE_COLUMNS, as_json, "no devices; start one with   mallorn device")
-    for row in () if as_json else rows:
-        if row.online:
-            print_note(f"{row.name}: {machine_words(row.machine)}")
-            _note_gaps(row.name, row.info.sandbox)
-
-
-@shared
 def workers(*, as_json: JsonOption = False, address: Address) -> None:
     """List the workers that search, build and drive devices."""
     with client(*address) as api:
         rows = api.workers()
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
     for row in () if as_json else rows:
-        _note_gaps(row.id, row.info.sandbox)
+        note_gaps(row.id, row.info.sandbox)
 
 
-def _note_gaps(name: str, sandbox: str) -> None:
+def note_gaps(name: str, sandbox: str) -> None:
     """What walls are missing, where some are."""
     if sandbox_word(sandbox) == PARTLY:
         print_note(f"{name}: sandbox {sandbox}")

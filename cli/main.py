@@ -40,7 +40,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("costmodels", "cli.costmodels:app"),
     ("evaluate", "cli.evaluate:evaluate"),
     ("pretrain", "cli.pretrain:pretrain"),
-    ("devices", "cli.data:devices"),
+    ("devices", "cli.devices:app"),
     ("workers", "cli.data:workers"),
     ("compile", "cli.compile:compile_model"),
     ("bench", "cli.compile:bench"),

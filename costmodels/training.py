@@ -13,7 +13,7 @@ from mallorn.core.outcomes import Outcome
 Indices = NDArray[np.int64]
 
 # These say nothing about the candidate.
-UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED})
+UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED, Outcome.WITHDRAWN})
 
 
 def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -18,7 +19,7 @@ from mallorn.core.values.api_key import ApiKey, NewApiKey
 from mallorn.core.values.audit import AuditEntry
 from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
-from mallorn.core.values.fleet import DeviceStatus, WorkerStatus
+from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.exporting import as_onnx
 from mallorn.frames import frame
 from mallorn.http import Connection, Json
@@ -200,6 +201,12 @@ class Client:
         """Let new rounds use this version, and training go on from it; later versions are kept."""
         answer = self.connection.post(f"/costmodels/{version_id}/activate")
         return self.connection.read(CostModelVersion, answer)
+
+    def withdraw_device(self, name: str, since: float | None = None, *, dry_run: bool = False) -> Withdrawn:
+        """Take back what a device measured since then, or ever, and what rests on it; or only count it."""
+        wanted = {"since": since, "dry_run": dry_run}
+        answer = self.connection.post(f"/devices/{quote(name, safe='')}/withdraw", wanted)
+        return self.connection.read(Withdrawn, answer)
 
     def api_keys(self) -> list[ApiKey]:
         """Your API keys, newest first; with an admin's key everybody's."""

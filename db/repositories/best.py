@@ -44,6 +44,11 @@ def shared() -> ColumnElement[bool]:
     return Measurement.id > Workload.kept_upto
 
 
+def believed() -> ColumnElement[bool]:
+    """Not taken back with the device that measured it; then it was as if nobody had tried it."""
+    return Measurement.outcome != Outcome.WITHDRAWN
+
+
 def comparable() -> ColumnElement[bool]:
     """In the job's measuring context; a job without one yet takes every context as a hint."""
     return or_(Job.context_id.is_(None), Measurement.context_id == Job.context_id)

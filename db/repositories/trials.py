@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, func, or_, select
 from db.codec import unpack_decisions
 from db.columns import Columns
 from db.repositories.base import Repository
-from db.repositories.best import brought, eligible
+from db.repositories.best import believed, brought, eligible
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -33,7 +33,7 @@ class Trials(Repository):
         In all contexts, or in one: what never reached a device belongs to every context.
         """
         same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-        query = _trials().where(*same, Measurement.kind.in_(_LEARNABLE)).order_by(Measurement.id)
+        query = _trials().where(*same, *_learnable()).order_by(Measurement.id)
         if context_id is not None:
             here = Measurement.context_id.is_(None), Measurement.context_id == context_id
             query = query.where(or_(*here))
@@ -102,7 +102,7 @@ class Trials(Repository):
     def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
         """How many rows the dataset has by workload; workloads without any are left out."""
         same = Measurement.workload_id.in_(workload_ids), Measurement.target_id == target_id
-        query = select(Measurement.workload_id, func.count()).where(*same, Measurement.kind.in_(_LEARNABLE))
+        query = select(Measurement.workload_id, func.count()).where(*same, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
@@ -126,5 +126,9 @@ def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
         Measurement.workload_id.in_(members),
         Measurement.target_id == target_id,
         Measurement.id > after,
-        Measurement.kind.in_(_LEARNABLE),
+        *_learnable(),
     )
+
+
+def _learnable() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return Measurement.kind.in_(_LEARNABLE), believed()

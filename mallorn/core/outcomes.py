@@ -15,6 +15,7 @@ class Outcome(StrEnum):
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
     NOT_RECORDED = "not_recorded"  # a replay was asked for what its recording lacks
+    WITHDRAWN = "withdrawn"  # its device is not believed any more; the error says what it was
 
     @property
     def failed(self) -> bool:

@@ -45,6 +45,7 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
     found = {f"{method} {path.removeprefix('/api/v1')}" for method, path, _ in operations(schema)}
     assert found == {
         "PUT /models",
+        "POST /devices/{name}/withdraw",
         "GET /models",
         "GET /models/{model_id}",
         "DELETE /models/{model_id}",

@@ -93,6 +93,24 @@ class DeviceStatus(Value):
     online: bool
 
 
+class WithdrawIn(Value):
+    """Which of a device's measurements to take back."""
+
+    since: Annotated[
+        float | None, Field(description="Seconds since the epoch; null: all that it ever measured.")
+    ] = None
+    dry_run: Annotated[bool, Field(description="Only count.")] = False
+
+
+class Withdrawn(Value):
+    """What is taken back with a device."""
+
+    measurements: int
+    schedules: Annotated[int, Field(description="Chosen by such a measurement.")]
+    cost_models: Annotated[int, Field(description="Active ones that may have learned from it.")]
+    jobs: Annotated[list[str], Field(description="Whose exports hold such schedules.")]
+
+
 class WorkerStatus(Value):
     """One worker slot."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from mallorn.core.scopes import Scope
-from mallorn.core.values.fleet import DeviceStatus, FleetActivity, WorkerStatus
+from mallorn.core.values.fleet import DeviceStatus, FleetActivity, WithdrawIn, Withdrawn, WorkerStatus
 from services.coordinator.fleet import service
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.callers import needs
@@ -21,6 +21,12 @@ SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     """List all devices that were ever seen, with when that was."""
     return service.list_devices(parts)
+
+
+@router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
+def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn:
+    """Take back what a device measured, and the schedules and the cost models that rest on it."""
+    return service.withdraw(parts, name, wanted)
 
 
 @router.get("/workers", openapi_extra=SEES_FLEET)

@@ -6,10 +6,19 @@ from db.repositories.activity import Activity
 from db.repositories.devices import Devices
 from db.repositories.stage_runs import StageRuns
 from db.repositories.targets import Targets
+from db.repositories.withdrawals import Withdrawals
 from db.repositories.workers import Workers
 from db.session import read_clock
 from db.tables import Device, Worker
-from mallorn.core.values.fleet import DeviceState, DeviceStatus, FleetActivity, WorkerState, WorkerStatus
+from mallorn.core.values.fleet import (
+    DeviceState,
+    DeviceStatus,
+    FleetActivity,
+    WithdrawIn,
+    Withdrawn,
+    WorkerState,
+    WorkerStatus,
+)
 from services.coordinator.fleet.states import is_online, state_of_device, state_of_worker
 from services.coordinator.web.paging import ListOut
 from services.coordinator.web.parts import Parts
@@ -36,6 +45,15 @@ def list_workers(parts: Parts) -> ListOut[WorkerStatus]:
         now_sec = read_clock(session)
         found = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
     return ListOut(items=sorted(found, key=lambda worker: worker.state is WorkerState.STOPPED))
+
+
+def withdraw(parts: Parts, name: str, wanted: WithdrawIn) -> Withdrawn:
+    """What came from a device is taken back, or only counted. Raises NotFound."""
+    if wanted.dry_run:
+        with parts.database.session() as session:
+            return Withdrawals(session).count(name, wanted.since)
+    with parts.database.transaction() as session:
+        return Withdrawals(session).withdraw(name, wanted.since)
 
 
 def activity(parts: Parts, owner: str, minutes: float) -> FleetActivity:

@@ -1,0 +1,82 @@
+"""What came from a device is taken back: nobody believes it any more, and it stays to be looked at."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
+
+from db.repositories.base import Repository
+from db.repositories.cost_models import CostModels
+from db.tables import CostModelRow, Device, Job, Measurement, Schedule, Task
+from mallorn.core.errors import NotFound
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.fleet import Withdrawn
+
+# What no device had a part in.
+_NOT_ITS_DOING: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECORDED)
+
+
+class Withdrawals(Repository):
+    """Takes back what a device measured, and what rests on it.
+
+    A measurement that is withdrawn has that as its outcome, and no latency: who looks for times does not find
+    it, and who learns from failures leaves it out (`best.believed`). Its run times stay, and its error says
+    what it was. Schedules that were chosen by such a measurement go; cost models that may have learned from
+    one are active no longer, so that the next round trains a line anew from what is left.
+    """
+
+    def count(self, name: str, since: float | None = None) -> Withdrawn:
+        """What `withdraw` would take back. Raises NotFound."""
+        came = self._came_from(name, since)
+        rows = self.session.scalar(select(func.count()).select_from(Measurement).where(came)) or 0
+        resting = Schedule.measurement_id.in_(_ids(came))
+        jobs = select(Schedule.job_id).where(resting, Schedule.job_id.is_not(None)).distinct()
+        return Withdrawn(
+            measurements=rows,
+            schedules=self.session.scalar(select(func.count()).select_from(Schedule).where(resting)) or 0,
+            cost_models=len(self._learned(came)),
+            jobs=sorted(job for job in self.session.scalars(jobs) if job is not None),
+        )
+
+    def withdraw(self, name: str, since: float | None = None) -> Withdrawn:
+        """Take back what the device measured since then, or ever; what that was. Raises NotFound."""
+        came = self._came_from(name, since)
+        for target_id in self.session.scalars(select(Measurement.target_id).where(came).distinct()).all():
+            CostModels(self.session).lock_target(target_id)  # no training comes between
+        found = self.count(name, since)
+        models = update(CostModelRow).where(CostModelRow.id.in_(self._learned(came)))
+        self.changed(models.values(active=False))
+        self.changed(delete(Schedule).where(Schedule.measurement_id.in_(_ids(came))))
+        words = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
+        taken = update(Measurement).where(came)
+        self.changed(taken.values(outcome=Outcome.WITHDRAWN, latency_us=None, error=words))
+        return found
+
+    def _came_from(self, name: str, since: float | None) -> ColumnElement[bool]:
+        device_id = self.session.scalar(select(Device.id).where(Device.name == name))
+        if device_id is None:
+            raise NotFound(f"there is no device {name}", hint="mallorn devices")
+        of_it = Measurement.device_id == device_id, Measurement.outcome.not_in(_NOT_ITS_DOING)
+        recent = () if since is None else (Measurement.created_at >= since,)
+        return and_(*of_it, *recent)
+
+    def _learned(self, came: ColumnElement[bool]) -> Sequence[int]:
+        """Active models of the families and targets it belongs to, which had seen the first of it."""
+        first = func.min(Measurement.id).label("first")
+        columns = Task.family, Measurement.target_id
+        of_family = (
+            select(*columns, first)
+            .join(Task, Task.workload_id == Measurement.workload_id)
+            .join(Job, Job.id == Task.job_id)
+            .where(came, Job.target_id == Measurement.target_id)
+            .group_by(*columns)
+            .subquery()
+        )
+        same = CostModelRow.family == of_family.c.family, CostModelRow.target_id == of_family.c.target_id
+        query = select(CostModelRow.id).join(of_family, and_(*same))
+        knew = CostModelRow.active, CostModelRow.seen_upto >= of_family.c.first
+        return self.session.scalars(query.where(*knew)).all()
+
+
+def _ids(came: ColumnElement[bool]) -> Select[int]:
+    return select(Measurement.id).where(came)
