@@ -69,7 +69,9 @@ def _finish(claimed: Stage) -> None:
             winners, losers, answers = _decide_all(claimed, why, measurer, check)
             handout = _hand_out(model, winners, measurer, check, undone)
         complete_export(claimed, handout.winners, handout.directory)
-        keep_scripts(claimed, [winner for winner in handout.winners if winner.is_checked], graphs)
+        # Those that were promoted alone, too: a rival may be handed out in their place.
+        shown = [winner for winner in (*winners, *handout.winners) if winner.is_checked]
+        keep_scripts(claimed, shown, graphs)
         by = FinishReport(measured_by=claimed.options.measurer)
         parts = [by, _expected(claimed), _tasks(claimed, handout.winners, losers), answers, handout.report]
         if handout.built is not None:

@@ -19,6 +19,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.tables import Event, Job, Measurement, Schedule
+from mallorn.core.artifacts import scripts_uri
 from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, WorkKind
@@ -521,6 +522,16 @@ def test_a_schedule_that_cannot_be_printed_is_promoted_all_the_same(workshop, ex
     assert workshop.state(job) == JobState.DONE
     assert len(promoted(workshop, job)) == 2
     assert not (Path(workshop.settings.artifacts) / "scripts").exists()
+
+
+def test_whatever_is_promoted_can_be_read_though_a_rival_is_handed_out(workshop, exported, inside):
+    job = tuned(workshop, ("w0",))
+    finish(workshop, job)
+    schedules = promoted(workshop, job)
+    assert unpack_text(schedules[0].trace) != exported[-1].trace, "a rival was handed out"
+    for schedule in schedules:
+        uri = scripts_uri(workshop.settings.artifacts, "w0", unpack_text(schedule.trace))
+        assert Path(uri).is_file()
 
 
 def test_a_rival_that_is_faster_inside_the_model_is_handed_out(workshop, exported, inside):
