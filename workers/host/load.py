@@ -68,12 +68,7 @@ class LoadMeter:
 
     def wait_for_quiet(self, patience_sec: float) -> None:
         """Return once the host is quiet or the time is over."""
-        until_sec = time.monotonic() + patience_sec
-        self.look()
-        while time.monotonic() < until_sec:
-            time.sleep(LOOK_SEC)
-            if not self.look().words():
-                return
+        wait_for_quiet(self.look, patience_sec)
 
     def _read(self) -> _Counters:
         ticks = (self._proc / "stat").read_text().splitlines()[0].split()[1:9]
@@ -82,6 +77,16 @@ class LoadMeter:
         ours = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
         total = busy + idle + waits + stolen
         return _Counters(time.monotonic(), busy, stolen, total, ours, _waited_sec(self._proc))
+
+
+def wait_for_quiet(look: Callable[[], Load], patience_sec: float) -> None:
+    """Look now and then, until there is nothing to tell or the time is over."""
+    until_sec = time.monotonic() + patience_sec
+    look()
+    while time.monotonic() < until_sec:
+        time.sleep(LOOK_SEC)
+        if not look().words():
+            return
 
 
 def _ticks(stat: Path) -> int:

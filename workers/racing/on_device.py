@@ -1,6 +1,5 @@
 """A whole model on a device, over RPC: loaded, asked and raced like an engine of this host."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from mallorn.core.targets import Target
 from workers.children.errors import ChildError
 from workers.faces.engine import RUN_TIMEOUT_SEC, LoadedEngine
 from workers.faces.runner import DeviceModel, Runner
-from workers.host.load import LOOK_SEC, Load
+from workers.host.load import Load, wait_for_quiet
 
 T = TypeVar("T")
 
@@ -115,12 +114,7 @@ class DeviceMeter:
 
     def wait_for_quiet(self, patience_sec: float) -> None:
         """Return once the host is quiet or the time is over."""
-        until_sec = time.monotonic() + patience_sec
-        self.look()
-        while time.monotonic() < until_sec:
-            time.sleep(LOOK_SEC)
-            if not self.look().words():
-                return
+        wait_for_quiet(self.look, patience_sec)
 
 
 @contextmanager
