@@ -54,6 +54,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("device", "cli.device:device"),
     ("keys", "cli.keys:app"),
     ("audit", "cli.audit:audit"),
+    ("doctor", "cli.doctor:doctor"),
     ("migrate", "cli.parts:migrate"),
 ]
 

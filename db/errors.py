@@ -17,7 +17,7 @@ _SQLITE_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 _POSTGRES_FULL = "53100"
 # Connection lost, too many connections, too slow, shut down, and the two that say "run it again".
 _POSTGRES_AWAY = ("08", "53300", "57014", "57P", "40001", "40P01")
-_RESTORE = "move the file away, or put a backup of it in its place"
+_RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 
 

@@ -36,11 +36,19 @@ def own_folder(part: str) -> Iterator[Path]:
 
 def sweep(shared: Path) -> None:
     """Remove the folders of this user whose owners are dead."""
+    for folder in left_by_the_dead(shared):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def left_by_the_dead(shared: Path) -> Iterator[Path]:
+    """The folders of this user whose owners are dead, each locked until the next one is asked for."""
     for folder in shared.glob(f"{PREFIX}*"):
         lock_fd = _locked(folder)
         if lock_fd is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock_fd)
+            try:
+                yield folder
+            finally:
+                os.close(lock_fd)
 
 
 def _new(shared: Path, part: str) -> tuple[Path, int]:

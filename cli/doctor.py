@@ -1,0 +1,80 @@
+"""The command that looks for what faults left in a data directory, its database and its artifacts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.host_checks import Finding, disk, look
+from cli.terminal.output import JsonOption, print_json, print_note, stdout
+from mallorn.core.settings import Settings
+
+
+def doctor(
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Where the service keeps its data.  [MALLORN_DATA_DIR]")
+    ] = None,
+    backup: Annotated[
+        Path | None, typer.Option("--backup", metavar="FILE", help="Copy a whole SQLite database there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for damage: data directory, database, models, exports, cost models, leftovers.
+
+    Changes nothing, and may run beside the service. Exit code 1 where something is bad.
+    """
+    known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
+    findings: list[Finding] = []
+    for finding in _findings(known, backup):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    if as_json:
+        print_json(findings)
+    if any(finding.necessary and not finding.ok for finding in findings):
+        raise typer.Exit(1)
+    if not as_json:
+        print_note("nothing is damaged")
+
+
+def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
+    from cli.doctoring import place
+    from stack.datadir import DataDir
+
+    directory = DataDir(known.data_dir.absolute())
+    yield look("directory", lambda: place.rights(directory.path))
+    yield look("disk", lambda: disk(directory.path))
+    yield from _stored(known, backup)
+    yield look("stack", lambda: place.stack(directory), necessary=False)
+    yield look("leftovers", place.leftovers, necessary=False)
+
+
+def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
+    """What needs the database; each is looked at only where the one before it lets it be read."""
+    from cli.doctoring import database, stored
+    from db.session import Database
+
+    opened = Database(known.database_url)
+    try:
+        whole = look("database", lambda: database.integrity(opened))
+        yield whole
+        if not whole.ok:
+            return
+        if backup is not None:
+            yield look("backup", lambda: database.backed_up(opened, backup))
+        tables = look("tables", lambda: database.tables(opened))
+        yield tables
+        if tables.ok:
+            yield look("models", lambda: stored.models(opened, known.artifacts))
+            yield look("exports", lambda: stored.exports(opened))
+            yield look("cost models", lambda: stored.cost_models(opened))
+    finally:
+        opened.dispose()
+
+
+def _print(finding: Finding) -> None:
+    state = "ok" if finding.ok else "bad" if finding.necessary else "warn"
+    stdout().print(f"{state:6}{finding.name:13}{finding.words}", markup=False)
+    if finding.hint:
+        stdout().print(f"{'':19}next: {finding.hint}", markup=False)

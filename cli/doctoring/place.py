@@ -1,0 +1,43 @@
+"""Can a data directory be written, and what did killed stacks leave?"""
+
+import os
+from pathlib import Path
+
+from mallorn.core.errors import InvalidRequest, NotFound, Unavailable
+from mallorn.core.hosts import host_folder
+from stack.datadir import DataDir
+from stack.scratch import left_by_the_dead
+
+NEXT_START = "nothing to do: the next   mallorn up   removes it"
+
+
+def rights(data: Path) -> str:
+    """Raises NotFound; InvalidRequest where this user, or a read-only disk, allows no writing."""
+    if not data.is_dir():
+        raise NotFound(
+            f"there is no directory {data} yet", hint="mallorn up, or name another with --data DIR"
+        )
+    if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        raise InvalidRequest(
+            f"{data} cannot be written by user {os.getuid()}",
+            hint=f"chown -R {os.getuid()} {data}, or mount its disk for writing",
+        )
+    return f"{data} can be written"
+
+
+def stack(directory: DataDir) -> str:
+    """Raises Unavailable where a killed stack still says that it is ready."""
+    running = directory.running_stack()
+    if running is not None:
+        return f"{running.url}, process {running.pid}"
+    if directory.stack_file.exists():
+        raise Unavailable(f"{directory.stack_file} is of a stack that was killed", hint=NEXT_START)
+    return "none runs"
+
+
+def leftovers() -> str:
+    """Raises Unavailable, naming the folders of parts that were killed."""
+    left = [str(folder) for folder in left_by_the_dead(host_folder())]
+    if left:
+        raise Unavailable(f"killed parts left {', '.join(sorted(left))}", hint=NEXT_START)
+    return f"killed parts left nothing in {host_folder()}"

@@ -1,0 +1,43 @@
+"""Whether the pages of a SQLite file are whole, asked without writing to it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from db.engine import parse_url
+from mallorn.core.errors import MallornError, NotFound
+
+RESTORE: Final = "stop the service, move the file away and restore a backup   (docs/runbook.md, Damage)"
+
+
+class DamagedDatabase(MallornError):
+    """A SQLite file that is torn, or none at all."""
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite database; None for Postgres, which looks after its own pages."""
+    parsed = parse_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def check_pages(file: Path) -> None:
+    """Raise NotFound without the file, DamagedDatabase where SQLite finds a fault in it."""
+    if not file.exists():
+        raise NotFound(f"there is no database {file} yet", hint="mallorn migrate")
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+    if said != "ok":
+        raise DamagedDatabase(f"{file} cannot be read: {said.splitlines()[-1]}", hint=RESTORE)
+
+
+def back_up(file: Path, copy: Path) -> None:
+    """Copy a database that may be in use, whole; the copy appears when it is complete."""
+    draft = copy.with_name(f"{copy.name}.tmp")
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
+        source.backup(target)
+    draft.replace(copy)

@@ -1,0 +1,39 @@
+"""What rows say must lie in the artifact store, or hold in bytes of their own."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from db.repositories.base import Repository
+from db.tables import CostModelRow, Job, Model
+from mallorn.core.versions import VersionName
+
+
+class StoredCostModel(NamedTuple):
+    """An active version and its bytes."""
+
+    name: VersionName
+    blob: bytes
+
+
+class Stored(Repository):
+    """All that can be missing or damaged without the database noticing."""
+
+    def models(self) -> Sequence[str]:
+        """The ids of all uploaded models: the SHA-256 of their bytes."""
+        return self.session.scalars(select(Model.id).distinct().order_by(Model.id)).all()
+
+    def exports(self) -> dict[str, str]:
+        """Where the files of each finished job lie, by its id."""
+        kept = Job.export_uri.is_not(None), Job.deleted_at.is_(None)
+        rows = self.session.execute(select(Job.id, Job.export_uri).where(*kept).order_by(Job.id))
+        return {job_id: uri for job_id, uri in rows if uri is not None}
+
+    def cost_models(self) -> Iterator[StoredCostModel]:
+        """Every active version, one at a time: their bytes together may be many."""
+        query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
+        for row_id in self.session.scalars(query).all():
+            row = self.session.get_one(CostModelRow, row_id)
+            yield StoredCostModel(VersionName(row.family, row.name, row.version), row.blob)
+            self.session.expunge(row)

@@ -1,0 +1,195 @@
+"""What faults leave behind is found, named and told with the way out; nothing is changed by looking."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, text
+from sqlalchemy.orm import Session
+from typer.testing import CliRunner
+
+from cli.main import app
+from costmodels.blobs import pack, sealed
+from db.migrate import upgrade
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.jobs import Jobs
+from db.repositories.models import Models
+from db.session import Database
+from db.tables import Model
+from stack.datadir import DataDir, StackInfo
+from stack.scratch import PREFIX
+from tests.fixtures.rows import Rows
+
+CONTENT = b"a network"
+MODEL_ID = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with a model, an export and a cost model, all whole."""
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(tmp_path))
+    for name in ("MALLORN_DATABASE_URL", "MALLORN_ARTIFACTS"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "data"
+    export = home / "artifacts" / "exports" / "job"
+    for folder in (home / "artifacts" / "models", export):
+        folder.mkdir(parents=True)
+    (home / "artifacts" / "models" / MODEL_ID).write_bytes(CONTENT)
+    (export / "schedules.json").write_text("{}")
+    _fill(home, str(export))
+    return home
+
+
+def _fill(home: Path, export: str) -> None:
+    upgrade(url(home))
+    database = Database(url(home))
+    rows = Rows(database)
+    rows.write(lambda session: session.execute(delete(Model)))
+    rows.write(lambda session: Models(session).add(MODEL_ID, "ada", "net.onnx", len(CONTENT)))
+    rows.write(lambda session: Jobs(session).record(rows.job_id, export_uri=export))
+    rows.write(lambda session: CostModels(session).add(cost_model(pack("static", {}, {}))))
+    database.dispose()
+
+
+def url(home: Path) -> str:
+    return f"sqlite:///{home / 'mallorn.db'}"
+
+
+def cost_model(blob: bytes) -> NewCostModel:
+    return NewCostModel("static", 1, "it", 0, 0, {}, blob)
+
+
+def write(home: Path, action: Callable[[Session], Any]) -> None:
+    database = Database(url(home))
+    with database.transaction() as session:
+        action(session)
+    database.dispose()
+
+
+def looked(home: Path, *words: object) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and the findings by name."""
+    result = CliRunner().invoke(app, ["doctor", "--data", str(home), "--json", *map(str, words)])
+    return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
+
+
+def bad(home: Path) -> dict[str, Any]:
+    """The only finding that is bad."""
+    code, found = looked(home)
+    (one,) = [each for each in found.values() if not each["ok"]]
+    assert code == (1 if one["necessary"] else 0)
+    assert one["hint"]
+    return one
+
+
+def test_where_all_is_whole_every_check_says_so(data: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", "--data", str(data)])
+    assert result.exit_code == 0, result.output
+    assert {line.split()[0] for line in result.stdout.splitlines()} == {"ok"}
+    assert "1 models" in result.stdout
+    assert "1 jobs" in result.stdout
+    assert "1 active cost models" in result.stdout
+
+
+def test_a_torn_database_is_named_and_left_as_it_is(data: Path) -> None:
+    file = data / "mallorn.db"
+    torn = file.read_bytes()[: file.stat().st_size // 2]
+    file.write_bytes(torn)
+    found = bad(data)
+    assert found["name"] == "database"
+    assert str(file) in found["words"]
+    assert file.read_bytes() == torn
+
+
+def test_what_is_no_database_is_named(data: Path) -> None:
+    (data / "mallorn.db").write_bytes(b"no database" * 1000)
+    assert str(data / "mallorn.db") in bad(data)["words"]
+
+
+def test_tables_of_another_version_are_found(data: Path) -> None:
+    write(data, lambda session: session.execute(text("UPDATE alembic_version SET version_num = '0.1.0'")))
+    found = bad(data)
+    assert (found["name"], found["hint"]) == ("tables", "mallorn migrate")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "is missing"), (b"another", "other bytes")], ids=["missing", "other"]
+)
+def test_a_model_that_is_not_what_its_row_says_is_found(content: bytes | None, said: str, data: Path) -> None:
+    file = data / "artifacts" / "models" / MODEL_ID
+    file.unlink() if content is None else file.write_bytes(content)
+    found = bad(data)
+    assert found["name"] == "models"
+    assert f"{file} " in found["words"]
+    assert said in found["words"]
+
+
+def test_a_missing_export_is_found(data: Path) -> None:
+    export = data / "artifacts" / "exports" / "job"
+    (export / "schedules.json").unlink()
+    found = bad(data)
+    assert found["name"] == "exports"
+    assert str(export) in found["words"]
+
+
+def flipped(blob: bytes) -> bytes:
+    middle = len(blob) // 2
+    return blob[:middle] + bytes([blob[middle] ^ 0xFF]) + blob[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [b"", pack("static", {"a": 1}, {})[:-30], flipped(sealed(b"trees" * 20))],
+    ids=["empty", "truncated", "flipped"],
+)
+def test_a_damaged_cost_model_is_found_without_loading_it(blob: bytes, data: Path) -> None:
+    write(data, lambda session: CostModels(session).add(cost_model(blob)))
+    found = bad(data)
+    assert found["name"] == "cost models"
+    assert "static" in found["words"]
+
+
+def test_what_a_killed_stack_left_is_a_warning(data: Path) -> None:
+    directory = DataDir(data)
+    directory.prepare()
+    directory.stack_file.write_text(json.dumps(StackInfo("http://x", 1, "", "", False).__dict__))
+    assert bad(data)["name"] == "stack"
+
+
+def test_a_folder_of_a_dead_part_is_a_warning_and_stays(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / f"{PREFIX}worker-dead"
+    folder.mkdir()
+    found = bad(data)
+    assert found["name"] == "leftovers"
+    assert str(folder) in found["words"]
+    assert folder.is_dir()
+
+
+def test_a_directory_that_is_not_there_is_bad(tmp_path: Path) -> None:
+    code, found = looked(tmp_path / "nowhere")
+    assert code == 1
+    assert not found["directory"]["ok"]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_backup_is_whole_while_another_writes(data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    writer = sqlite3.connect(data / "mallorn.db")
+    writer.execute("UPDATE models SET name = 'not committed'")
+    code, found = looked(data, "--backup", copy)
+    writer.close()
+    assert (code, found["backup"]["ok"]) == (0, True)
+    with sqlite3.connect(copy) as opened:
+        assert opened.execute("SELECT name FROM models").fetchall() == [("net.onnx",)]
+        assert opened.execute("PRAGMA quick_check").fetchone() == ("ok",)
+
+
+def test_a_backup_writes_over_nothing(data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_text("of yesterday")
+    code, found = looked(data, "--backup", copy)
+    assert (code, found["backup"]["ok"]) == (1, False)
+    assert copy.read_text() == "of yesterday"
