@@ -20,7 +20,7 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for damage: data directory, database, models, exports, cost models, leftovers.
+    """Look for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
 
     Changes nothing, and may run beside the service. Exit code 1 where something is bad.
     """
@@ -48,6 +48,7 @@ def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
     yield from _stored(known, backup)
     yield look("stack", lambda: place.stack(directory), necessary=False)
     yield look("leftovers", place.leftovers, necessary=False)
+    yield look("sandbox", lambda: place.sandbox(known.sandbox))
 
 
 def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:

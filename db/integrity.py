@@ -7,9 +7,10 @@ from typing import Final
 from urllib.parse import quote
 
 from db.engine import parse_url
-from mallorn.core.errors import MallornError, NotFound
+from mallorn.core.errors import MallornError, NotFound, Unavailable
 
 RESTORE: Final = "stop the service, move the file away and restore a backup   (docs/runbook.md, Damage)"
+_DAMAGE: Final = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
 class DamagedDatabase(MallornError):
@@ -23,13 +24,15 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def check_pages(file: Path) -> None:
-    """Raise NotFound without the file, DamagedDatabase where SQLite finds a fault in it."""
+    """Raise NotFound without the file, DamagedDatabase where SQLite finds a fault in it, else Unavailable."""
     if not file.exists():
         raise NotFound(f"there is no database {file} yet", hint="mallorn migrate")
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
             (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
+        if not error.sqlite_errorname.startswith(_DAMAGE):
+            raise Unavailable(f"{file} cannot be opened: {error}", hint=f"ls -l {file.parent}") from None
         said = str(error)
     if said != "ok":
         raise DamagedDatabase(f"{file} cannot be read: {said.splitlines()[-1]}", hint=RESTORE)
@@ -38,6 +41,9 @@ def check_pages(file: Path) -> None:
 def back_up(file: Path, copy: Path) -> None:
     """Copy a database that may be in use, whole; the copy appears when it is complete."""
     draft = copy.with_name(f"{copy.name}.tmp")
-    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
-        source.backup(target)
-    draft.replace(copy)
+    try:
+        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
+            source.backup(target)
+        draft.replace(copy)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Can a data directory be written, and what did killed stacks leave?"""
+"""Can a data directory be written, what did killed stacks leave, how far do walls close here?"""
 
 import os
 from pathlib import Path
@@ -7,6 +7,7 @@ from mallorn.core.errors import InvalidRequest, NotFound, Unavailable
 from mallorn.core.hosts import host_folder
 from stack.datadir import DataDir
 from stack.scratch import left_by_the_dead
+from workers.sandbox.reach import reached
 
 NEXT_START = "nothing to do: the next   mallorn up   removes it"
 
@@ -41,3 +42,8 @@ def leftovers() -> str:
     if left:
         raise Unavailable(f"killed parts left {', '.join(sorted(left))}", hint=NEXT_START)
     return f"killed parts left nothing in {host_folder()}"
+
+
+def sandbox(mode: str) -> str:
+    """Raises NoSandbox where walls are required and this host lacks some."""
+    return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"

@@ -12,6 +12,7 @@ from sqlalchemy import delete, text
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
+from cli.doctoring import place
 from cli.main import app
 from costmodels.blobs import pack, sealed
 from db.migrate import upgrade
@@ -23,6 +24,7 @@ from db.tables import Model
 from stack.datadir import DataDir, StackInfo
 from stack.scratch import PREFIX
 from tests.fixtures.rows import Rows
+from workers.sandbox.reach import checked
 
 CONTENT = b"a network"
 MODEL_ID = hashlib.sha256(CONTENT).hexdigest()
@@ -109,6 +111,15 @@ def test_what_is_no_database_is_named(data: Path) -> None:
     assert str(data / "mallorn.db") in bad(data)["words"]
 
 
+def test_a_database_that_cannot_be_opened_is_not_called_damaged(data: Path) -> None:
+    file = data / "mallorn.db"
+    file.unlink()
+    file.mkdir()
+    found = bad(data)
+    assert f"{file} cannot be opened" in found["words"]
+    assert found["hint"] == f"ls -l {data}"
+
+
 def test_tables_of_another_version_are_found(data: Path) -> None:
     write(data, lambda session: session.execute(text("UPDATE alembic_version SET version_num = '0.1.0'")))
     found = bad(data)
@@ -168,6 +179,16 @@ def test_a_folder_of_a_dead_part_is_a_warning_and_stays(data: Path, tmp_path: Pa
     assert folder.is_dir()
 
 
+def test_a_host_without_the_walls_that_are_required_is_bad(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MALLORN_SANDBOX", "require")
+    monkeypatch.setattr(place, "reached", lambda mode: checked("without a network of its own", mode))
+    found = bad(data)
+    assert found["name"] == "sandbox"
+    assert "without a network" in found["words"]
+
+
 def test_a_directory_that_is_not_there_is_bad(tmp_path: Path) -> None:
     code, found = looked(tmp_path / "nowhere")
     assert code == 1
@@ -193,3 +214,29 @@ def test_a_backup_writes_over_nothing(data: Path, tmp_path: Path) -> None:
     code, found = looked(data, "--backup", copy)
     assert (code, found["backup"]["ok"]) == (1, False)
     assert copy.read_text() == "of yesterday"
+
+
+def test_a_backup_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
+    code, found = looked(data, "--backup", tmp_path / "nowhere" / "copy.db")
+    assert (code, found["backup"]["ok"]) == (1, False)
+    assert found["models"]["ok"]
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.postgres
+def test_a_server_looks_after_its_own_pages(
+    data: Path, clean_postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MALLORN_DATABASE_URL", clean_postgres)
+    code, found = looked(data, "--backup", tmp_path / "copy.db")
+    assert [name for name, each in found.items() if not each["ok"]] == ["backup"]
+    assert code == 1
+    assert "pg_dump" in found["backup"]["hint"]
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_server_that_is_away_is_bad(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLORN_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    code, found = looked(data)
+    assert (code, found["database"]["ok"]) == (1, False)
+    assert "models" not in found
