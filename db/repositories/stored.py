@@ -26,7 +26,7 @@ class Stored(Repository):
 
     def exports(self) -> dict[str, str]:
         """Where the files of each finished job lie, by its id."""
-        kept = Job.export_uri.is_not(None), Job.deleted_at.is_(None)
+        kept = Job.export_uri.is_not(None), Job.deleted_at.is_(None), Job.export_deleted_at.is_(None)
         rows = self.session.execute(select(Job.id, Job.export_uri).where(*kept).order_by(Job.id))
         return {job_id: uri for job_id, uri in rows if uri is not None}
 
