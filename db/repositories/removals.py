@@ -9,7 +9,7 @@ from db.clock import now
 from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
 from db.tables import Event, Job, Model, Round, SearchState, StageRun
-from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.final)
@@ -75,11 +75,11 @@ class Removals(Jobs):
     def delete_export(self, job_id: str, owner: str | None) -> None:
         """Nobody loads the exported files of an ended job from now on; they go as those of a deleted job do.
 
-        Raises NotFound, also where there are none; Conflict while it goes on.
+        Raises NotFound; Conflict while it goes on, and where there are none.
         """
         job = self.get(job_id, owner)
         if job.export_uri is None or job.export_deleted_at is not None:
-            raise NotFound(f"job {job_id} has no exported files", hint=f"mallorn show {job_id}")
+            raise Conflict(f"job {job_id} has no exported files", hint=f"mallorn show {job_id}")
         self._change_ended(job_id, owner, "rid of its exported files", export_deleted_at=now())
 
     def leftovers(self, limit: int) -> Sequence[Job]:

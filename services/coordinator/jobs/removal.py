@@ -30,7 +30,7 @@ def delete(parts: Parts, owner: str, job_id: str) -> None:
 
 
 def delete_export(parts: Parts, owner: str, job_id: str) -> JobStatus:
-    """Delete an ended job's exported files. Raises NotFound where there are none, Conflict."""
+    """Delete an ended job's exported files. Raises NotFound; Conflict where there are none."""
     with parts.database.transaction() as session:
         Removals(session).delete_export(job_id, owner)
         job = Removals(session).get(job_id, owner)

@@ -72,7 +72,7 @@ def test_an_export_goes_and_its_job_stays(coordinator: Coordinator, owned: Owned
     refused = coordinator.http.get(f"/jobs/{owned.job_id}/schedules")
     assert refused.status_code == 409
     assert "were deleted" in refused.json()["detail"]
-    assert coordinator.http.delete(f"/jobs/{owned.job_id}/export").status_code == 404
+    assert coordinator.http.delete(f"/jobs/{owned.job_id}/export").status_code == 409
 
 
 def test_an_export_that_was_made_since_stays(coordinator: Coordinator, owned: OwnedRows) -> None:
