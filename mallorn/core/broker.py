@@ -6,6 +6,8 @@ from mallorn.core import queues
 
 # Above the longest round: a message that outlives its worker comes back late, the reaper long before it.
 VISIBILITY_TIMEOUT_SEC = 3600
+# Kombu asks for messages a second at a time. An answer that is swallowed on its way is not waited for longer.
+ANSWER_SEC = 5.0
 
 
 def celery_settings(redis_url: str) -> dict[str, Any]:
@@ -13,7 +15,11 @@ def celery_settings(redis_url: str) -> dict[str, Any]:
     return {
         "broker_url": redis_url,
         "broker_connection_retry_on_startup": True,
-        "broker_transport_options": {"visibility_timeout": VISIBILITY_TIMEOUT_SEC},
+        "broker_transport_options": {
+            "visibility_timeout": VISIBILITY_TIMEOUT_SEC,
+            "socket_timeout": ANSWER_SEC,
+            "health_check_interval": ANSWER_SEC,
+        },
         "task_routes": queues.ROUTES,
         "task_default_queue": queues.CONTROL,
         "task_serializer": "json",

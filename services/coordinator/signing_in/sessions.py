@@ -1,0 +1,67 @@
+"""Sign-ins of browsers: a key becomes a cookie that no script can read."""
+
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from db.repositories.sign_ins import SignIns
+from mallorn.core.api_keys import digest_of
+from mallorn.core.errors import Unauthorized
+from mallorn.core.scopes import Scope
+from mallorn.core.values.api_key import Session
+from services.coordinator.signing_in.provider import Provider
+from services.coordinator.web.auth import COOKIE, CallerDep, Presented
+from services.coordinator.web.callers import Caller, needs
+from services.coordinator.web.parts import PartsDep
+
+SIGNED_IN_SEC: Final = 12 * 3600.0
+router = APIRouter(prefix="/session", tags=["session"])
+#: Asks nobody for a key: a page must learn that it needs one, and may always sign out.
+open_router = APIRouter(prefix="/session", tags=["session"])
+
+
+@open_router.get("")
+def show_session(request: Request, parts: PartsDep) -> Session:
+    """Say whom this browser is signed in as, and whether a key is needed here at all."""
+    try:
+        caller = parts.door.caller(None, request.cookies.get(COOKIE))
+    except Unauthorized:
+        provider = Provider.of(parts.settings)
+        return Session(keys=True, provider=provider.name if provider else None)
+    return _session(caller, parts.door.asks())
+
+
+@router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(*Scope))
+def sign_in(
+    request: Request, response: Response, parts: PartsDep, caller: CallerDep, presented: Presented
+) -> Session:
+    """Sign this browser in with the key of the request: it gets a cookie that lasts twelve hours."""
+    if presented is None or not parts.door.asks():
+        return _session(caller, parts.door.asks())
+    with parts.database.transaction() as session:
+        digest = digest_of(presented.credentials)
+        cookie = SignIns(session).create(caller.owner, caller.scopes, SIGNED_IN_SEC, digest)
+    hand_out(request, response, cookie)
+    return _session(caller, True)
+
+
+@open_router.delete("", status_code=HTTPStatus.NO_CONTENT)
+def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
+    """Sign this browser out; its cookie opens nothing from now on."""
+    if cookie := request.cookies.get(COOKIE):
+        with parts.database.transaction() as session:
+            SignIns(session).end(cookie)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+
+
+def hand_out(request: Request, response: Response, cookie: str) -> None:
+    """No script reads it, and no other site's page sends it."""
+    secure = request.url.scheme == "https"
+    response.set_cookie(
+        COOKIE, cookie, max_age=int(SIGNED_IN_SEC), httponly=True, samesite="strict", secure=secure
+    )
+
+
+def _session(caller: Caller, asks: bool) -> Session:
+    return Session(owner=caller.owner, scopes=caller.scopes, keys=asks)
