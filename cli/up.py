@@ -40,7 +40,7 @@ def up(
     from stack.running import run
 
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    check_binding(host, bool(known.api_keys) or holds_keys(known.database_url))
+    check_binding(host, bool(known.api_keys or known.oidc_issuer) or holds_keys(known.database_url))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:

@@ -41,6 +41,17 @@ class Settings(BaseSettings):
     api_keys: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="name:sha256hex pairs, comma-separated; the name is the owner."
     )
+    oidc_issuer: str = Field(
+        "", description="OpenID Connect issuer that signs people in on the page; empty: keys alone do."
+    )
+    oidc_client_id: str = Field("", description="This service's client id there.")
+    oidc_client_secret: SecretStr = Field(SecretStr(""), description="Its secret.")
+    oidc_claim: str = Field(
+        "email", description="Claim that names the owner; an `email` has to be verified there."
+    )
+    oidc_admins: Annotated[list[str], NoDecode] = Field(
+        default_factory=list, description="Owners, comma-separated, who may do all when signed in so."
+    )
     shipped: bool = Field(
         True, description="Whether a database begins with the measurements and bases that come along."
     )
@@ -107,6 +118,13 @@ class Settings(BaseSettings):
             pairs = (item.partition(":") for item in keys.split(",") if item.strip())
             values["api_keys"] = {name.strip(): digest.strip().lower() for name, _, digest in pairs}
         return values
+
+    @field_validator("oidc_admins", mode="before")
+    @classmethod
+    def _split_admins(cls, value: object) -> object:
+        return (
+            [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+        )
 
     @field_validator("tracker")
     @classmethod

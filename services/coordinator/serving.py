@@ -32,7 +32,9 @@ class Server(uvicorn.Server):
 
 def serve(settings: Settings) -> None:
     """Serve until stopped. Raises InvalidRequest for a public address while no key is configured."""
-    check_binding(settings.host, bool(settings.api_keys) or holds_keys(settings.database_url))
+    check_binding(
+        settings.host, bool(settings.api_keys or settings.oidc_issuer) or holds_keys(settings.database_url)
+    )
     app = create_app(settings)
     config = uvicorn.Config(
         app,

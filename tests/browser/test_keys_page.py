@@ -10,6 +10,7 @@ from db.session import Database
 from mallorn.core.scopes import Scope
 from tests.browser.conftest import Open
 from tests.browser.looks import keep_picture
+from tests.fixtures.issuer import CLIENT, SECRET, issuing
 
 Serve = Callable[..., str]
 
@@ -93,6 +94,21 @@ def test_a_rotated_key_is_shown_once(admin: Any, quiet_database: Database) -> No
     ).click()
     made = admin.get_by_role("dialog", name="The key bob's, of bob")
     assert made.locator("code").inner_text() not in ("", old)
+
+
+def test_an_identity_provider_signs_in_as_well(
+    serve: Serve, open_page: Open, quiet_database: Database
+) -> None:
+    with issuing() as issuer:
+        page = open_page(
+            serve(oidc_issuer=issuer.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET) + "#/keys"
+        )
+        dialog = page.get_by_role("dialog", name="An API key is needed")
+        dialog.get_by_role("link", name="Sign in with 127.0.0.1").wait_for()
+        keep_picture(page, "sign-in")
+        dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()
+        page.get_by_text("ada@example.org").wait_for()
+        page.get_by_text("No jobs yet").wait_for()
 
 
 def test_who_is_no_admin_sees_their_own_and_makes_none(

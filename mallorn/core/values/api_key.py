@@ -33,3 +33,4 @@ class Session(Value):
     owner: Annotated[str | None, Field(description="null: nobody is signed in.")] = None
     scopes: Annotated[tuple[Scope, ...], Field(description="What may be done.")] = ()
     keys: Annotated[bool, Field(description="Whether a key is needed here at all.")] = False
+    provider: Annotated[str | None, Field(description="Who else signs people in; null: nobody.")] = None

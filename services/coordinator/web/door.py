@@ -21,12 +21,12 @@ ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
 
 
 class Door:
-    """Knows all keys. Once there was one, a key is needed."""
+    """Knows all keys. Once there was one, or an identity provider is set up, nobody comes in unknown."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._keys = settings.api_keys
         self._database = database
-        self._asks = bool(settings.api_keys)
+        self._asks = bool(settings.api_keys or settings.oidc_issuer)
         self._noted: dict[str, float] = {}
 
     def asks(self) -> bool:

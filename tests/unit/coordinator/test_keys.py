@@ -112,7 +112,12 @@ def test_with_a_key_in_sql_any_host_name_will_do(coordinator: Coordinator) -> No
 
 def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coordinator) -> None:
     key = made(coordinator, "ada", Scope.READ).key
-    assert coordinator.http.get("/session").json() == {"owner": None, "scopes": [], "keys": True}
+    assert coordinator.http.get("/session").json() == {
+        "owner": None,
+        "scopes": [],
+        "keys": True,
+        "provider": None,
+    }
     answer = ask(coordinator, key, "POST", "/session")
     assert answer.status_code == 201
     cookie = answer.headers["Set-Cookie"]
@@ -120,7 +125,12 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
     assert "SameSite=strict" in cookie
     assert key not in cookie
     # The client keeps cookies, as a browser does.
-    assert coordinator.http.get("/session").json() == {"owner": "ada", "scopes": ["read"], "keys": True}
+    assert coordinator.http.get("/session").json() == {
+        "owner": "ada",
+        "scopes": ["read"],
+        "keys": True,
+        "provider": None,
+    }
     assert coordinator.http.get("/jobs").status_code == 200
     assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 403
     cross = coordinator.http.delete("/session", headers={"Sec-Fetch-Site": "cross-site"})

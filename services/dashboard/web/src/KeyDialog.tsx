@@ -1,10 +1,11 @@
 /** Signs this browser in with an API key, once the server wants one. */
 import { useState, type FormEvent, type ReactNode } from "react";
-import { ApiError } from "./api/client";
-import { signIn } from "./api/session";
+import { address, ApiError } from "./api/client";
+import { signIn, useSession } from "./api/session";
 import { Dialog } from "./ui/parts";
 
 export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: () => void }): ReactNode {
+  const { data: session } = useSession();
   const [key, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
@@ -22,6 +23,13 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
   };
   return (
     <Dialog title="An API key is needed" onClose={onClose}>
+      {session?.provider && (
+        <p className="buttons">
+          <a className="button primary" href={address("session/oidc")}>
+            Sign in with {session.provider}
+          </a>
+        </p>
+      )}
       <form onSubmit={(event) => void save(event)} className="stack">
         <label>
           API key

@@ -1,0 +1,96 @@
+"""Signing in with an identity provider: the authorization code flow, with PKCE."""
+
+import json
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse
+
+from db.repositories.sign_ins import SignIns
+from mallorn.core.api_keys import new_secret
+from mallorn.core.errors import NotFound
+from mallorn.core.scopes import ALL_SCOPES, USUAL_SCOPES
+from mallorn.core.version import API
+from services.coordinator.signing_in.provider import Provider, Refused
+from services.coordinator.signing_in.sessions import SIGNED_IN_SEC, hand_out
+from services.coordinator.web.parts import Parts, PartsDep
+
+#: Between leaving and coming back a browser keeps what it left with.
+COOKIE: Final = "mallorn_oidc"
+AWAY_SEC: Final = 600
+KEPT: Final = ("state", "nonce", "verifier")
+TOLD_CHARS: Final = 200
+router = APIRouter(prefix="/session/oidc", tags=["session"])
+REDIRECT: Final = HTTPStatus.SEE_OTHER
+
+
+@router.get("", status_code=REDIRECT, response_class=RedirectResponse)
+def leave(request: Request, parts: PartsDep) -> RedirectResponse:
+    """Send this browser to the identity provider; it comes back to `/session/oidc/callback`."""
+    kept = {name: new_secret() for name in KEPT}
+    response = RedirectResponse(_provider(parts).address(_callback(request, parts), **kept), REDIRECT)
+    # Lax: it comes back with a navigation that another site began.
+    response.set_cookie(
+        COOKIE,
+        json.dumps(kept),
+        max_age=AWAY_SEC,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@router.get("/callback", status_code=REDIRECT, response_class=RedirectResponse)
+def come_back(
+    request: Request,
+    parts: PartsDep,
+    state: Annotated[str, Query(description="As the browser left with it.")] = "",
+    code: Annotated[str, Query(description="What the provider tells who it is for.")] = "",
+    error: Annotated[str, Query(description="Why the provider did not.")] = "",
+) -> RedirectResponse:
+    """Take a browser back from the identity provider, sign it in, and show it the page."""
+    provider, kept = _provider(parts), _kept(request)
+    if not kept or kept["state"] != state:
+        raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
+    if error or not code:
+        raise Refused(
+            f"{provider.name} did not sign you in: {error[:200] or 'no code came'}", hint="sign in again"
+        )
+    owner = provider.owner(code, _callback(request, parts), kept["nonce"], kept["verifier"])
+    scopes = ALL_SCOPES if owner in parts.settings.oidc_admins else USUAL_SCOPES
+    with parts.database.transaction() as session:
+        cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
+    response = RedirectResponse(_home(request, parts), REDIRECT)
+    response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+    hand_out(request, response, cookie)
+    return response
+
+
+def _provider(parts: Parts) -> Provider:
+    provider = Provider.of(parts.settings)
+    if provider is None:
+        raise NotFound("no identity provider is set up here", hint="set MALLORN_OIDC_ISSUER")
+    return provider
+
+
+def _kept(request: Request) -> dict[str, str]:
+    """What the browser left with; empty where it brings nothing of ours."""
+    try:
+        kept = json.loads(request.cookies.get(COOKIE, ""))
+    except ValueError:
+        return {}
+    whole = isinstance(kept, dict) and all(
+        isinstance(kept.get(each), str) for each in ("state", "nonce", "verifier")
+    )
+    return kept if whole else {}
+
+
+def _home(request: Request, parts: Parts) -> str:
+    """The page, as browsers reach it: behind a proxy only MALLORN_URL tells."""
+    return f"{(parts.settings.url or str(request.base_url)).rstrip('/')}/"
+
+
+def _callback(request: Request, parts: Parts) -> str:
+    return f"{_home(request, parts).rstrip('/')}{API}/session/oidc/callback"

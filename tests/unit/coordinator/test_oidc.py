@@ -1,0 +1,138 @@
+"""Signing in with an identity provider: whom it names, and what of it is not believed."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from tests.fixtures.coordinator import Coordinator, Start
+from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def coordinator(start: Start, issuer: Issuer) -> Coordinator:
+    known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
+    return start(**known, oidc_admins=["root@example.org"])
+
+
+def sent_away(coordinator: Coordinator) -> str:
+    """Where a browser is sent; the client keeps its cookies, as a browser does."""
+    answer = coordinator.http.get("/session/oidc")
+    assert answer.status_code == 303
+    return str(answer.headers["Location"])
+
+
+def come_back(coordinator: Coordinator) -> httpx.Response:
+    """A browser goes there, and follows the provider's answer back."""
+    there = httpx.get(sent_away(coordinator))
+    return coordinator.http.get(there.headers["Location"])
+
+
+def test_nobody_comes_in_unknown_and_the_page_learns_who_signs_in(
+    coordinator: Coordinator, issuer: Issuer
+) -> None:
+    assert coordinator.http.get("/jobs").status_code == 401
+    session = coordinator.http.get("/session").json()
+    assert session["keys"] is True
+    assert session["provider"] == urlsplit(issuer.url).netloc
+
+
+def test_who_was_named_is_signed_in_and_shown_the_page(coordinator: Coordinator) -> None:
+    answer = come_back(coordinator)
+    assert answer.status_code == 303, answer.text
+    assert answer.headers["Location"] == f"{coordinator.url}/"
+    cookies = answer.headers.get_list("Set-Cookie")
+    cookie = next(each for each in cookies if each.startswith("mallorn_session"))
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    told = coordinator.http.get("/session").json()
+    assert (told["owner"], told["scopes"]) == ("ada@example.org", ["read", "submit"])
+    assert coordinator.http.get("/jobs").status_code == 200
+    assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 403
+
+
+def test_admins_are_named_in_the_settings(coordinator: Coordinator, issuer: Issuer) -> None:
+    issuer.claims["email"] = "root@example.org"
+    come_back(coordinator)
+    assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 201
+
+
+def test_another_claim_may_name_the_owner(start: Start, issuer: Issuer) -> None:
+    issuer.claims = {"preferred_username": "ada"}
+    known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
+    coordinator = start(**known, oidc_claim="preferred_username", url="http://127.0.0.1:1/mallorn/")
+    there = sent_away(coordinator)
+    redirect = parse_qs(urlsplit(there).query)["redirect_uri"][0]
+    assert redirect == "http://127.0.0.1:1/mallorn/api/v1/session/oidc/callback", "as browsers reach it"
+    back = httpx.get(there).headers["Location"]
+    answer = coordinator.http.get(f"/session/oidc/callback?{urlsplit(back).query}")
+    assert answer.headers["Location"] == "http://127.0.0.1:1/mallorn/"
+    assert coordinator.http.get("/session").json()["owner"] == "ada"
+
+
+@pytest.mark.parametrize(
+    ("lie", "word"),
+    [
+        ({"nonce": "another"}, "nonce"),
+        ({"aud": "another"}, "aud"),
+        ({"iss": "http://another.example"}, "iss"),
+        ({"exp": int(time.time()) - 3600}, "expired"),
+        ({"email_verified": False}, "not verified"),
+        ({"email": None}, "`email`"),
+        ({"email": 7}, "`email`"),
+    ],
+)
+def test_a_token_that_is_not_right_signs_nobody_in(
+    coordinator: Coordinator, issuer: Issuer, lie: dict[str, Any], word: str
+) -> None:
+    issuer.claims |= lie
+    answer = come_back(coordinator)
+    assert answer.status_code == 401
+    assert word in answer.json()["detail"]
+    assert answer.json()["hint"]
+    assert coordinator.http.get("/jobs").status_code == 401
+
+
+def test_a_token_that_another_key_signed_signs_nobody_in(coordinator: Coordinator, issuer: Issuer) -> None:
+    issuer.key = new_key()
+    answer = come_back(coordinator)
+    assert answer.status_code == 401
+    assert "no good token" in answer.json()["detail"]
+
+
+def test_a_code_is_good_in_the_browser_that_began_alone(coordinator: Coordinator) -> None:
+    back = httpx.get(sent_away(coordinator)).headers["Location"]
+    coordinator.http.cookies.clear()
+    assert "not begun in this browser" in coordinator.http.get(back).json()["detail"]
+    sent_away(coordinator)
+    assert "not begun in this browser" in coordinator.http.get(back).json()["detail"]
+
+
+def test_a_provider_that_refuses_is_told_in_its_words(coordinator: Coordinator) -> None:
+    state = parse_qs(urlsplit(sent_away(coordinator)).query)["state"][0]
+    answer = coordinator.http.get("/session/oidc/callback", params={"state": state, "error": "access_denied"})
+    assert answer.status_code == 401
+    assert "access_denied" in answer.json()["detail"]
+
+
+def test_a_provider_that_is_away_is_a_503(start: Start) -> None:
+    coordinator = start(oidc_issuer="http://127.0.0.1:1", oidc_client_id=CLIENT)
+    answer = coordinator.http.get("/session/oidc")
+    assert answer.status_code == 503
+    assert "127.0.0.1:1" in answer.json()["detail"]
+    assert answer.json()["hint"].startswith("curl ")
+
+
+def test_where_none_is_set_up_there_is_none(start: Start) -> None:
+    assert start().http.get("/session/oidc").status_code == 404
