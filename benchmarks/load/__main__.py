@@ -102,13 +102,12 @@ def _loaded(options: argparse.Namespace, server: _Server, database_url: str) -> 
     database = Database(database_url)
     split(database, job_ids, options.tasks)
     devices = _devices(database_url, options, seconds, job_ids)
-    watchers = begin(options.watchers, lambda at: watch(server.url, job_ids[at % len(job_ids)], times, over))
+    begin(options.watchers, lambda at: watch(server.url, job_ids[at % len(job_ids)], times, over))
     begin(options.visitors, lambda at: visit(server.url, job_ids, times, over, at, options.pause_sec))
     memory = _memory(server.process.pid, seconds)
     over.set()
     failed = int(devices.communicate()[0] or 0)
     times.errors += ["device: a round could not be told of"] * failed
-    del watchers
     database.dispose()
     return {
         "asked": {name: value for name, value in vars(options).items() if name not in ("json", "database")},
@@ -116,6 +115,7 @@ def _loaded(options: argparse.Namespace, server: _Server, database_url: str) -> 
         "seconds": {what: _figures(found) for what, found in sorted(times.seconds.items())},
         "memory_mb": memory,
         "errors": times.errors,
+        "headline": len(times.errors),
     }
 
 

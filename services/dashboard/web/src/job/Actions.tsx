@@ -52,7 +52,7 @@ export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNo
             Add trials …
           </button>
         )}
-        <button type="button" disabled={busy || !job.exported} title={job.exported ? undefined : "There are schedules once the job is done"} onClick={() => void act(() => saveSchedules(job))}>
+        <button type="button" disabled={busy || !job.exported} title={noDownload(job)} onClick={() => void act(() => saveSchedules(job))}>
           Download schedules
         </button>
         <button type="button" disabled={busy} onClick={() => saveReport(job, tasks, rounds)}>
@@ -134,4 +134,10 @@ function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
       </form>
     </Dialog>
   );
+}
+
+/** Why there is nothing to download; nothing where there is. */
+function noDownload(job: Job): string | undefined {
+  if (job.exported) return undefined;
+  return job.export_deleted_at == null ? "There are schedules once the job is done" : "The exported files were deleted; measurements and schedules are still there";
 }
