@@ -9,8 +9,9 @@ import typer
 
 from cli import host_checks as checks
 from cli.host_checks import Finding, look
+from cli.telling import States, tell
 from cli.terminal.options import ShapeOption, TargetOption, parse_input_shape
-from cli.terminal.output import Address, JsonOption, client, print_json, print_note, stdout
+from cli.terminal.output import Address, JsonOption, client
 from cli.terminal.shared import shared
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
@@ -37,18 +38,13 @@ def check(
     """Check that this machine, and a model, have what a tuning needs. Exit code 1 where they lack it."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
-    findings: list[Finding] = []
     with _process() as graphs:
-        for finding in _findings(graphs, model, target, shapes, place, address):
-            findings.append(finding)
-            if not as_json:
-                _print(finding)
-    if as_json:
-        print_json(findings)
-    if any(finding.necessary and not finding.ok for finding in findings):
-        raise typer.Exit(1)
-    if not as_json:
-        print_note(f"all is there; go on with   mallorn tune {model or 'model.onnx'}")
+        tell(
+            _findings(graphs, model, target, shapes, place, address),
+            as_json,
+            States("failed", "missing"),
+            f"all is there; go on with   mallorn tune {model or 'model.onnx'}",
+        )
 
 
 def _findings(
@@ -96,10 +92,3 @@ def _process() -> "Iterator[Graphs]":
 
     with Graphs(env={"PATH": search_path()}, name="TVM") as graphs:
         yield graphs
-
-
-def _print(finding: Finding) -> None:
-    state = "ok" if finding.ok else "failed" if finding.necessary else "missing"
-    stdout().print(f"{state:9}{finding.name:13}{finding.words}", markup=False)
-    if finding.hint:
-        stdout().print(f"{'':22}next: {finding.hint}", markup=False)

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from cli.host_checks import Finding, disk, look
-from cli.terminal.output import JsonOption, print_json, print_note, stdout
+from cli.telling import States, tell
+from cli.terminal.output import JsonOption
 from mallorn.core.settings import Settings
 
 
@@ -25,17 +26,7 @@ def doctor(
     Changes nothing, and may run beside the service. Exit code 1 where something is bad.
     """
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    findings: list[Finding] = []
-    for finding in _findings(known, backup):
-        findings.append(finding)
-        if not as_json:
-            _print(finding)
-    if as_json:
-        print_json(findings)
-    if any(finding.necessary and not finding.ok for finding in findings):
-        raise typer.Exit(1)
-    if not as_json:
-        print_note("nothing is damaged")
+    tell(_findings(known, backup), as_json, States("bad", "warn"), "nothing is damaged")
 
 
 def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
@@ -72,10 +63,3 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
             yield look("cost models", lambda: stored.cost_models(opened))
     finally:
         opened.dispose()
-
-
-def _print(finding: Finding) -> None:
-    state = "ok" if finding.ok else "bad" if finding.necessary else "warn"
-    stdout().print(f"{state:6}{finding.name:13}{finding.words}", markup=False)
-    if finding.hint:
-        stdout().print(f"{'':19}next: {finding.hint}", markup=False)

@@ -1,0 +1,40 @@
+"""Tells what was found by looking at one thing after another, as it is found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import typer
+
+from cli.host_checks import Finding
+from cli.terminal.output import print_json, print_note, stdout
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What a finding that is not well is called: one that is necessary, and one that is not."""
+
+    bad: str
+    weak: str
+
+
+def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
+    """A line each, or all as JSON. Leaves with code 1 where something necessary is bad, else `all_well`."""
+    found: list[Finding] = []
+    for finding in findings:
+        found.append(finding)
+        if not as_json:
+            _print(finding, states)
+    if as_json:
+        print_json(found)
+    if any(each.necessary and not each.ok for each in found):
+        raise typer.Exit(1)
+    if not as_json:
+        print_note(all_well)
+
+
+def _print(finding: Finding, states: States) -> None:
+    state = "ok" if finding.ok else states.bad if finding.necessary else states.weak
+    width = max(map(len, (states.bad, states.weak))) + 2
+    stdout().print(f"{state:{width}}{finding.name:13}{finding.words}", markup=False)
+    if finding.hint:
+        stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)
