@@ -171,6 +171,7 @@ class Owner:
 
     def _taken(self) -> Iterator[tuple[str, int]]:
         while self.orders:
+            self.done = False  # whatever comes of it has to be looked at first
             yield self.orders.pop(0)
 
     def _insist(self, act: Callable[[], Any]) -> Any:
