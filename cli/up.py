@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cli.parts import installed
 from cli.terminal.output import print_note
-from db.keyed import holds_keys
 from mallorn.core.addresses import LAST_PORT, host_and_port
 from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
@@ -39,6 +39,8 @@ def up(
     """Run the whole service on this machine, until stopped."""
     from stack.running import run
 
+    with installed("server"):
+        from db.keyed import holds_keys
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     check_binding(host, bool(known.api_keys or known.oidc_issuer) or holds_keys(known.database_url))
     directory = DataDir(known.data_dir.absolute())
