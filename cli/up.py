@@ -8,7 +8,7 @@ import typer
 from cli.parts import installed
 from cli.terminal.output import print_note
 from mallorn.core.addresses import LAST_PORT, host_and_port
-from mallorn.core.binding import check_binding
+from mallorn.core.binding import check_binding, is_loopback
 from mallorn.core.settings import Settings
 from stack.datadir import DataDir
 from stack.parts import LOOPBACK, StackLayout
@@ -39,10 +39,8 @@ def up(
     """Run the whole service on this machine, until stopped."""
     from stack.running import run
 
-    with installed("server"):
-        from db.keyed import holds_keys
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    check_binding(host, bool(known.api_keys or known.oidc_issuer) or holds_keys(known.database_url))
+    check_binding(host, _asks_for_keys(known, host))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:
@@ -50,6 +48,15 @@ def up(
         layout = StackLayout(directory, host, api_port, _tracker(tracker, api_port), workers)
         announce(layout.url)
         run(layout, known, until_unused, print_note)
+
+
+def _asks_for_keys(known: Settings, host: str) -> bool:
+    """Whether strangers need a key; keys are looked for only where strangers reach the address."""
+    if known.api_keys or known.oidc_issuer or is_loopback(host):
+        return True
+    with installed("server,worker"):
+        from db.keyed import holds_keys
+    return holds_keys(known.database_url)
 
 
 def _tracker(wanted: str, api_port: int) -> str:
