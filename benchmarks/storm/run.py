@@ -1,19 +1,26 @@
-"""A storm: kills at random moments of random processes, singly, in pairs and all at once, until its end."""
+"""A storm: kills at random moments of random processes, singly, in pairs and all at once, until its end.
+
+On a Postgres of its own the database comes and goes, too.
+"""
 
 import os
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from benchmarks.postgres import Postgres
 from benchmarks.storm.history import History
 from benchmarks.storm.stack import WHOLE, Stack
+from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 
 WHOLE_SHARE: Final = 0.12  # of all blows: everything at once
 PAIR_SHARE: Final = 0.25
 LOOK_SEC: Final = 0.5
+TWINS: Final = ("control", "beat")
 ROUND_ROBIN: Final = "round-robin"  # spends the whole budget, whatever it expects of it
 
 
@@ -28,6 +35,9 @@ class Weather:
     pause_sec: float  # between two blows, on average
     storm_sec: float  # then it is calm, and all jobs end
     calm_sec: float  # who has not ended by then does not end
+    restart_sec: tuple[float, float] | None = None  # on a Postgres of its own: from one restart to the next
+    twins: bool = False  # a second control and a second beat
+    kills: bool = True
 
 
 @dataclass(slots=True)
@@ -36,6 +46,7 @@ class Damage:
 
     kills: dict[str, int] = field(default_factory=dict)
     blows: int = 0
+    database_restarts: int = 0
     restarts: int = 0  # of the whole stack, which ended by itself or was killed
     trials: int = 0
     lost: int = 0
@@ -53,15 +64,19 @@ class Damage:
 
 def storm(weather: Weather, model: Path, folder: Path) -> Damage:
     """Blow at a stack that works at jobs of a model, and look what is left of them."""
-    stack, damage = Stack(folder, workers=2), Damage()
-    stack.start()
-    history = History(stack.data, _submit(stack, weather, model))
-    try:
-        _blow(stack, history, weather, damage)
+    damage = Damage()
+    with ExitStack() as over:
+        postgres = over.enter_context(Postgres()) if weather.restart_sec else None
+        stack = Stack(folder, workers=2, database_url=postgres.url if postgres else None)
+        over.callback(stack.stop)
+        stack.start()
+        if weather.twins:
+            stack.double(TWINS)
+        history = History(stack.data, stack.database_url, _submit(stack, weather, model))
+        over.callback(history.close)
+        _blow(stack, postgres, history, weather, damage)
+        stack.undouble()
         _look_back(stack, history, damage)
-    finally:
-        history.close()
-        stack.stop()
     return damage
 
 
@@ -84,21 +99,37 @@ def _submit(stack: Stack, weather: Weather, model: Path) -> dict[str, int]:
     return jobs
 
 
-def _blow(stack: Stack, history: History, weather: Weather, damage: Damage) -> None:
+def _blow(
+    stack: Stack, postgres: Postgres | None, history: History, weather: Weather, damage: Damage
+) -> None:
     rng, began_sec = Random(weather.seed), time.monotonic()
-    next_sec = began_sec + rng.expovariate(1 / weather.pause_sec)
-    while not history.all_ended():
+    strike_sec = began_sec + rng.expovariate(1 / weather.pause_sec)
+    between_sec = weather.restart_sec or (0.0, 0.0)
+    restart_sec = began_sec + rng.uniform(*between_sec)
+    while not _over(history):
         now_sec = time.monotonic()
         if now_sec > began_sec + weather.storm_sec + weather.calm_sec:
             return
-        if next_sec < now_sec < began_sec + weather.storm_sec:
+        storms = now_sec < began_sec + weather.storm_sec
+        if storms and weather.kills and strike_sec < now_sec:
             _strike(stack, history, rng, damage)
-            next_sec = now_sec + rng.expovariate(1 / weather.pause_sec)
+            strike_sec = now_sec + rng.expovariate(1 / weather.pause_sec)
+        if storms and postgres is not None and restart_sec < now_sec:
+            postgres.restart(rng.choice(("fast", "immediate")))
+            damage.database_restarts += 1
+            restart_sec = time.monotonic() + rng.uniform(*between_sec)
         if not stack.running:
             damage.restarts += 1
             stack.start()
-        history.look()
         time.sleep(LOOK_SEC)
+
+
+def _over(history: History) -> bool:
+    """Look, and say whether all jobs ended; nobody knows while the database is away."""
+    with suppress(Unavailable):
+        history.look()
+        return history.all_ended()
+    return False
 
 
 def _strike(stack: Stack, history: History, rng: Random, damage: Damage) -> None:
@@ -116,7 +147,8 @@ def _strike(stack: Stack, history: History, rng: Random, damage: Damage) -> None
         except (IndexError, KeyError):  # it ended by itself meanwhile
             continue
         damage.kills[kind] = damage.kills.get(kind, 0) + 1
-        history.struck(pids)
+        with suppress(Unavailable):
+            history.struck(pids)
 
 
 def _look_back(stack: Stack, history: History, damage: Damage) -> None:
@@ -141,8 +173,10 @@ def told(weather: Weather, damage: Damage) -> list[str]:
     """What happened, in lines; the headline last."""
     kills = ", ".join(f"{count} {kind}" for kind, count in sorted(damage.kills.items()))
     again = damage.recovered_sec or [0.0]
+    restarts = [f"the database was restarted {damage.database_restarts} times"] if weather.restart_sec else []
     return [
-        f"{damage.blows} blows in {weather.storm_sec:.0f} s: {kills}",
+        f"{damage.blows} blows in {weather.storm_sec:.0f} s: {kills or 'none'}",
+        *restarts,
         f"{damage.trials} trials, {damage.lost} lost, {damage.doubled} doubled",
         f"{len(damage.failed)} jobs failed, {len(damage.unended)} did not end",
         f"{len(damage.recovered_sec)} rounds of dead workers ran again after at most {again[-1]:.0f} s",

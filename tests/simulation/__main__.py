@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from tests.simulation.campaign import campaign
-from tests.simulation.storage import Storage
+from tests.simulation.campaign import DATABASES, campaign, opened
 from tests.simulation.world import Scenario, simulate
 
 
@@ -15,19 +14,17 @@ def main() -> int:
     arguments.add_argument("--seed", type=int, help="Run this one alone, and print its history.")
     arguments.add_argument("--faults", help="Only these of its faults, by place: 0,3 or none.")
     arguments.add_argument("--bugs", action="store_true", help="Plant one bug after another, and find it.")
+    arguments.add_argument("--database", choices=sorted(DATABASES), default="sqlite", help="On which.")
     asked = arguments.parse_args()
     if asked.seed is None:
-        return campaign(asked.first, asked.seeds, asked.bugs)
+        return campaign(asked.first, asked.seeds, asked.bugs, asked.database)
     only = None if asked.faults is None else [int(each) for each in asked.faults.split(",") if each.isdigit()]
-    return _one(Scenario.of(asked.seed, only))
+    return _one(Scenario.of(asked.seed, only), asked.database)
 
 
-def _one(scenario: Scenario) -> int:
-    storage = Storage()
-    try:
+def _one(scenario: Scenario, database: str) -> int:
+    with opened(database) as storage:
         outcome = simulate(storage, scenario)
-    finally:
-        storage.close()
     for fault in scenario.faults:
         print(f"fault: {fault}")
     for entry in outcome.history.entries:

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor  # noqa: TID251 - our own seeds and results
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +14,14 @@ from multiprocessing import get_context  # noqa: TID251
 from typing import Final
 
 from tests.simulation.bugs import BUGS
+from tests.simulation.postgres import PostgresStorage
 from tests.simulation.shrinking import fewest
-from tests.simulation.storage import Storage
+from tests.simulation.storage import SqliteStorage, Storage
 from tests.simulation.world import Outcome, Scenario, simulate
 
 SOME: Final = 25  # seeds that one process takes at a time
 MOST_SEEDS: Final = 1000  # in which a planted bug has to be found
+DATABASES: Final[dict[str, Callable[[], Storage]]] = {"sqlite": SqliteStorage, "postgres": PostgresStorage}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,10 @@ class Failure:
 
 
 @contextmanager
-def opened() -> Iterator[Storage]:
+def opened(database: str = "sqlite") -> Iterator[Storage]:
     """A storage, quietly: the product logs every fault that it meets."""
     logging.disable(logging.CRITICAL)
-    storage = Storage()
+    storage = DATABASES[database]()
     gc.freeze()
     try:
         yield storage
@@ -58,12 +60,12 @@ def shrunk(storage: Storage, outcome: Outcome) -> Failure:
 
     least = scenario.with_faults(fewest(scenario.faults, broken))
     again = simulate(storage, least)
-    return Failure(least.seed, least.command, tuple(map(str, least.faults)), again.broken)
+    return Failure(least.seed, least.command + storage.words, tuple(map(str, least.faults)), again.broken)
 
 
-def failures(first: int, count: int) -> list[Failure]:
+def failures(first: int, count: int, database: str = "sqlite") -> list[Failure]:
     """Those of some seeds."""
-    with warnings.catch_warnings(), opened() as storage:
+    with warnings.catch_warnings(), opened(database) as storage:
         warnings.simplefilter("ignore")
         outcomes = (simulate(storage, Scenario.of(seed)) for seed in range(first, first + count))
         return [shrunk(storage, outcome) for outcome in outcomes if outcome.broken]
@@ -79,19 +81,19 @@ def seeds_until_found(storage: Storage, name: str, most: int = MOST_SEEDS) -> in
     return None
 
 
-def campaign(first: int, count: int, bugs: bool) -> int:
+def campaign(first: int, count: int, bugs: bool, database: str) -> int:
     """Run it on all cores, and print what came of it."""
     cores = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        return _find_bugs(pool) if bugs else _run_seeds(pool, first, count)
+        return _find_bugs(pool, database) if bugs else _run_seeds(pool, first, count, database)
 
 
-def _run_seeds(pool: ProcessPoolExecutor, first: int, count: int) -> int:
+def _run_seeds(pool: ProcessPoolExecutor, first: int, count: int, database: str) -> int:
     started = time.monotonic()
     starts = range(first, first + count, SOME)
     sizes = [min(SOME, first + count - start) for start in starts]
     failed = 0
-    for done, found in enumerate(pool.map(failures, starts, sizes), 1):
+    for done, found in enumerate(pool.map(partial(failures, database=database), starts, sizes), 1):
         failed += len(found)
         for failure in found:
             print(failure, flush=True)
@@ -101,8 +103,8 @@ def _run_seeds(pool: ProcessPoolExecutor, first: int, count: int) -> int:
     return 1 if failed else 0
 
 
-def _find_bugs(pool: ProcessPoolExecutor) -> int:
-    searches = {name: pool.submit(partial(_search, name)) for name in BUGS}
+def _find_bugs(pool: ProcessPoolExecutor, database: str) -> int:
+    searches = {name: pool.submit(partial(_search, name, database)) for name in BUGS}
     missed = 0
     for name, search in searches.items():
         found = search.result()
@@ -111,6 +113,6 @@ def _find_bugs(pool: ProcessPoolExecutor) -> int:
     return 1 if missed else 0
 
 
-def _search(name: str) -> int | None:
-    with opened() as storage:
+def _search(name: str, database: str) -> int | None:
+    with opened(database) as storage:
         return seeds_until_found(storage, name)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from db.codec import unpack_decisions
-from db.session import Database
 from db.tables import Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
 from tests.simulation.history import History
@@ -21,7 +21,7 @@ def broken_laws(
     storage: Storage, history: History, owners: Sequence[Any], faults: Sequence[Fault]
 ) -> list[str]:
     """What does not hold, in words."""
-    with Database(storage.url).session() as session:
+    with Session(storage.engine) as session:
         rows = _Rows(session)
     return [
         *_every_job_ends(rows, owners, faults),

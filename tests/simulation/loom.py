@@ -43,7 +43,8 @@ class Fiber:
         self.stack = stack
         self.ticket = 0
         self.over = False
-        self.writing = False  # holds the database's write lock: must not be put aside
+        self.writes = False  # is in a transaction
+        self.alone = False  # holds the lock of all writers: must not be put aside
         self.noted: list[tuple[Any, ...]] = []  # of a transaction that is not committed yet
 
 
@@ -85,7 +86,7 @@ class Loom:
         fiber = self.running
         assert fiber is not None
         fiber.process.check()
-        if not fiber.writing:
+        if not fiber.alone:
             self.sleep(self._moment())
 
     def sleep(self, sec: float) -> None:

@@ -1,8 +1,9 @@
-"""A run's database: a migrated file in memory, the simulation's clock, faults at statements and commits."""
+"""A run's database, the simulation's clock in it, faults at statements and commits."""
 
 import shutil
 import sqlite3
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,43 +18,43 @@ from db.session import Database
 from tests.simulation.loom import Died, Loom
 
 MEMORY: Final = Path("/dev/shm")
+SWITCHES: Final = 0.2  # of the statements of a block, where others may run between two
 
 
-class Storage:
-    """One file and one engine for all runs of this process: what SQLAlchemy compiled is compiled once."""
+class Storage(ABC):
+    """One database and one engine for all runs of this process: what SQLAlchemy compiled is compiled once."""
 
-    def __init__(self) -> None:
-        self.folder = Path(
-            tempfile.mkdtemp(prefix="mallorn-simulation-", dir=MEMORY if MEMORY.is_dir() else None)
-        )
-        self._template = self.folder / "template.db"
-        self.file = self.folder / "work.db"
-        self.url = f"sqlite:///{self.file}"
-        upgrade(f"sqlite:///{self._template}")
-        self.engine = create_engine(self.url)
+    #: Whether others get their turn between two statements of a block, and wait for its locks.
+    lets_others_in = False
+    words = ""  # that name it on the command line
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = create_engine(url)
         self.clock: Callable[[], float] = lambda: 0.0
         self.troubles: Troubles | None = None
+        self.waits = 0  # of somebody for a lock that another held
         self._prepare(self.engine)
 
     def renew(self, clock: Callable[[], float]) -> None:
         """An empty database, with this clock."""
         self.troubles = None
-        self.engine.dispose()
-        for file in self.folder.glob("work.db*"):
-            file.unlink()
-        shutil.copyfile(self._template, self.file)
         self.clock = clock
+        self.empty()
 
+    @abstractmethod
+    def empty(self) -> None:
+        """Take all rows away."""
+
+    @abstractmethod
     def close(self) -> None:
-        self.engine.dispose()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Take all of it away."""
+
+    @abstractmethod
+    def unanswered(self) -> Exception:
+        """What the driver raises where the database does not answer."""
 
     def _prepare(self, engine: Engine) -> None:
-        @event.listens_for(engine, "connect")
-        def on_connect(connection: Any, _record: Any) -> None:
-            # What db.clock asks SQLite for; the rest is its own conversion, undone.
-            connection.create_function("julianday", 1, lambda _when: self.clock() / 86400.0 + 2440587.5)
-
         @event.listens_for(engine, "before_cursor_execute")
         def on_statement(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             if self.troubles is not None and not statement.startswith("PRAGMA"):
@@ -71,38 +72,77 @@ class Storage:
         engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
 
 
+class SqliteStorage(Storage):
+    """A migrated file in memory."""
+
+    def __init__(self) -> None:
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="mallorn-simulation-", dir=MEMORY if MEMORY.is_dir() else None)
+        )
+        self._template = self.folder / "template.db"
+        self.file = self.folder / "work.db"
+        upgrade(f"sqlite:///{self._template}")
+        super().__init__(f"sqlite:///{self.file}")
+
+    def empty(self) -> None:
+        self.engine.dispose()
+        for file in self.folder.glob("work.db*"):
+            file.unlink()
+        shutil.copyfile(self._template, self.file)
+
+    def close(self) -> None:
+        self.engine.dispose()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def unanswered(self) -> sqlite3.OperationalError:
+        error = sqlite3.OperationalError("the simulated database does not answer")
+        error.sqlite_errorname = "SQLITE_BUSY"
+        return error
+
+    def _prepare(self, engine: Engine) -> None:
+        super()._prepare(engine)
+
+        @event.listens_for(engine, "connect")
+        def on_connect(connection: Any, _record: Any) -> None:
+            # What db.clock asks SQLite for; the rest is its own conversion, undone.
+            connection.create_function("julianday", 1, lambda _when: self.clock() / 86400.0 + 2440587.5)
+
+
 class Troubles:
     """What the weather does to the statements of whoever runs now."""
 
-    def __init__(self, loom: Loom) -> None:
-        self._loom = loom
+    def __init__(self, storage: Storage, loom: Loom) -> None:
+        self._storage = storage
+        self.loom = loom
         self.away_until = 0.0
 
     def at_statement(self) -> None:
         """Raise what a driver would, or let the process die."""
-        if self._loom.running is None:
+        if self.loom.running is None:
             return
-        process = self._loom.process
+        process = self.loom.process
         process.check()
         self._count_down()
         if process.steps_to_error is not None:
             process.steps_to_error -= 1
             if process.steps_to_error <= 0:
                 process.steps_to_error = None
-                raise unanswered()
-        if self._loom.now < self.away_until:
-            raise unanswered()
+                raise self._storage.unanswered()
+        if self._storage.lets_others_in and self.loom.random.random() < SWITCHES:
+            self.loom.step()
+        if self.loom.now < self.away_until:
+            raise self._storage.unanswered()
 
     def before_commit(self) -> None:
         """A process may die just before its commit."""
-        if self._loom.running is not None:
-            self._loom.process.check()
+        if self.loom.running is not None:
+            self.loom.process.check()
             self._count_down()
 
     def after_commit(self) -> None:
         """What a transaction noted has happened; its process may not live to hear of it, or not be told."""
-        fiber = self._loom.running
-        if fiber is None or not fiber.writing:
+        fiber = self.loom.running
+        if fiber is None or not fiber.writes:
             return
         self.happened(fiber.noted)
         fiber.noted = []
@@ -112,13 +152,13 @@ class Troubles:
             process.commits_to_silence -= 1
             if process.commits_to_silence <= 0:
                 process.commits_to_silence = None
-                raise unanswered()
+                raise self._storage.unanswered()
 
     def happened(self, notes: list[tuple[Any, ...]]) -> None:
         """Told of what is committed."""
 
     def _count_down(self) -> None:
-        process = self._loom.process
+        process = self.loom.process
         if process.steps_to_death is not None:
             process.steps_to_death -= 1
             if process.steps_to_death <= 0:
@@ -130,8 +170,8 @@ class Troubles:
 class Answers(Troubles):
     """Troubles that tell a history."""
 
-    def __init__(self, loom: Loom, told: Callable[..., None]) -> None:
-        super().__init__(loom)
+    def __init__(self, storage: Storage, loom: Loom, told: Callable[..., None]) -> None:
+        super().__init__(storage, loom)
         self._told = told
 
     def happened(self, notes: list[tuple[Any, ...]]) -> None:
@@ -162,20 +202,13 @@ class Shared(Database):
         self._loom.step()
         fiber = self._loom.running
         assert fiber is not None
-        fiber.writing, fiber.noted = True, []
+        fiber.writes, fiber.alone, fiber.noted = True, not self._storage.lets_others_in, []
         try:
             with super().transaction() as session:
                 yield session
         finally:
-            fiber.writing, fiber.noted = False, []
+            fiber.writes, fiber.alone, fiber.noted = False, False, []
         self._loom.step()
 
     def dispose(self) -> None:
-        """The file is everybody's."""
-
-
-def unanswered() -> sqlite3.OperationalError:
-    """What SQLite's driver raises where the database does not answer."""
-    error = sqlite3.OperationalError("the simulated database does not answer")
-    error.sqlite_errorname = "SQLITE_BUSY"
-    return error
+        """It is everybody's."""

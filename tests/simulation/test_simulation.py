@@ -17,6 +17,7 @@ from tests.simulation.world import Scenario, simulate
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SEEDS = 120  # of all tests of this kind together
 PARTS = 8  # so that they run side by side
+ON_POSTGRES = range(16)
 #: The other one takes too many seeds: `python -m tests.simulation --bugs` finds it.
 QUICKLY = [name for name in BUGS if name != "a commit applied twice"]
 
@@ -32,6 +33,15 @@ def test_every_law_holds_whatever_the_weather(storage: Storage, part: int) -> No
     for seed in range(part, SEEDS, PARTS):
         outcome = simulate(storage, Scenario.of(seed))
         assert not outcome.broken, str(shrunk(storage, outcome))
+
+
+@pytest.mark.postgres
+def test_every_law_holds_on_postgres_where_transactions_overlap() -> None:
+    with opened("postgres") as storage:
+        for seed in ON_POSTGRES:
+            outcome = simulate(storage, Scenario.of(seed))
+            assert not outcome.broken, str(shrunk(storage, outcome))
+        assert storage.waits > 0, "somebody waited for a lock that another held, and let others run"
 
 
 def test_a_quiet_run_is_soon_over_and_breaks_nothing(storage: Storage) -> None:

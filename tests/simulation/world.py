@@ -71,7 +71,7 @@ def simulate(storage: Storage, scenario: Scenario) -> Outcome:
     broker, benches = Broker(loom), Benches(loom, history)
     ahead_sec = [0.0]  # of the loom's time, by which the database's clock is
     storage.renew(lambda: loom.now + ahead_sec[0])
-    storage.troubles = troubles = Answers(loom, history.note)
+    storage.troubles = troubles = Answers(storage, loom, history.note)
     with made_up(loom, broker, benches, history):
         parts = Parts(storage, loom, broker, benches, history)
         owners = _people(parts, random)
