@@ -98,6 +98,11 @@ def owners_mixed() -> AbstractContextManager[object]:
     return patch("db.repositories.jobs.owned", lambda _owner: true())
 
 
+def private_shown() -> AbstractContextManager[object]:
+    """What private jobs brought is exported like anything else."""
+    return patch("db.repositories.frozen.shared", true)
+
+
 #: By name, with what the law says that finds it.
 BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]] = {
     "fencing off": (fencing_off, "does not hold"),
@@ -107,4 +112,5 @@ BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]]
     "a budget off by a round": (budget_off_by_a_round, "has spent"),
     "a schedule promoted without its check": (unchecked_schedule, "without a check"),
     "another owner's jobs listed": (owners_mixed, "sees job"),
+    "private rows exported": (private_shown, "private jobs alone"),
 }

@@ -30,6 +30,7 @@ def broken_laws(
         *_schedules_are_checked(rows, history),
         *_one_holder_at_a_time(history),
         *_owners_are_apart(history, owners),
+        *_private_stays_private(history),
         *_nothing_raises(history),
     ]
 
@@ -136,6 +137,13 @@ def _owners_are_apart(history: History, owners: Sequence[Any]) -> Iterator[str]:
     for entry in history.of("listed"):
         if entry.facts[0] != entry.facts[2]:
             yield f"{entry.facts[0]} sees job {entry.facts[1]} of {entry.facts[2]}"
+
+
+def _private_stays_private(history: History) -> Iterator[str]:
+    for entry in history.of("exported"):
+        name, known = entry.facts
+        if not known:
+            yield f"{name} is exported, which private jobs alone brought"
 
 
 def _nothing_raises(history: History) -> Iterator[str]:

@@ -7,13 +7,17 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import Devices
+from db.repositories.frozen import FrozenRows
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
+from db.repositories.selection import Selection
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
+from db.tables import Job, Task, Workload
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, MallornError, NotFound, Unavailable
 from mallorn.core.options import JobOptions
@@ -44,6 +48,7 @@ DOORS: Final[dict[str, Any]] = {
 BEAT_SEC: Final = 9.0
 PRESENT_SEC: Final = 12.0
 LOOK_SEC: Final = 6.0
+EVERYTHING: Final = 10_000  # rows of a run, and more
 OPTIONS: Final = JobOptions.model_validate(
     {
         "measurer": NAME,
@@ -119,6 +124,19 @@ class Parts:
 
     def owner(self, who: "Owner", process: Process) -> None:
         self.loom.spawn(process, who.live)
+
+    def stranger(self, process: Process) -> None:
+        self.loom.spawn(process, self._pry)
+
+    def _pry(self) -> None:
+        """Read what anybody may take away, and compare it with what was brought for everybody."""
+        while True:
+            self.loom.sleep(LOOK_SEC)
+            with suppress(Unavailable), self.database.session() as session:
+                brought = select(Workload.key).join(Task).join(Job, Job.id == Task.job_id).where(~Job.private)
+                known = set(session.scalars(brought))
+                for name in sorted({*FrozenRows(session).page(Selection(), 0, EVERYTHING)["workload"]}):
+                    self.history.note("exported", name, name in known)
 
     def tracker(self, process: Process) -> None:
         self.loom.spawn(process, lambda: self._report(self._devices))

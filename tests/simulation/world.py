@@ -19,7 +19,8 @@ from tests.simulation.weather import Fault, draw
 
 LONGEST_SEC: Final = 900.0
 OWNERS: Final = ("ada", "bob")
-MORTALS: Final = 7  # of the processes: all but the owners
+MORTALS: Final = 7  # of the processes: all but owners and strangers
+PRIVATE_SHARE: Final = 0.3  # of the jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def _people(parts: Parts, random: Random) -> list[Owner]:
         parts.start(f"control{number}", parts.control)
     parts.start("beat", parts.beat)
     parts.start("tracker", parts.tracker)
+    parts.start("stranger", parts.stranger)
     owners = []
     for name in OWNERS:
         wishes = [_wish(random) for _ in range(2 if name == "ada" and random.random() < 0.1 else 1)]
@@ -110,7 +112,9 @@ def _people(parts: Parts, random: Random) -> list[Owner]:
 def _wish(random: Random) -> JobIn:
     names = random.choice((["w0"], ["w0"], ["w1"], ["w0", "w1"]))
     asked = {"name": "+".join(names), "trials": random.choice((4, 4, 6, 8)), "seed": random.randrange(100)}
-    return JobIn(model_id="a" * 64, target=TARGET.text, options=OPTIONS, **asked)
+    private = "on" if random.random() < PRIVATE_SHARE else "off"
+    options = OPTIONS.model_copy(update={"private": private})
+    return JobIn(model_id="a" * 64, target=TARGET.text, options=options, **asked)
 
 
 def _watch(loom: Loom, owners: Sequence[Owner]) -> None:
