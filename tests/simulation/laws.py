@@ -32,6 +32,7 @@ def broken_laws(
         *_owners_are_apart(history, owners),
         *_private_stays_private(history),
         *_nothing_raises(history),
+        *(f"two wait for each other: {words}" for words in storage.deadlocks),
     ]
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.errors import DeadlockDetected
 from psycopg.waiting import Ready
 from sqlalchemy import Engine, event, make_url
 
@@ -30,8 +31,7 @@ class PostgresStorage(Storage):
     def __init__(self) -> None:
         self._server = Postgres().__enter__()
         self._admin = psycopg.connect(self._server.url, autocommit=True)
-        # Whoever waits too long is told so by the simulation's clock, and by no other.
-        for setting in ("fsync = off", "deadlock_timeout = '1h'", "autovacuum = off"):
+        for setting in ("fsync = off", "deadlock_timeout = '50ms'", "autovacuum = off"):
             self._admin.execute(f"ALTER SYSTEM SET {setting}")
         self._admin.execute("SELECT pg_reload_conf()")
         url = make_url(self._server.url).set(drivername="postgresql+psycopg")
@@ -99,6 +99,9 @@ class TakesTurns(psycopg.Connection[Any]):
                     self._give_way(loom, until)
         except StopIteration as answer:
             return answer.value  # type: ignore[no-any-return]
+        except DeadlockDetected as error:
+            self.storage.deadlocks.append(str(error))
+            raise
 
     def _look(self, wanted: int) -> int:
         with selectors.DefaultSelector() as selector:

@@ -34,11 +34,13 @@ class Storage(ABC):
         self.clock: Callable[[], float] = lambda: 0.0
         self.troubles: Troubles | None = None
         self.waits = 0  # of somebody for a lock that another held
+        self.deadlocks: list[str] = []  # of this run
         self._prepare(self.engine)
 
     def renew(self, clock: Callable[[], float]) -> None:
         """An empty database, with this clock."""
         self.troubles = None
+        self.deadlocks.clear()
         self.clock = clock
         self.empty()
 

@@ -16,7 +16,7 @@ from workers.finish.checking import Checker, NumericCheck
 from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Slot, SlotTrial
 from workers.racing.bursts import interval
-from workers.round.rows import Site, store_sketches
+from workers.round.rows import Site, store_sites, store_sketches
 from workers.search.origins import DEFAULT
 from workers.slot.stage import Stage
 
@@ -151,7 +151,12 @@ def _store(
 ) -> None:
     job = claimed.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
-    rows = [_row(session, claimed, entry, sketches, verdicts.get(entry.slot.slot)) for entry in entries]
+    endpoints = [entry.results[0].endpoint for entry in entries]
+    sites = store_sites(session, job.target_id, claimed.options, endpoints)
+    rows = [
+        _row(entry, sketches, site, verdicts.get(entry.slot.slot))
+        for entry, site in zip(entries, sites, strict=True)
+    ]
     program = contest.workload.id, job.target_id
     ids = Measurements(session).add_finish(job.id, claimed.hold.attempt, *program, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
@@ -175,13 +180,6 @@ def _store(
     )
 
 
-def _row(
-    session: Session,
-    claimed: Stage,
-    entry: _Entry,
-    sketches: dict[str, int],
-    verdict: NumericCheck | None,
-) -> NewMeasurement:
-    place = Site.of(session, claimed.job.target_id, claimed.options, entry.results[0].endpoint)
+def _row(entry: _Entry, sketches: dict[str, int], site: Site, verdict: NumericCheck | None) -> NewMeasurement:
     sketch_id = sketches[entry.slot.candidate.sketch]
-    return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, place.context_id, place.device_id)
+    return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, site.context_id, site.device_id)

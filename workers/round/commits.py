@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy.orm import Session
-
 from db.repositories.base import ERROR_CHARS
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
@@ -18,7 +16,7 @@ from mallorn.core.values.event import MeasuredEvent
 from workers.children.shutdown import STOP
 from workers.measure.base import Slot, SlotTrial
 from workers.round.context import RoundContext
-from workers.round.rows import Site, store_sketches
+from workers.round.rows import Site, store_sites, store_sketches
 from workers.search.base import Proposal
 
 # A kill costs at most what was not committed: these, and the one on the device.
@@ -61,7 +59,9 @@ class Commits:
         results = self._pending
         with self._database.transaction() as session:
             sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
-            rows = [self._row(session, result, sketches) for result in results]
+            target_id, options = self._context.row.target_id, self._context.options
+            sites = store_sites(session, target_id, options, [result.endpoint for result in results])
+            rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
             # None is new where an earlier commit was applied and its answer lost.
             if Measurements(session).add_batch(self._context.row.id, self._attempt, rows):
                 Events(session).append(self._context.row.job_id, self._news(results))
@@ -82,9 +82,8 @@ class Commits:
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
                 time.sleep(RETRY_SEC)
 
-    def _row(self, session: Session, result: SlotTrial, sketches: dict[str, int]) -> NewMeasurement:
+    def _row(self, result: SlotTrial, sketches: dict[str, int], site: Site) -> NewMeasurement:
         proposal = self._proposals[result.slot]
-        place = Site.of(session, self._context.row.target_id, self._context.options, result.endpoint)
         trial = replace(
             result.trial,
             origin=proposal.origin,
@@ -92,7 +91,7 @@ class Commits:
             predicted=proposal.predicted,
         )
         sketch_id = sketches[trial.candidate.sketch]
-        return NewMeasurement(result.slot, trial, sketch_id, place.context_id, place.device_id)
+        return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id)
 
     def _news(self, results: Sequence[SlotTrial]) -> MeasuredEvent:
         times = [us for result in results if (us := result.trial.latency_us) is not None]

@@ -26,14 +26,26 @@ class Site:
     device_id: int | None
 
     @classmethod
-    def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint | None) -> Self:
+    def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Self:
         """The rows of an endpoint, written if they are new."""
-        if endpoint is None:
-            return cls(None, None)
         host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
         context = Contexts(session).ensure(target_id, *host, options.timing())
         device = SeenDevice(target_id=target_id, **asdict(endpoint))
         return cls(context.id, Devices(session).seen(device))
+
+
+NOWHERE: Final = Site(None, None)
+
+
+def store_sites(
+    session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
+) -> list[Site]:
+    """The site of each, new ones written; NOWHERE for what never reached a device."""
+    endpoints = list(endpoints)
+    met = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
+    # In one order for all who write several devices, so that two never wait for each other.
+    sites = {name: Site.of(session, target_id, options, met[name]) for name in sorted(met)}
+    return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
 
 
 def store_sketches(session: Session, sketches: Iterable[Sketch]) -> dict[str, int]:
