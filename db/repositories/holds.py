@@ -122,6 +122,12 @@ class Holds(Repository):
         rows = self.session.execute(query.where(*old).order_by(*order))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
+    def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:
+        """Whether work of these kinds has been waiting for a worker for so long, of other jobs."""
+        waits = HeldWork.until.is_(None), HeldWork.sent_at < until(-longer_than_sec)
+        others = HeldWork.kind.in_(kinds), HeldWork.job_id != job_id
+        return bool(self.session.scalar(select(exists(select(HeldWork.kind).where(*waits, *others)))))
+
     def mark_sent(self, items: Collection[WorkItem]) -> None:
         """Messages for this work go out now."""
         for kind in {item.kind for item in items}:

@@ -7,6 +7,7 @@ from sqlalchemy import delete, exists, or_, select, update
 
 from db.clock import now
 from db.repositories.base import said, until
+from db.repositories.finish_steps import FinishSteps
 from db.repositories.jobs import Jobs
 from db.tables import Event, Job, Model, Round, SearchState, StageRun
 from mallorn.core.errors import Conflict
@@ -69,6 +70,7 @@ class Removals(Jobs):
     def _forget_log(self, job_id: str) -> None:
         self.changed(delete(Event).where(Event.job_id == job_id))
         self.changed(delete(StageRun).where(StageRun.job_id == job_id))
+        FinishSteps(self.session).forget(job_id)
         rounds = select(Round.id).where(Round.job_id == job_id)
         self.changed(delete(SearchState).where(SearchState.round_id.in_(rounds)))
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
-from db.tables import CostModelRow, Device, Job, Measurement, Schedule, Task
+from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.fleet import Withdrawn
@@ -47,6 +47,8 @@ class Withdrawals(Repository):
         models = update(CostModelRow).where(CostModelRow.id.in_(self._learned(came)))
         self.changed(models.values(active=False))
         self.changed(delete(Schedule).where(Schedule.measurement_id.in_(_ids(came))))
+        theirs = select(Measurement.job_id).where(came).distinct()
+        self.changed(delete(FinishStep).where(FinishStep.job_id.in_(theirs)))  # such a finish decides anew
         words = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
         taken = update(Measurement).where(came)
         self.changed(taken.values(outcome=Outcome.WITHDRAWN, latency_us=None, error=words))

@@ -6,7 +6,7 @@ from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, Sket
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow
 from db.tables.fleet import Device, HeldWork, Worker
-from db.tables.jobs import Event, Job, Model, Round, StageRun, Task
+from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
 from db.tables.search import SearchState
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Device",
     "Event",
     "FeatureRow",
+    "FinishStep",
     "ForeignRecord",
     "ForeignTask",
     "HeldWork",

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
 from db.tables.values import ValueType
 from mallorn.core.states import Cause, JobState, RoundState
+from mallorn.core.values.decided import DecidedTask
 from mallorn.core.values.decision_log import RoundNotes
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.job import JobWarning, SuggestedOptions
@@ -177,6 +178,18 @@ class StageRun(Base):
     worker: Mapped[str]
     started_at: Mapped[CreatedAt]
     finished_at: Mapped[Timestamp | None]  # None: it goes on, or its worker died
+
+
+class FinishStep(Base):
+    """What a finish decided for a task, until the job is done (ADR 0034)."""
+
+    __tablename__ = "finish_steps"
+    __table_args__ = (Index("ix_finish_steps_job", "job_id"),)
+
+    task_id: Mapped[int] = mapped_column(BigId, ForeignKey("tasks.id"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    trials: Mapped[int]  # that the job had when it was decided
+    decided: Mapped[DecidedTask] = mapped_column(ValueType(DecidedTask))
 
 
 class Event(Base):

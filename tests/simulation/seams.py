@@ -36,6 +36,8 @@ TIMED: Final = (
     "workers.round.run.time",
     "workers.round.commits.time",
     "workers.finish.run.time",
+    "workers.finish.deciding.time",
+    "workers.slot.turns.time",
     "workers.probing.run.time",
 )
 Extracted = dict[str, tuple[str, ...]]
@@ -98,6 +100,8 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
         "workers.slot.runtime.Host": lambda: here,
         "workers.probing.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
+        "workers.slot.turns.TURN_SEC": 0.0,
+        "workers.slot.turns.WAITED_SEC": 0.0,
         "workers.finish.run.TemporaryDirectory": lambda **_: nullcontext("."),
         "workers.finish.run.JobModel": _Model,
         "workers.finish.run.records_alone": lambda model, winners: Handout(

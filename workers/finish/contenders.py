@@ -52,15 +52,17 @@ class Contest:
     means: Mapping[Candidate, str] = field(default_factory=dict)  # how each was found
 
 
-def contests(claimed: Stage) -> list[Contest]:
-    """One contest for every task of the job."""
+def contest_of(claimed: Stage, task: Task, workload: Workload) -> Contest:
+    """The contest of one of the job's tasks."""
     with claimed.runtime.database.session() as session:
-        tasks = tasks_of(session, claimed)
-        measured = [_measured(session, claimed, task) for task, _ in tasks]
-    return [
-        _contest(claimed, task, workload, known)
-        for (task, workload), known in zip(tasks, measured, strict=True)
-    ]
+        known = _measured(session, claimed, task)
+    program = program_of(workload)
+    if known.entries:
+        return Contest(task, workload, program, _number(known.entries), known.guess, known.means)
+    defaults = _defaults(claimed, workload)[:TOP]
+    guess = next((candidate for candidate, _ in defaults), None)
+    means = {candidate: DEFAULT for candidate, _ in defaults}
+    return Contest(task, workload, program, _number(defaults), guess, means)
 
 
 def tasks_of(session: Session, claimed: Stage) -> list[tuple[Task, Workload]]:
@@ -80,16 +82,6 @@ def space_of(claimed: Stage, workload: Workload) -> TvmSpace:
         workload, claimed.job.target_id, claimed.target.text, {sketch.key: sketch for sketch in sketches}
     )
     return TvmSpace(sketches, program, *facts, see=lambda view, seen: viewer.rows(view, work, seen))
-
-
-def _contest(claimed: Stage, task: Task, workload: Workload, known: "_Measured") -> Contest:
-    program = program_of(workload)
-    if known.entries:
-        return Contest(task, workload, program, _number(known.entries), known.guess, known.means)
-    defaults = _defaults(claimed, workload)[:TOP]
-    guess = next((candidate for candidate, _ in defaults), None)
-    means = {candidate: DEFAULT for candidate, _ in defaults}
-    return Contest(task, workload, program, _number(defaults), guess, means)
 
 
 def second_chance(claimed: Stage, lost: Contest) -> Contest | None:

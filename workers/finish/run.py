@@ -11,18 +11,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from db.repositories.events import Events
+from db.repositories.finish_steps import FinishSteps
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from mallorn.core.errors import Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
-from mallorn.core.values.event import CheckedEvent, DoneEvent, FinishingEvent
+from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.report import FinishReport
 from workers.children.errors import ChildError
-from workers.finish.answered import answer
+from workers.faces.graphs import Graphs
 from workers.finish.busy import beside_others
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
-from workers.finish.contenders import Contest, contests, second_chance
+from workers.finish.contenders import Contest
+from workers.finish.deciding import Decided, decide_all
 from workers.finish.export import complete_export, settle_rules, upload
 from workers.finish.handout import Handout, choose, records_alone
 from workers.finish.job_model import JobModel
@@ -30,7 +32,7 @@ from workers.finish.limits import limits
 from workers.finish.scripts import keep_scripts
 from workers.finish.undone import Undone
 from workers.finish.verify import verifier
-from workers.finish.winners import Winner, decide
+from workers.finish.winners import Winner
 from workers.measure.base import Measurer, Need
 from workers.probing.run import PROBES_SEC, settle_machine
 from workers.slot.runtime import Runtime
@@ -61,28 +63,28 @@ def _finish(claimed: Stage) -> None:
         TemporaryDirectory(prefix="finish-", dir=claimed.runtime.room) as scratch,
         claimed.graphs() as graphs,
     ):
-        folder = Path(scratch)
-        model = JobModel.of(claimed, graphs, folder)
         undone = Undone(claimed)
         measurer = claimed.runtime.measurer(claimed.options)
-        with _checker(model, measurer, undone) as check:
-            winners, losers, answers = _decide_all(claimed, why, measurer, check)
-            handout = _hand_out(model, winners, measurer, check, undone)
+        with _checker(claimed, graphs, measurer, undone) as check:
+            decided = decide_all(claimed, why, measurer, check)
+            model = JobModel.of(claimed, graphs, Path(scratch))
+            handout = _hand_out(model, decided.winners, measurer, check, undone)
         complete_export(claimed, handout.winners, handout.directory)
         # Those that were promoted alone, too: a rival may be handed out in their place.
-        shown = [winner for winner in (*winners, *handout.winners) if winner.is_checked]
+        shown = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
         keep_scripts(claimed, shown, graphs)
         by = FinishReport(measured_by=claimed.options.measurer)
-        parts = [by, _expected(claimed), _tasks(claimed, handout.winners, losers), answers, handout.report]
+        told = _tasks(claimed, handout.winners, decided.losers), decided.answers
+        parts = [by, _expected(claimed), *told, handout.report]
         if handout.built is not None:
             timed = compare(model, handout.built, undone)
             parts.append(timed)
             settle_rules(handout.directory, timed.points)
             if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
-                parts.append(limits(claimed, [*(winner.contest for winner in winners), *losers], timed))
-            parts.append(beside_others(model, winners, handout, check, undone))
+                parts.append(limits(claimed, _contests(decided), timed))
+            parts.append(beside_others(model, decided.winners, handout, check, undone))
         claimed.lease.check()
-        finish_sec = round(time.monotonic() - started, 1)
+        finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
         report = _together(
             *parts, _trials(claimed), FinishReport(finish_sec=finish_sec, not_done=undone.entries)
         )
@@ -91,13 +93,13 @@ def _finish(claimed: Stage) -> None:
 
 
 @contextmanager
-def _checker(model: JobModel, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
+def _checker(claimed: Stage, graphs: Graphs, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
     """What checks numbers on a device, where the measurer has one and the job asks for it."""
-    runtime, target = model.claimed.runtime, model.claimed.target
-    if model.claimed.options.mode == ZERO_SHOT:
+    runtime, target = claimed.runtime, claimed.target
+    if claimed.options.mode == ZERO_SHOT:
         yield Unchecked(runtime, target)
     elif undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
-        with verifier(runtime, target, model.whole.graphs) as check:
+        with verifier(runtime, target, graphs) as check:
             yield check
     else:
         yield Unchecked(runtime, target)
@@ -114,40 +116,8 @@ def _hand_out(
     return records_alone(model, winners)
 
 
-def _decide_all(
-    claimed: Stage, why: str, measurer: Measurer, check: Checker
-) -> tuple[list[Winner], list[Contest], FinishReport]:
-    """The winners of all tasks, and the tasks without one; without a search, how each was chosen."""
-    if not claimed.options.searches:
-        told, without = answer(claimed, check)
-        answers = {each.winner.contest.task.name: each.answered for each in told}
-        return [each.winner for each in told], without, FinishReport(answers=answers)
-    winners: list[Winner] = []
-    losers: list[Contest] = []
-    held = contests(claimed)
-    for number, contest in enumerate(held, 1):
-        winner = _decide(claimed, contest, measurer, check)
-        if winner is None:
-            losers.append(contest)
-        else:
-            winners.append(winner)
-        _tell(claimed, f"{why}; {number} of {len(held)} tasks are checked", contest, winner)
-    return winners, losers, FinishReport()
-
-
-def _decide(claimed: Stage, contest: Contest, measurer: Measurer, check: Checker) -> Winner | None:
-    if (winner := decide(claimed, contest, measurer, check)) is not None:
-        return winner
-    again = second_chance(claimed, contest)
-    return decide(claimed, again, measurer, check) if again is not None else None
-
-
-def _tell(claimed: Stage, words: str, contest: Contest, winner: Winner | None) -> None:
-    latency_us = winner.latency_us if winner else None
-    told = CheckedEvent(task=contest.task.index, name=contest.task.name, latency_us=latency_us)
-    with claimed.runtime.database.transaction() as session:
-        Events(session).append(claimed.job.id, told)
-        Jobs(session).say(claimed.job.id, words)
+def _contests(decided: Decided) -> list[Contest]:
+    return [*(winner.contest for winner in decided.winners), *decided.losers]
 
 
 def _tasks(claimed: Stage, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
@@ -186,4 +156,5 @@ def _trials(claimed: Stage) -> FinishReport:
 def _store(claimed: Stage, why: str, report: FinishReport, url: str) -> None:
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)
+        FinishSteps(session).forget(claimed.job.id)
         claimed.end(session, JobState.DONE, why, DoneEvent(report=report))

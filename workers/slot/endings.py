@@ -20,6 +20,7 @@ from mallorn.core.errors import (
 from mallorn.core.states import WorkKind
 from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
 from workers.children.shutdown import Stopping
+from workers.slot.turns import TurnOver
 
 PROPOSING: Final = ("search", "sampler", "cost_model")
 
@@ -36,6 +37,7 @@ class Fate:
 TAKEN: Final = Fate("was taken back", None, logging.WARNING)
 # Nobody is to blame: time, an operator or another worker mends it.
 GIVEN_BACK: Final = Fate("goes back to the queue", WorkItems.give_back, logging.WARNING)
+NEXT: Final = Fate("lets others have their turn", WorkItems.give_back, logging.INFO)
 OTHER_HOST: Final = Fate("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # Somebody else did it: as often as silent workers are forgiven.
 CUT_SHORT: Final = Fate("was cut short", WorkItems.die, logging.WARNING)
@@ -49,6 +51,7 @@ FAILED: Final = Fate("fails its job", WorkItems.fail)
 # The first that an error is one of. What is not listed its user has to change.
 RULES: Final[tuple[tuple[type[MallornError], Fate], ...]] = (
     (Stopping, GIVEN_BACK),
+    (TurnOver, NEXT),
     (LeaseLost, TAKEN),
     (HostFault, OTHER_HOST),
     (Unavailable, GIVEN_BACK),
