@@ -15,6 +15,7 @@ from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker, NumericCheck
 from workers.finish.contenders import Contest
 from workers.measure.base import Measurer, Slot, SlotTrial
+from workers.measure.believing import believed, least_believed_us
 from workers.racing.bursts import interval
 from workers.round.rows import Site, store_sites, store_sketches
 from workers.search.origins import DEFAULT
@@ -60,7 +61,9 @@ class Winner:
 
 def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
     """Hold the contest and store how it went; None when no candidate computes the right thing."""
-    results = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
+    told = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
+    least_us = least_believed_us(contest.program, claimed.job.machine)
+    results = [believed(each, least_us) for each in told]
     entries = [_Entry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
     ranked = sorted((entry for entry in entries if entry.failure is None), key=_Entry.rank)
     verdicts: dict[int, NumericCheck] = {}

@@ -21,6 +21,7 @@ from mallorn.core.values.event import RoundClosedEvent
 from mallorn.core.values.stats import RoundStats
 from workers.host.alone import Host
 from workers.measure.base import SlotTrial
+from workers.measure.believing import believed, least_believed_us
 from workers.probing.run import settle_machine
 from workers.round.bases import proposer
 from workers.round.commits import Commits
@@ -71,8 +72,9 @@ def _work(held: Claimed, round_id: int) -> Closed:
         commits = Commits(runtime.database, context, attempt, slots, proposals)
         measurer = runtime.measurer(context.options)
         results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
+        least_us = least_believed_us(context.program, context.machine)
         with closing(results):
-            _commit(results, commits, held.lease)
+            _commit((believed(result, least_us) for result in results), commits, held.lease)
     stats = {
         "propose_sec": round(proposed - started, 3),
         "measure_sec": round(time.monotonic() - proposed, 3),

@@ -251,3 +251,22 @@ def test_a_job_without_trials_waits_no_longer_than_probes_take(
     finish(workshop, job)
     assert machines == [assumed(cores=2, lanes=16)]
     assert not measured
+
+
+def test_what_no_such_machine_computes_so_fast_wins_nothing(
+    workshop: Workshop, measured: Calls, exported: object
+) -> None:
+    """Every fifth answer of the device is a hundred times too fast."""
+    job = workshop.job(("w0",), trials=32, flops=1e9)
+    runs: list[float] = []
+
+    def lie(latency_us: float) -> float:
+        runs.append(latency_us)
+        return latency_us / 1e6 if len(runs) % 5 == 0 else 1e4 + latency_us
+
+    workshop.bench.times = lie
+    workshop.work(job)
+    rows = workshop.rows(job_id=job)
+    liars = [row for row in rows if row.outcome == "run_error"]
+    assert len(liars) == sum((row.error or "").startswith("the device tells") for row in rows) > 0
+    assert all(row.latency_us is None or row.latency_us > 1e4 for row in rows)

@@ -1,0 +1,47 @@
+"""A time that the device's own machine cannot reach is a failed run."""
+
+import pytest
+
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.trial import Trial
+from workers.faces.values import Arguments
+from workers.measure.base import Program, SlotTrial
+from workers.measure.believing import BEYOND, believed, least_believed_us
+
+HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
+PEAK_US = 100.0  # what the program takes at the machine's peak
+
+
+def program(dtype: str = "float32") -> Program:
+    flops = PEAK_US * 1e3 * HERE.gflops["float32"]
+    return Program("w0", "{}", Arguments((("a", dtype, (64, 64)),)), flops)
+
+
+def told(latency_us: float) -> SlotTrial:
+    return SlotTrial(3, Trial(Candidate("s0", (1,)), Outcome.OK, run_us=(latency_us,), build_ms=2.0))
+
+
+def test_a_time_far_beyond_the_peak_is_a_failed_run() -> None:
+    least_us = least_believed_us(program(), HERE)
+    found = believed(told(PEAK_US / 100), least_us)
+    assert (found.slot, found.trial.outcome, found.trial.latency_us) == (3, Outcome.RUN_ERROR, None)
+    assert "the device tells 1 us" in found.trial.error
+    assert found.trial.build_ms == 2.0
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 1.0 / BEYOND])
+def test_what_a_machine_may_do_is_believed(share: float) -> None:
+    honest = told(PEAK_US * share)
+    assert believed(honest, least_believed_us(program(), HERE)) is honest
+
+
+def test_a_failure_stays_what_it_is() -> None:
+    failed = SlotTrial(0, Trial(Candidate("s0", (1,)), Outcome.WRONG_RESULT))
+    assert believed(failed, least_believed_us(program(), HERE)) is failed
+
+
+@pytest.mark.parametrize("machine", [None, HERE.model_copy(update={"measured": False})])
+def test_without_a_measured_machine_nothing_is_too_fast(machine: Machine | None) -> None:
+    assert least_believed_us(program(), machine) == 0.0
