@@ -7,14 +7,15 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.base import ERROR_CHARS
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
+from db.repositories.warnings import Warn, Warnings
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker, NumericCheck
+from workers.finish.compared import Compared, odd_devices
 from workers.finish.contenders import Contest
-from workers.measure.base import Measurer, Slot, SlotTrial
+from workers.measure.base import Measurer
 from workers.measure.believing import believed, least_believed_us
 from workers.racing.bursts import interval
 from workers.round.rows import Site, store_sites, store_sketches
@@ -26,6 +27,7 @@ PASSES: Final = 3
 CLOSE: Final = 1.05
 RIVALS: Final = 2
 VERSIONS: Final = 4
+ODD: Final = "it tells other times than the other devices of its context, which overrule it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
     told = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
     least_us = least_believed_us(contest.program, claimed.job.machine)
     results = [believed(each, least_us) for each in told]
-    entries = [_Entry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
-    ranked = sorted((entry for entry in entries if entry.failure is None), key=_Entry.rank)
+    entries = [Compared(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
+    ranked = sorted((entry for entry in entries if entry.failure is None), key=Compared.rank)
     verdicts: dict[int, NumericCheck] = {}
     winner = None
     for place, entry in enumerate(ranked):
@@ -82,45 +84,18 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
     claimed.lease.check()
     with claimed.runtime.database.transaction() as session:
         _store(session, claimed, contest, entries, verdicts, winner)
+        for name in odd_devices(entries):
+            warn = Warn(f"device {name}", ODD, f"mallorn devices withdraw {name}")
+            Warnings(session).add(claimed.job.id, warn)
     return winner
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A candidate with all that became of it, pass by pass."""
-
-    slot: Slot
-    results: tuple[SlotTrial, ...]
-
-    @property
-    def failure(self) -> Trial | None:
-        """The pass that went wrong: what fails now and then is not stable enough to win."""
-        return next((each.trial for each in self.results if each.trial.outcome.failed), None)
-
-    def trial(self, verdict: NumericCheck | None) -> Trial:
-        """All passes as one; a candidate that failed in one of them, or its check, has no time."""
-        first = self.results[0].trial
-        passed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
-        if self.failure is not None:
-            return replace(passed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
-        if verdict is not None and not verdict.ok:
-            return replace(passed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
-        return replace(passed, run_us=tuple(us for each in self.results for us in each.trial.run_us))
-
-    def latency(self) -> float:
-        return median(us for each in self.results for us in each.trial.run_us)
-
-    def rank(self) -> tuple[int, float]:
-        """More passes first, because only rivals close to the fastest stay in the race; then the latency."""
-        return -len(self.results), self.latency()
-
-
-def _winner(contest: Contest, entry: _Entry, verdict: NumericCheck) -> Winner:
+def _winner(contest: Contest, entry: Compared, verdict: NumericCheck) -> Winner:
     return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
 
 
 def _rivals(
-    contest: Contest, winner: _Entry, others: Sequence[_Entry], verifier: Checker
+    contest: Contest, winner: Compared, others: Sequence[Compared], verifier: Checker
 ) -> tuple[Winner, ...]:
     close = [
         entry
@@ -132,13 +107,13 @@ def _rivals(
     return tuple(_unchecked(contest, close[:RIVALS], verifier))
 
 
-def _guess(contest: Contest, others: Sequence[_Entry], verifier: Checker) -> Winner | None:
+def _guess(contest: Contest, others: Sequence[Compared], verifier: Checker) -> Winner | None:
     """The first guess, however far behind: alone on the device is not inside the model."""
     lost = [entry for entry in others if entry.slot.candidate == contest.guess]
     return next(_unchecked(contest, lost, verifier), None)
 
 
-def _unchecked(contest: Contest, entries: Sequence[_Entry], verifier: Checker) -> Iterator[Winner]:
+def _unchecked(contest: Contest, entries: Sequence[Compared], verifier: Checker) -> Iterator[Winner]:
     for entry in entries:
         if trace := verifier.trace(contest.program, entry.slot):
             yield _winner(contest, entry, NumericCheck(Outcome.OK, trace))
@@ -148,7 +123,7 @@ def _store(
     session: Session,
     claimed: Stage,
     contest: Contest,
-    entries: Sequence[_Entry],
+    entries: Sequence[Compared],
     verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
@@ -183,6 +158,8 @@ def _store(
     )
 
 
-def _row(entry: _Entry, sketches: dict[str, int], site: Site, verdict: NumericCheck | None) -> NewMeasurement:
+def _row(
+    entry: Compared, sketches: dict[str, int], site: Site, verdict: NumericCheck | None
+) -> NewMeasurement:
     sketch_id = sketches[entry.slot.candidate.sketch]
     return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, site.context_id, site.device_id)

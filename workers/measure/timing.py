@@ -1,5 +1,6 @@
 """The measuring half of a round: one candidate at a time on a device that this round holds."""
 
+from collections.abc import Collection
 from math import inf
 from typing import Final
 
@@ -58,6 +59,15 @@ class Timing:
         while self._taking is not None:
             self.wait()
             self.poll()
+
+    def take_another(self, than: Collection[str]) -> str:
+        """Take a device that is none of these, if one of its like is free, and say who it is."""
+        for _ in range(len(than) + 1):
+            self.give_back()  # it waits behind the others then
+            self.take()
+            if self._endpoint is not None and self._endpoint.name not in than:
+                break
+        return self._endpoint.name if self._endpoint is not None else ""
 
     def measure(self, built: Built) -> SlotTrial:
         """Time a candidate and wait for the end of it."""

@@ -26,6 +26,8 @@ BUILD_POLL_SEC = 0.5
 OVERLAP_POLL_SEC = 0.005
 # A rival this much slower than the fastest of one pass does not take part in the next.
 FAR_BEHIND = 1.05
+# Of two devices that disagree nobody knows which is right.
+LEAST_SPREAD = 3
 
 
 class TvmMeasurer(Measurer):
@@ -68,14 +70,14 @@ class TvmMeasurer(Measurer):
         self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
     ) -> list[SlotTrial]:
         """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
-        fails has fewer results."""
-        self._devices(target)  # else nothing is built
+        fails has fewer results. Where that many devices are alike, each pass is another's."""
+        spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
             builds = self._builds(program, target, slots, options, Path(folder), any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
             timing = self._timing(program, target, options, options.run_timeout_sec, purpose="/finish")
             try:
-                return in_turn(builds, timing, passes, Host())
+                return in_turn(builds, timing, passes, Host(), spread)
             finally:
                 builds.abort()
                 timing.give_back()
@@ -140,8 +142,20 @@ def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[S
         yield from results  # also what was timed before its device was lost
 
 
-def in_turn(builds: Builds, timing: Timing, passes: int, host: Host) -> list[SlotTrial]:
-    """Everything is built before the first timing, so that all candidates meet the same machine."""
+def alike(devices: Sequence[TrackedDevice]) -> int:
+    """How many devices there are whose times compare; 0 where some do not."""
+    contexts = {
+        (each.endpoint.host_class, each.endpoint.tvm_version, each.endpoint.threads) for each in devices
+    }
+    return len(devices) if len(contexts) == 1 else 0
+
+
+def in_turn(builds: Builds, timing: Timing, passes: int, host: Host, spread: bool = False) -> list[SlotTrial]:
+    """Everything is built before the first timing, so that all candidates meet the same machine.
+
+    With `spread` a pass is another device's than the one before, and all take part: who lies or is broken
+    throws nobody out.
+    """
     ends: list[Built | SlotTrial] = []
     with host.shared() as turn:
         while builds.unfinished:
@@ -149,10 +163,14 @@ def in_turn(builds: Builds, timing: Timing, passes: int, host: Host) -> list[Slo
             ends += builds.poll(BUILD_POLL_SEC)
     results = [end for end in ends if isinstance(end, SlotTrial)]
     rivals = [end for end in ends if isinstance(end, Built)]
+    met: set[str] = set()
     for _ in range(passes):
+        if spread:
+            met.add(timing.take_another(met))
         latest = [_beside_others(rival, timing, host) for rival in rivals]
         results += latest
-        rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
+        if not spread:
+            rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
     return results
 
 

@@ -1,6 +1,7 @@
 """The measurer of devices keeps its contract, whatever compiles and whatever measures."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,28 @@ class TestTvmMeasurer(MeasurerTestCase):
     def workplace(self) -> Workplace:
         slots = [Slot(at, Candidate("sketch", (first,)), SKETCH) for at, first in enumerate((1, 2, 0))]
         return Workplace(PROGRAM, TARGET, slots)
+
+    def test_each_pass_is_of_another_device_where_enough_are_alike(
+        self,
+        builders: ChildPool[Library],
+        runner: OddRunner,
+        workplace: Workplace,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(Fleet, "devices", lambda *_: [DEVICE] * 3)
+        measurer = TvmMeasurer(Settings(tracker="three:1"), builders, runner)
+        found = measurer.compare(PROGRAM, TARGET, workplace.slots[:1], JobOptions(), 3)
+        names = [each.endpoint.name for each in found if each.endpoint is not None]
+        assert sorted(names) == ["odd-0", "odd-1", "odd-2"]
+
+    @pytest.mark.parametrize("classes", [("c", "c"), ("c", "c", "d")])
+    def test_two_devices_or_unlike_ones_overrule_nobody(
+        self, measurer: TvmMeasurer, workplace: Workplace, monkeypatch: pytest.MonkeyPatch, classes: list[str]
+    ) -> None:
+        fleet = [replace(DEVICE, endpoint=replace(DEVICE.endpoint, host_class=each)) for each in classes]
+        monkeypatch.setattr(Fleet, "devices", lambda *_: fleet)
+        found = measurer.compare(PROGRAM, TARGET, workplace.slots, JobOptions(), 3)
+        assert {each.endpoint.name for each in found if each.endpoint is not None} == {"odd"}
 
     def test_a_body_that_a_round_refuses_may_win_a_finish(self, measurer: TvmMeasurer) -> None:
         large = [Slot(0, Candidate("sketch", (9,)), SKETCH)]

@@ -28,6 +28,7 @@ class Helpers:
     def __init__(self) -> None:
         self.deaths: dict[str, list[ChildCrashed]] = {}
         self.settings = SimpleNamespace(tracker="127.0.0.1:1")
+        self.fleet = SimpleNamespace(devices=lambda _target: ["the only one"])
         self.compiler = self.runner = self.graphs = self
 
     def reference(self, *_asked: object) -> Reference:

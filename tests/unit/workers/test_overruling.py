@@ -1,0 +1,68 @@
+"""What one device computes wrongly is computed by two others, where there are so many."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import Candidate, Sketch
+from workers.faces.runner import LibraryRun
+from workers.faces.values import Arguments
+from workers.finish.verify import Verifier
+from workers.measure.base import Program, Slot
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+PROGRAM = Program("w0", "{}", Arguments(()), 1e6)
+SLOT = Slot(0, Candidate("s", (1,)), Sketch("s", "[]", ()))
+
+
+class Row:
+    """Devices in a row: who is given back comes last."""
+
+    def __init__(self, wrong: list[bool]) -> None:
+        self.wrong = wrong
+        self.asked = 0
+        self.at = 0
+
+    def release(self) -> None:
+        self.at = (self.at + 1) % len(self.wrong)
+
+    def identity(self, *_told: object, **_more: object) -> None:
+        """It is taken."""
+
+    def run_outputs(self, **_told: object) -> LibraryRun:
+        self.asked += 1
+        return LibraryRun(Outcome.OK)
+
+    def compare(self, *_told: object) -> SimpleNamespace:
+        return SimpleNamespace(ok=not self.wrong[self.at], max_error=0.5, tolerance=0.1)
+
+
+def verdict(row: Row, tmp_path: Path) -> bool:
+    asked = {"reference": lambda *_: None, "build_whole": lambda *_: None, "compare": row.compare}
+    runtime: Any = SimpleNamespace(
+        compiler=SimpleNamespace(full_trace=lambda *_: "[]"),
+        runner=row,
+        settings=SimpleNamespace(tracker="t:1"),
+        fleet=SimpleNamespace(devices=lambda _target: row.wrong),
+    )
+    graphs: Any = SimpleNamespace(**asked)
+    return Verifier(runtime, TARGET, graphs, tmp_path).verify(PROGRAM, SLOT).ok
+
+
+@pytest.mark.parametrize(
+    ("wrong", "ok", "asked"),
+    [
+        ([False, True, True], True, 1),
+        ([True, False, False], True, 3),
+        ([True, True, False], False, 3),
+        ([True, False], False, 1),
+        ([True], False, 1),
+    ],
+)
+def test_two_others_overrule_one(wrong: list[bool], ok: bool, asked: int, tmp_path: Path) -> None:
+    row = Row(wrong)
+    assert (verdict(row, tmp_path), row.asked) == (ok, asked)
