@@ -1,16 +1,17 @@
 """What came from a device is taken back: nobody believes it any more, and it stays to be looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
-from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task
+from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.fleet import Withdrawn
+from mallorn.core.versions import base_family
 
 # What no device had a part in.
 _NOT_ITS_DOING: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECORDED)
@@ -77,7 +78,16 @@ class Withdrawals(Repository):
         same = CostModelRow.family == of_family.c.family, CostModelRow.target_id == of_family.c.target_id
         query = select(CostModelRow.id).join(of_family, and_(*same))
         knew = CostModelRow.active, CostModelRow.seen_upto >= of_family.c.first
-        return self.session.scalars(query.where(*knew)).all()
+        return [*self.session.scalars(query.where(*knew)), *self._taught(came)]
+
+    def _taught(self, came: ColumnElement[bool]) -> Iterator[int]:
+        """Active bases of its operators, on whatever target, whose frozen rows may hold some of it."""
+        first = select(Workload.op, func.min(Measurement.id)).join(
+            Workload, Workload.id == Measurement.workload_id
+        )
+        for op, oldest in self.session.execute(first.where(came).group_by(Workload.op)).all():
+            of_op = CostModelRow.family == base_family(op), CostModelRow.seen_upto >= oldest
+            yield from self.session.scalars(select(CostModelRow.id).where(CostModelRow.active, *of_op))
 
 
 def _ids(came: ColumnElement[bool]) -> Select[int]:

@@ -14,6 +14,7 @@ from db.tables import Measurement, Schedule
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
+from mallorn.core.versions import base_family
 from tests.fixtures.schedules import promote
 
 
@@ -105,6 +106,15 @@ def test_models_that_may_have_learned_from_it_are_active_no_longer(rows, devices
     assert withdraw(rows).cost_models == 1
     assert head(rows, "matmul") is None, "the next round trains anew"
     assert head(rows, "softmax") is not None
+
+
+def test_bases_of_its_operators_are_active_no_longer(rows, devices):
+    (lie,) = measured(rows, devices["liar"], 0.5)
+    trained(rows, base_family("matmul"), lie)
+    trained(rows, base_family("softmax"), lie)
+    assert withdraw(rows).cost_models == 1
+    assert head(rows, base_family("matmul")) is None
+    assert head(rows, base_family("softmax")) is not None
 
 
 def test_a_model_of_before_stays(rows, devices):
