@@ -27,6 +27,7 @@ from services.coordinator.reports import router as reports
 from services.coordinator.retention import router as retention
 from services.coordinator.schedules import router as schedules
 from services.coordinator.signing_in.oidc import router as oidc
+from services.coordinator.signing_in.provider import Provider
 from services.coordinator.signing_in.sessions import open_router as open_sessions
 from services.coordinator.signing_in.sessions import router as sessions
 from services.coordinator.web import failures
@@ -79,6 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url=f"{API}/openapi.json",
     )
     app.state.parts = parts
+    app.state.provider = Provider.of(parts.settings)
     failures.install(app)
     app.add_middleware(Told)
     app.add_middleware(Ledger, database=parts.database)
@@ -87,7 +89,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
     app.include_router(open_sessions, prefix=API, responses=_only(403, 503))
-    app.include_router(oidc, prefix=API, responses=_only(401, 404, 422, 503))
+    app.include_router(oidc, prefix=API, responses=_only(401, 404, 422, 429, 503))
     add_docs(app)
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app

@@ -111,6 +111,23 @@ def test_an_identity_provider_signs_in_as_well(
         page.get_by_text("No jobs yet").wait_for()
 
 
+def test_a_refusal_of_the_identity_provider_is_told_on_the_page(
+    serve: Serve, open_page: Open, quiet_database: Database
+) -> None:
+    with issuing() as issuer:
+        issuer.claims["email_verified"] = False
+        page = open_page(
+            serve(oidc_issuer=issuer.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET) + "#/keys"
+        )
+        dialog = page.get_by_role("dialog", name="An API key is needed")
+        dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()
+        dialog.get_by_text("has not verified the address ada@example.org").wait_for()
+        keep_picture(page, "sign-in-refused")
+        issuer.claims["email_verified"] = True
+        dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()
+        page.get_by_text("No jobs yet").wait_for()
+
+
 def test_who_is_no_admin_sees_their_own_and_makes_none(
     serve: Serve, open_page: Open, quiet_database: Database
 ) -> None:

@@ -34,3 +34,4 @@ class Session(Value):
     scopes: Annotated[tuple[Scope, ...], Field(description="What may be done.")] = ()
     keys: Annotated[bool, Field(description="Whether a key is needed here at all.")] = False
     provider: Annotated[str | None, Field(description="Who else signs people in; null: nobody.")] = None
+    refused: Annotated[str | None, Field(description="Why that one did not, a moment ago.")] = None

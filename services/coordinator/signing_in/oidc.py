@@ -4,7 +4,7 @@ import json
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
 from db.repositories.sign_ins import SignIns
@@ -12,24 +12,36 @@ from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.scopes import ALL_SCOPES, USUAL_SCOPES
 from mallorn.core.version import API
-from services.coordinator.signing_in.provider import Provider, Refused
+from services.coordinator.signing_in.provider import Provider, ProviderDep, Refused
+from services.coordinator.signing_in.refusals import OnThePage, home
 from services.coordinator.signing_in.sessions import SIGNED_IN_SEC, hand_out
-from services.coordinator.web.parts import Parts, PartsDep
+from services.coordinator.web.parts import PartsDep
 
 #: Between leaving and coming back a browser keeps what it left with.
 COOKIE: Final = "mallorn_oidc"
 AWAY_SEC: Final = 600
 KEPT: Final = ("state", "nonce", "verifier")
-TOLD_CHARS: Final = 200
-router = APIRouter(prefix="/session/oidc", tags=["session"])
 REDIRECT: Final = HTTPStatus.SEE_OTHER
 
 
+def _open_provider(request: Request, provider: ProviderDep) -> Provider:
+    """Raises NotFound where there is none, and TooMany for an address that comes too often."""
+    if provider is None:
+        raise NotFound("no identity provider is set up here", hint="set MALLORN_OIDC_ISSUER")
+    address = request.client.host if request.client else "whoever asks"
+    provider.visits.take(address, address)
+    return provider
+
+
+OpenProvider = Annotated[Provider, Depends(_open_provider)]
+router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePage)
+
+
 @router.get("", status_code=REDIRECT, response_class=RedirectResponse)
-def leave(request: Request, parts: PartsDep) -> RedirectResponse:
+def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
     """Send this browser to the identity provider; it comes back to `/session/oidc/callback`."""
     kept = {name: new_secret() for name in KEPT}
-    response = RedirectResponse(_provider(parts).address(_callback(request, parts), **kept), REDIRECT)
+    response = RedirectResponse(provider.address(_callback(request), **kept), REDIRECT)
     # Lax: it comes back with a navigation that another site began.
     response.set_cookie(
         COOKIE,
@@ -46,33 +58,27 @@ def leave(request: Request, parts: PartsDep) -> RedirectResponse:
 def come_back(
     request: Request,
     parts: PartsDep,
+    provider: OpenProvider,
     state: Annotated[str, Query(description="As the browser left with it.")] = "",
     code: Annotated[str, Query(description="What the provider tells who it is for.")] = "",
     error: Annotated[str, Query(description="Why the provider did not.")] = "",
 ) -> RedirectResponse:
     """Take a browser back from the identity provider, sign it in, and show it the page."""
-    provider, kept = _provider(parts), _kept(request)
+    kept = _kept(request)
     if not kept or kept["state"] != state:
         raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
     if error or not code:
         raise Refused(
             f"{provider.name} did not sign you in: {error[:200] or 'no code came'}", hint="sign in again"
         )
-    owner = provider.owner(code, _callback(request, parts), kept["nonce"], kept["verifier"])
+    owner = provider.owner(code, _callback(request), kept["nonce"], kept["verifier"])
     scopes = ALL_SCOPES if owner in parts.settings.oidc_admins else USUAL_SCOPES
     with parts.database.transaction() as session:
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
-    response = RedirectResponse(_home(request, parts), REDIRECT)
+    response = RedirectResponse(home(request), REDIRECT)
     response.delete_cookie(COOKIE, httponly=True, samesite="lax")
     hand_out(request, response, cookie)
     return response
-
-
-def _provider(parts: Parts) -> Provider:
-    provider = Provider.of(parts.settings)
-    if provider is None:
-        raise NotFound("no identity provider is set up here", hint="set MALLORN_OIDC_ISSUER")
-    return provider
 
 
 def _kept(request: Request) -> dict[str, str]:
@@ -87,10 +93,5 @@ def _kept(request: Request) -> dict[str, str]:
     return kept if whole else {}
 
 
-def _home(request: Request, parts: Parts) -> str:
-    """The page, as browsers reach it: behind a proxy only MALLORN_URL tells."""
-    return f"{(parts.settings.url or str(request.base_url)).rstrip('/')}/"
-
-
-def _callback(request: Request, parts: Parts) -> str:
-    return f"{_home(request, parts).rstrip('/')}{API}/session/oidc/callback"
+def _callback(request: Request) -> str:
+    return f"{home(request).rstrip('/')}{API}/session/oidc/callback"

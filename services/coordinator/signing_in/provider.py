@@ -2,18 +2,22 @@
 
 import base64
 import hashlib
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 import httpx
+from fastapi import Depends, Request
 
 from mallorn.core.errors import Unauthorized, Unavailable
 from mallorn.core.extras import need
 from mallorn.core.settings import Settings
+from services.coordinator.signing_in.published import Published
+from services.coordinator.web.rates import Rates
 
 TIMEOUT_SEC: Final = 10.0
 LEEWAY_SEC: Final = 60
+# Of one address, in each coordinator; a sign-in takes two.
+VISITS_PER_MINUTE: Final = 60
 ALGORITHMS: Final = ("RS256", "ES256", "PS256")
 EMAIL: Final = "email"
 
@@ -22,14 +26,18 @@ class Refused(Unauthorized):
     """The identity provider did not say who this is."""
 
 
-@dataclass(frozen=True, slots=True)
 class Provider:
-    """As the settings name it. Its own description is asked for when somebody signs in."""
+    """As the settings name it. Its own description and its keys are asked for when somebody signs in."""
 
-    issuer: str
-    client_id: str
-    client_secret: str
-    claim: str  # that names the owner
+    def __init__(self, issuer: str, client_id: str, client_secret: str, claim: str) -> None:
+        """`claim` is the one that names the owner."""
+        self.issuer = issuer.rstrip("/")
+        self._client_id = client_id
+        self._client_secret = client_secret
+        self._claim = claim
+        self.visits = Rates(VISITS_PER_MINUTE)
+        self._description = Published(self._describe)
+        self._keys = Published(lambda: self._ask("GET", self._description.read()["jwks_uri"]))
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
@@ -37,7 +45,7 @@ class Provider:
         if not settings.oidc_issuer:
             return None
         secret = settings.oidc_client_secret.get_secret_value()
-        return cls(settings.oidc_issuer.rstrip("/"), settings.oidc_client_id, secret, settings.oidc_claim)
+        return cls(settings.oidc_issuer, settings.oidc_client_id, secret, settings.oidc_claim)
 
     @property
     def name(self) -> str:
@@ -49,7 +57,7 @@ class Provider:
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
             "response_type": "code",
-            "client_id": self.client_id,
+            "client_id": self._client_id,
             "redirect_uri": redirect_uri,
             "scope": "openid email profile",
             "state": state,
@@ -57,51 +65,62 @@ class Provider:
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        return f"{self._described()['authorization_endpoint']}?{urlencode(asked)}"
+        return f"{self._description.read()['authorization_endpoint']}?{urlencode(asked)}"
 
     def owner(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> str:
         """Who came back with this code. Raises Refused, Unavailable."""
-        described = self._described()
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
         }
-        known = self.client_id, self.client_secret
-        said = self._ask("POST", described["token_endpoint"], data=form, auth=known)
-        claims = self._checked(str(said.get("id_token", "")), described, nonce)
+        known = self._client_id, self._client_secret
+        said = self._ask("POST", self._description.read()["token_endpoint"], data=form, auth=known)
+        claims = self._checked(str(said.get("id_token", "")), nonce)
         return self._named(claims)
 
-    def _described(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration")
         if str(described.get("issuer", "")).rstrip("/") != self.issuer:
             raise Unavailable(f"{self.issuer} describes another issuer", hint="check MALLORN_OIDC_ISSUER")
         return described
 
-    def _checked(self, token: str, described: dict[str, Any], nonce: str) -> dict[str, Any]:
+    def _checked(self, token: str, nonce: str) -> dict[str, Any]:
         """The claims of a token that the issuer signed for us, for this sign-in, and not long ago."""
-        jwk, jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors"))
+        jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwt", "errors"))
         rules = jwt.JWTClaimsRegistry(
             leeway=LEEWAY_SEC,
-            iss={"essential": True, "value": described["issuer"]},
-            aud={"essential": True, "value": self.client_id},
+            iss={"essential": True, "value": self._description.read()["issuer"]},
+            aud={"essential": True, "value": self._client_id},
             exp={"essential": True},
             nonce={"essential": True, "value": nonce},
         )
         try:
-            keys = jwk.KeySet.import_key_set(self._ask("GET", described["jwks_uri"]))
-            found = jwt.decode(token, keys, algorithms=list(ALGORITHMS))
-            rules.validate(found.claims)
+            claims = self._read(token)
+            rules.validate(claims)
         except (errors.JoseError, ValueError) as error:
             raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
-        return dict(found.claims)
+        return claims
+
+    def _read(self, token: str) -> dict[str, Any]:
+        """What a token claims, by the keys that we have, or by newer ones: providers change them."""
+        jwk, jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors"))
+
+        def claims(keys: dict[str, Any]) -> dict[str, Any]:
+            known = jwk.KeySet.import_key_set(keys)
+            return dict(jwt.decode(token, known, algorithms=list(ALGORITHMS)).claims)
+
+        try:
+            return claims(self._keys.read())
+        except (errors.JoseError, ValueError):
+            return claims(self._keys.read(anew=True))
 
     def _named(self, claims: dict[str, Any]) -> str:
-        owner = claims.get(self.claim)
+        owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
-            raise Refused(f"{self.name} does not tell `{self.claim}`", hint="set MALLORN_OIDC_CLAIM")
-        if self.claim == EMAIL and claims.get("email_verified") is not True:
+            raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
+        if self._claim == EMAIL and claims.get("email_verified") is not True:
             raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         return owner
 
@@ -116,6 +135,15 @@ class Provider:
         if answer.is_error or not isinstance(said, dict):
             raise Refused(f"{self.name} refused: {said if isinstance(said, str) else _why(said)}")
         return said
+
+
+def get_provider(request: Request) -> Provider | None:
+    """The provider of the app that serves this request."""
+    provider: Provider | None = request.app.state.provider
+    return provider
+
+
+ProviderDep = Annotated[Provider | None, Depends(get_provider)]
 
 
 def _why(said: Any) -> str:

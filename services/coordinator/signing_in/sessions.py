@@ -10,7 +10,8 @@ from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized
 from mallorn.core.scopes import Scope
 from mallorn.core.values.api_key import Session
-from services.coordinator.signing_in.provider import Provider
+from services.coordinator.signing_in.provider import ProviderDep
+from services.coordinator.signing_in.refusals import forget, why_refused
 from services.coordinator.web.auth import COOKIE, CallerDep, Presented
 from services.coordinator.web.callers import Caller, needs
 from services.coordinator.web.parts import PartsDep
@@ -22,13 +23,13 @@ open_router = APIRouter(prefix="/session", tags=["session"])
 
 
 @open_router.get("")
-def show_session(request: Request, parts: PartsDep) -> Session:
+def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
     """Say whom this browser is signed in as, and whether a key is needed here at all."""
     try:
         caller = parts.door.caller(None, request.cookies.get(COOKIE))
     except Unauthorized:
-        provider = Provider.of(parts.settings)
-        return Session(keys=True, provider=provider.name if provider else None)
+        name = provider.name if provider else None
+        return Session(keys=True, provider=name, refused=why_refused(request))
     return _session(caller, parts.door.asks())
 
 
@@ -57,6 +58,8 @@ def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
 
 def hand_out(request: Request, response: Response, cookie: str) -> None:
     """No script reads it, and no other site's page sends it."""
+    if why_refused(request):
+        forget(response)
     secure = request.url.scheme == "https"
     response.set_cookie(
         COOKIE, cookie, max_age=int(SIGNED_IN_SEC), httponly=True, samesite="strict", secure=secure

@@ -22,7 +22,7 @@ def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Calle
     key = presented.credentials if presented else None
     caller = parts.door.caller(key, request.cookies.get(COOKIE))
     request.state.caller = caller  # what stands around the routes asks for it
-    parts.rates.take(caller)
+    parts.rates.take((caller.owner, caller.key_id), caller.owner)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
 

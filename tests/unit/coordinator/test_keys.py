@@ -117,6 +117,7 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
         "scopes": [],
         "keys": True,
         "provider": None,
+        "refused": None,
     }
     answer = ask(coordinator, key, "POST", "/session")
     assert answer.status_code == 201
@@ -130,6 +131,7 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
         "scopes": ["read"],
         "keys": True,
         "provider": None,
+        "refused": None,
     }
     assert coordinator.http.get("/jobs").status_code == 200
     assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 403

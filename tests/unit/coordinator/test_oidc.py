@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from services.coordinator.signing_in import provider, published
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 
@@ -132,6 +133,52 @@ def test_a_provider_that_is_away_is_a_503(start: Start) -> None:
     assert answer.status_code == 503
     assert "127.0.0.1:1" in answer.json()["detail"]
     assert answer.json()["hint"].startswith("curl ")
+
+
+def test_the_issuer_is_asked_once_for_what_it_publishes(coordinator: Coordinator, issuer: Issuer) -> None:
+    for _ in range(3):
+        assert come_back(coordinator).status_code == 303
+    del issuer.asked["/authorize"]
+    assert issuer.asked == {"/.well-known/openid-configuration": 1, "/keys": 1}
+
+
+def test_an_issuers_new_key_is_fetched(
+    coordinator: Coordinator, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "AGAIN_SEC", 600)
+    come_back(coordinator)
+    issuer.own_key = issuer.key = new_key("two")
+    assert come_back(coordinator).status_code == 401, "it was asked a moment ago"
+    monkeypatch.setattr(published, "AGAIN_SEC", 0)
+    assert come_back(coordinator).status_code == 303
+
+
+def test_an_address_begins_so_many_sign_ins_a_minute(
+    start: Start, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "VISITS_PER_MINUTE", 3)
+    coordinator = start(oidc_issuer=issuer.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET)
+    assert come_back(coordinator).status_code == 303
+    there = sent_away(coordinator)
+    back = httpx.get(there).headers["Location"]
+    for path in ("/session/oidc", back):
+        answer = coordinator.http.get(path)
+        assert answer.status_code == 429
+        assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_a_refused_browser_comes_to_the_page_which_says_why(coordinator: Coordinator, issuer: Issuer) -> None:
+    issuer.claims["email_verified"] = False
+    there = httpx.get(sent_away(coordinator))
+    answer = coordinator.http.get(there.headers["Location"], headers={"Accept": "text/html,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"{coordinator.url}/")
+    assert "not verified" in coordinator.http.get("/session").json()["refused"]
+    issuer.claims["email_verified"] = True
+    come_back(coordinator)
+    told = coordinator.http.get("/session").json()
+    assert (told["owner"], told["refused"]) == ("ada@example.org", None)
+    coordinator.http.delete("/session")
+    assert coordinator.http.get("/session").json()["refused"] is None
 
 
 def test_where_none_is_set_up_there_is_none(start: Start) -> None:

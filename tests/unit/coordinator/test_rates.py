@@ -7,30 +7,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import TooMany
-from services.coordinator.web.callers import Caller
 from services.coordinator.web.rates import Rates
 
-ADA = Caller("ada", "1")
+ADA = ("ada", "1"), "ada"
 
 
 def test_after_the_time_that_is_told_there_is_one_more() -> None:
     now = [0.0]
     rates = Rates(6, lambda: now[0])
     for _ in range(6):
-        rates.take(ADA)
+        rates.take(*ADA)
     with pytest.raises(TooMany) as caught:
-        rates.take(ADA)
+        rates.take(*ADA)
     assert caught.value.retry_sec == 10
     now[0] += caught.value.retry_sec
-    rates.take(ADA)
+    rates.take(*ADA)
     with pytest.raises(TooMany):
-        rates.take(ADA)
+        rates.take(*ADA)
 
 
 def test_without_a_limit_nobody_is_counted() -> None:
     rates = Rates(0)
     for _ in range(1000):
-        rates.take(ADA)
+        rates.take(*ADA)
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 30), max_size=200))
@@ -41,6 +40,6 @@ def test_no_key_gets_more_than_its_bucket_and_what_flowed_in(per_minute: int, pa
     for pause_sec in pauses:
         now[0] += pause_sec
         with suppress(TooMany):
-            rates.take(ADA)
+            rates.take(*ADA)
             served += 1
     assert served <= per_minute + now[0] * per_minute / 60 + 1e-6

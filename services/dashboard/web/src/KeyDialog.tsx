@@ -23,6 +23,11 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
   };
   return (
     <Dialog title="An API key is needed" onClose={onClose}>
+      {session?.refused && (
+        <p role="alert" className="bad">
+          {session.refused}
+        </p>
+      )}
       {session?.provider && (
         <p className="buttons">
           <a className="button primary" href={address("session/oidc")}>
