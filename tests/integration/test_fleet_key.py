@@ -2,8 +2,9 @@
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,44 @@ def test_noise_costs_a_device_nothing(keyed: TestFleet, local_target: Target) ->
                 end.shutdown(socket.SHUT_WR)
                 end.recv(16)
     assert taken_with(KEY, keyed, local_target) == "device"
+
+
+@contextmanager
+def flood(address: tuple[str, int], magic: int) -> Iterator[None]:
+    """Many connections of another host that greet and say no more; one that is closed comes again."""
+    stop = threading.Event()
+
+    def hold() -> None:
+        while not stop.is_set():
+            with suppress(OSError), socket.create_connection(address, 1, ("127.0.0.2", 0)) as end:
+                end.settimeout(0.2)
+                end.sendall(magic.to_bytes(4, "little"))
+                while not stop.is_set() and _stands(end):
+                    pass
+
+    threads = [threading.Thread(target=hold) for _ in range(48)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _stands(end: socket.socket) -> bool:
+    try:
+        return end.recv(16) != b""
+    except TimeoutError:
+        return True
+
+
+def test_a_flood_of_silence_keeps_no_honest_worker_out(keyed: TestFleet, local_target: Target) -> None:
+    host, _, port = Fleet(keyed.settings).describe(local_target).info.address.rpartition(":")
+    tracker = keyed.settings.tracker_address
+    with flood((host, int(port)), RPC_MAGIC), flood(tracker, TRACKER_MAGIC):
+        assert taken_with(KEY, keyed, local_target) == "device"
 
 
 def test_nothing_is_said_without_a_key_where_none_is_wanted(lone_tracker: TestFleet) -> None:

@@ -7,7 +7,7 @@ import struct
 from typing import Final
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, receive_exactly
+from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +15,6 @@ TIMEOUT_SEC = 5.0
 # What the server answers in the place of a session that died.
 DEATH_NOTICE: Final = "SessionDied:"
 _INT = struct.Struct("<i")
-_NAME_LIMIT_BYTES = 1024
 
 
 def ticket_of(match_key: str, fleet: FleetKey) -> str:
@@ -30,21 +29,17 @@ def opens(ticket: str, match_key: str, fleet: FleetKey) -> bool:
     return hmac.compare_digest(ticket.encode(), match_key.encode())
 
 
-def welcome(connection: socket.socket, key: str, match_key: str, fleet: FleetKey) -> bool:
-    """Whether this client may have a session: only the one that the tracker gave our current key to."""
-    try:
-        return bool(match_key) and _greet(connection, key, match_key, fleet)
-    except (OSError, UnicodeDecodeError) as error:
-        log.warning("a client did not finish its greeting: %s", error)
-        return False
-
-
-def _greet(connection: socket.socket, key: str, match_key: str, fleet: FleetKey) -> bool:
+def welcome(connection: socket.socket, said: str, key: str, match_key: str, fleet: FleetKey) -> bool:
+    """Answer what a client said: only the one that the tracker gave our current key to has a session."""
     connection.settimeout(TIMEOUT_SEC)
-    magic, size = struct.unpack("<ii", receive_exactly(connection, 2 * _INT.size))
-    if magic != RPC_MAGIC or not 0 < size < _NAME_LIMIT_BYTES:
+    try:
+        return bool(match_key) and _greet(connection, said.split(), key, match_key, fleet)
+    except OSError as error:
+        log.warning("a client did not wait for its answer: %s", error)
         return False
-    words = receive_exactly(connection, size).decode().split()
+
+
+def _greet(connection: socket.socket, words: list[str], key: str, match_key: str, fleet: FleetKey) -> bool:
     role, _, ticket = words[0].partition(":") if words else ("", "", "")
     if role != "client" or not opens(ticket, match_key, fleet):
         log.warning("%s showed no ticket of ours and gets no session", connection.getpeername())

@@ -15,6 +15,7 @@ from tvm.rpc import _ffi_api as rpc_api
 from workers.device.forks import fork, how_it_ended
 from workers.device.handshake import DEATH_NOTICE, welcome
 from workers.device.identity import Identity
+from workers.device.lobby import Lobby
 from workers.device.registration import Registration
 from workers.device.session import Session
 from workers.device.tracker_client import NO_KEY
@@ -49,6 +50,7 @@ class DeviceServer:
     ) -> None:
         self._registration = registration
         self._listener = listener
+        self._lobby = Lobby(listener)
         self._identity = identity
         self._folder = folder
         self._log_path = log_path.absolute() if log_path else None
@@ -59,9 +61,13 @@ class DeviceServer:
         """Wait for clients, ends of sessions and a lost tracker, in turn."""
         while True:
             self._registration.keep()
-            for ready_fd in self._wait():
+            waiting = set(self._lobby)
+            for ready_fd in self._wait(waiting):
                 if ready_fd == self._listener.fileno():
-                    self._accept()
+                    self._lobby.let_in()
+                elif ready_fd in waiting:
+                    if self._hear(ready_fd):
+                        break  # the other numbers may mean other files now
                 elif self._running is not None and ready_fd == self._running.pid_fd:
                     self._end_session(self._running)
                 elif self._running is not None and ready_fd == self._running.connection.fileno():
@@ -71,10 +77,11 @@ class DeviceServer:
                 elif ready_fd == self._registration.fileno():
                     self._registration.drop()
 
-    def _wait(self) -> list[int]:
+    def _wait(self, waiting: set[int]) -> list[int]:
         poller = select.poll()
         if self._running is None:
-            poller.register(self._listener, select.POLLIN)
+            for number in (self._listener.fileno(), *waiting):
+                poller.register(number, select.POLLIN)
         else:
             poller.register(self._running.pid_fd, select.POLLIN)
             if not self._running.abandoned:
@@ -83,13 +90,18 @@ class DeviceServer:
             poller.register(tracker_fd, select.POLLIN)
         return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
 
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        known = self._registration
-        if welcome(connection, known.key, known.match_key, known.fleet):
+    def _hear(self, number: int) -> bool:
+        """Whether a client that waits got the session by what it said."""
+        known, heard = self._registration, self._lobby.hear(number)
+        if heard is None:
+            return False
+        connection, said = heard
+        if welcome(connection, said, known.key, known.match_key, known.fleet):
+            self._lobby.clear()
             self._start_session(connection)
-        else:
-            connection.close()
+            return True
+        connection.close()
+        return False
 
     def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))

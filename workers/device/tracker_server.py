@@ -9,6 +9,7 @@ from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, SUCCESS
+from workers.device.unproven import Unproven
 
 log = logging.getLogger(__name__)
 PATIENCE_SEC: Final = 10.0
@@ -23,8 +24,11 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         self._key = tracker.key
         self._nonce = secrets.token_hex(16)
         self._said = ""
+        self._waiting = tracker.waiting
         self._admitted = not self._key
-        tracker.call_later(PATIENCE_SEC, self._expire)
+        if not self._admitted:
+            self._waiting.add(self, address[0])
+            tracker.call_later(PATIENCE_SEC, self._expire)
 
     def call_handler(self, args: list[Any]) -> None:
         """Answer one message."""
@@ -43,6 +47,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
     def _admit(self, proof: str) -> None:
         self._admitted = self._key.proves(proof, "peer", self._said, self._nonce)
         if self._admitted:
+            self._waiting.remove(self)
             self.ret_value(SUCCESS)
         else:
             self._refuse("does not know our key")
@@ -51,6 +56,11 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         log.warning("%s %s", self.name(), why)
         self.ret_value(REFUSED)
         self.close()
+
+    def on_close(self) -> None:
+        """Called whoever ended it."""
+        self._waiting.remove(self)
+        super().on_close()
 
     def _expire(self) -> None:
         if not self._admitted and self._sock:
@@ -62,6 +72,7 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
 
     def __init__(self, listener: socket.socket, key: FleetKey) -> None:
         self.key = key
+        self.waiting = Unproven()
         super().__init__(listener, secrets.token_hex())
 
     def call_later(self, seconds: float, what: Any) -> None:
