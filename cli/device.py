@@ -40,9 +40,11 @@ def device(
 
     # Read by TVM once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    with installed("worker"):
-        from workers.device.serving import serve_device
     known = Settings(tracker=tracker) if tracker else settings()
+    with installed("worker"):
+        from workers.device.keeper import kept
+        from workers.device.serving import serve_device
+    key = kept(lambda: known.fleet_key)
     is_local = target in LOCAL_WORDS
     wanted = _target(target)
     called = name or f"{os.uname().nodename}-{wanted.key}"
@@ -59,7 +61,7 @@ def device(
         is_local=is_local,
         log_path=log_path,
         sandbox=known.sandbox,
-        key=known.fleet_key,
+        key=key,
     )
 
 

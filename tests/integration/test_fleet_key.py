@@ -1,6 +1,8 @@
 """Who does not know the fleet's key registers no device, gets none, and runs nothing on one."""
 
 import json
+import os
+import secrets
 import socket
 import threading
 from collections.abc import Iterator
@@ -8,9 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import TestFleet, running_fleet
@@ -43,10 +46,10 @@ def keyed(tmp_path: Path, local_target: Target) -> Iterator[TestFleet]:
         yield fleet
 
 
-def taken_with(key: str, fleet: TestFleet, target: Target) -> str:
+def taken_with(key: str, fleet: TestFleet, target: Target, wait_sec: float = PATIENCE) -> str:
     """The name of the device that a runner with this key gets."""
     with Runner(env={"MALLORN_RPC_KEY": key, "MALLORN_DATA_DIR": "/nowhere"}) as runner:
-        return runner.identity(fleet.address, target.text, wait_sec=PATIENCE).name
+        return runner.identity(fleet.address, target.text, wait_sec=wait_sec).name
 
 
 def number(end: socket.socket) -> int:
@@ -152,6 +155,51 @@ def test_noise_costs_a_device_nothing(keyed: TestFleet, local_target: Target) ->
             with suppress(OSError):  # it has hung up already
                 end.shutdown(socket.SHUT_WR)
                 end.recv(16)
+    assert taken_with(KEY, keyed, local_target) == "device"
+
+
+def memory(pid: int) -> Iterator[bytes]:
+    """All that a process holds, piece by piece."""
+    with Path(f"/proc/{pid}/mem").open("rb", 0) as mem:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            start, end = (int(each, 16) for each in line.split()[0].split("-"))
+            with suppress(OSError, OverflowError):  # what the kernel keeps for itself, or nobody may read
+                mem.seek(start)
+                yield mem.read(end - start)
+
+
+def has(pid: int, key: str) -> bool:
+    """Whether it has the key in its memory; one that nobody may look into is taken to have it."""
+    try:
+        return any(key.encode() in piece for piece in memory(pid))
+    except PermissionError:
+        return True
+
+
+def test_neither_a_session_nor_what_it_is_forked_from_has_the_key(
+    tmp_path: Path, local_target: Target
+) -> None:
+    key = secrets.token_hex(32)
+    assert has(os.getpid(), key)
+    with running_fleet(tmp_path, key) as fleet:
+        fleet.start_device(local_target)
+        fleet.wait_free(local_target)
+        with Runner(env={"MALLORN_RPC_KEY": key, "MALLORN_DATA_DIR": "/nowhere"}) as runner:
+            runner.identity(fleet.address, local_target.text, wait_sec=PATIENCE)
+            device = psutil.Process(fleet.device.process.pid)
+            keeper, session = sorted(device.children(), key=lambda each: each.create_time())
+            assert [has(each.pid, key) for each in (keeper, device, session)] == [True, False, False]
+
+
+def test_a_device_whose_keeper_is_gone_ends_and_may_be_started_again(
+    keyed: TestFleet, local_target: Target
+) -> None:
+    (keeper,) = psutil.Process(keyed.device.process.pid).children()
+    keeper.kill()
+    with suppress(MallornError):
+        taken_with(KEY, keyed, local_target, wait_sec=2)
+    assert keyed.device.process.wait(PATIENCE) not in (0, None)
+    keyed.start_device(local_target)
     assert taken_with(KEY, keyed, local_target) == "device"
 
 
