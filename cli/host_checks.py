@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from mallorn.core.errors import MallornError, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.targets import LOCAL, Target, parse_target
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from workers.faces.graphs import Graphs
 
 LEAST_FREE_BYTES: Final = 256 << 20
+WAYS_TO_FULL: Final = (
+    ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
+    (
+        "seccomp",
+        "a container runtime that lets seccomp(2) through: docker run without --security-opt seccomp=FILE",
+    ),
+    ("walls around signals", "Linux 6.12 or newer, on the host of a container too"),
+    ("Landlock", "Linux 6.12 or newer with `landlock` in lsm=, and in a container Docker 23 or newer"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,18 @@ def model(graphs: "Graphs", file: Path, shapes: dict[str, list[int]]) -> str:
     found = graphs.look(str(file.absolute()), shapes)
     inputs = ", ".join(f"{each.name} {each.shape}" for each in found.inputs)
     return f"{file}: {sum(found.operators.values())} operators; {inputs}"
+
+
+def sandbox(mode: str) -> str:
+    """Raises HostFault where less than all walls close around what strangers made."""
+    from workers.sandbox.reach import reached
+    from workers.sandbox.walls import OFF, WHOLE
+
+    told = "off by MALLORN_SANDBOX" if mode == OFF else reached(mode)
+    if told == WHOLE:
+        return "full: Landlock, seccomp and limits close around what runs models and candidates"
+    way = next((way for word, way in WAYS_TO_FULL if word in told), "mallorn doctor")
+    raise HostFault(f"{told}; serve nobody's models but your own so", hint=way)
 
 
 def onnxruntime() -> str:

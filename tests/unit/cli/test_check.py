@@ -16,6 +16,7 @@ from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.values.graph import TensorSpec
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.faces.graphs import Graphs, Signature
+from workers.sandbox import reach
 from workers.tvm.linker import link_command
 
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
@@ -53,6 +54,11 @@ def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _full_walls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "reached", lambda _mode: "full")
+
+
+@pytest.fixture(autouse=True)
 def _forget_the_linker() -> Iterator[None]:
     yield
     link_command.cache_clear()
@@ -63,8 +69,8 @@ def test_where_all_is_there_every_check_has_its_line(
 ) -> None:
     result = run(model, "--data", tmp_path)
     assert result.exit_code == 0, result.output
-    names = [line.split()[1] for line in result.stdout.splitlines()]
-    assert names == ["compiler", "disk", "target", "tvm", "model", "onnxruntime"]
+    names = [line.split()[1] for line in result.stdout.splitlines() if not line.startswith(" ")]
+    assert names == ["compiler", "disk", "target", "tvm", "model", "sandbox", "onnxruntime"]
     assert f"mallorn tune {model}" in result.stderr
     assert "2 operators; x [1, 3]" in result.stdout
 
@@ -97,6 +103,50 @@ def test_what_is_only_useful_may_be_missing(
     result = run("--data", tmp_path)
     assert result.exit_code == 0
     assert "missing  onnxruntime" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("told", "way"),
+    [
+        ("without Landlock (Function not implemented)", "`landlock` in lsm="),
+        ("without walls around signals and sockets (Landlock 4; 6 has them)", "Linux 6.12 or newer, on"),
+        ("without seccomp (Operation not permitted)", "--security-opt"),
+        ("without all: it could not be tried", "mallorn doctor"),
+    ],
+)
+def test_walls_that_close_in_part_are_told_with_what_closes_them(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, way: str
+) -> None:
+    monkeypatch.setattr(reach, "reached", lambda _mode: told)
+    result = run("--data", tmp_path, "--json")
+    assert result.exit_code == 0, "it is only worse"
+    (finding,) = [each for each in json.loads(result.stdout) if each["name"] == "sandbox"]
+    assert not finding["ok"]
+    assert told in finding["words"]
+    assert way in finding["hint"]
+
+
+def test_walls_that_are_off_are_told(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MALLORN_SANDBOX", "off")
+    result = run("--data", tmp_path)
+    assert "missing  sandbox" in result.stdout
+    assert "unset MALLORN_SANDBOX" in result.stdout
+
+
+def test_walls_that_are_required_and_missing_fail_the_check(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MALLORN_SANDBOX", "require")
+
+    def refuse(mode: str) -> str:
+        raise reach.NoSandbox("the sandbox of this host is without seccomp", hint=reach.HINT)
+
+    monkeypatch.setattr(reach, "reached", refuse)
+    result = run("--data", tmp_path)
+    assert result.exit_code == 1
+    assert "failed   sandbox" in result.stdout
 
 
 def test_a_full_disk_fails_the_check(
