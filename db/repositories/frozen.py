@@ -21,8 +21,9 @@ class FrozenRows(Repository):
     def settled_mark(self) -> int:
         """The newest id below which no transaction can still commit a row. Needs a writing transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
-            # Ids are handed out before the commit: wait for those who hold some, for an instant.
-            self.session.execute(text("LOCK TABLE measurements IN SHARE MODE"))
+            # Ids are handed out before the commit: wait for those who hold some, for an instant. One at a
+            # time: two who share this lock, and write rows then, would wait for each other.
+            self.session.execute(text("LOCK TABLE measurements IN SHARE ROW EXCLUSIVE MODE"))
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
     def page_end(self, after: int, upto: int, size: int) -> int | None:

@@ -1,7 +1,11 @@
 """What private jobs alone brought stays with their owner, wherever others read, until it is met elsewhere."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, select, update
 
 from db.repositories.best_records import BestRecords
 from db.repositories.cost_models import CostModels, NewCostModel
@@ -19,7 +23,7 @@ from db.repositories.selection import Selection
 from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import Workloads
-from db.tables import Job, Round, Task
+from db.tables import Job, Measurement, Round, Task
 from mallorn.core.errors import NotFound
 from mallorn.core.options import JobOptions
 from mallorn.core.private import scope_of
@@ -73,6 +77,33 @@ def private(database):
     rows.measure("secret", 5.0)
     rows.measure("w0", 7.0)
     return rows
+
+
+def test_two_imports_that_share_kept_programs_at_once_both_end(private):
+    """As imports of jobs and of other people's logs do: programs first, then measurements of them."""
+    begun, known = threading.Barrier(2), threading.Barrier(2)
+
+    def meet(barrier):
+        with suppress(threading.BrokenBarrierError):  # the other waits for us, where it has to
+            barrier.wait(2)
+
+    def brought(session, keys):
+        session.scalars(select(Measurement)).all()
+        meet(begun)
+        ids = Workloads(session).ensure_many([new_workload(key) for key in keys])
+        meet(known)
+        row = select(Measurement).where(Measurement.workload_id == ids["secret"]).limit(1)
+        found = session.scalars(row).one()
+        values = {column.key: getattr(found, column.key) for column in Measurement.__table__.columns}
+        del values["id"]
+        session.execute(insert(Measurement).values(**values | {"slot": 2 + len(keys)}))
+        return ids
+
+    with ThreadPoolExecutor(2) as pool:
+        keys = ["secret", "new a"], ["new b", "secret", "w0"]
+        found = list(pool.map(lambda each: private.write(lambda session: brought(session, each)), keys))
+    assert found[0]["secret"] == found[1]["secret"]
+    assert private.frozen() == [("w0", None)] + [("secret", None)] * 2
 
 
 def test_frozen_rows_leave_out_private_programs_and_the_private_models_name(private):
