@@ -22,6 +22,7 @@ from workers.device.poison import poison_fresh_memory
 from workers.device.values import random_values
 from workers.host.cores import Cores
 from workers.host.load import LoadMeter
+from workers.host.memory import free_bytes
 from workers.sandbox.landlock import APPEND, READ_FILE
 from workers.sandbox.walls import Walls, enclose
 
@@ -62,6 +63,7 @@ class Session:
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
             "mallorn.load": self.load,
+            "mallorn.free_memory": self.free_memory,
         }
 
     def work_path(self, name: str) -> str:
@@ -88,6 +90,14 @@ class Session:
     def load(self) -> str:
         """How busy others kept this host since the last look."""
         return json.dumps(asdict(self._meter.look()))
+
+    def free_memory(self) -> int:
+        """Bytes that models may take now; -1 where TVM cannot tell."""
+        if self._on_cores:
+            return free_bytes()
+        device = tvm.device(Target(self._identity["target"]).kind, 0)
+        told = device.available_global_memory
+        return -1 if told is None else int(told)
 
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution, then have the kernel end this process when it is not over in time.

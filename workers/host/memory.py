@@ -1,11 +1,14 @@
-"""How much memory this host has, and for which models it is little."""
+"""How much memory this host has, what of it is free, and for which models it is little."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
-# Three engines may hold a model, each with three copies while it loads, and a quarter is left for all else.
+USED: Final = Path("/sys/fs/cgroup/memory.current")
+FACTS: Final = Path("/proc/meminfo")
+COPIES_OF_ONE: Final = 3  # while it loads
+# Three engines may hold a model, and a quarter is left for all else.
 COPIES: Final = 12
 
 
@@ -21,3 +24,13 @@ def total_bytes() -> int:
         return min(installed, int(LIMIT.read_text()))
     except (OSError, ValueError):  # there is no limit
         return installed
+
+
+def free_bytes() -> int:
+    """What a process could have now without others being pushed out."""
+    told = dict(line.split(":") for line in FACTS.read_text().splitlines())
+    free = int(told["MemAvailable"].split()[0]) * 1024
+    try:
+        return max(0, min(free, int(LIMIT.read_text()) - int(USED.read_text())))
+    except (OSError, ValueError):  # there is no limit
+        return free

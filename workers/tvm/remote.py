@@ -94,6 +94,13 @@ class RemoteDevice:
         times: dict[str, float] = json.loads(told)
         return times
 
+    def free_memory(self) -> int:
+        """Bytes that models may take there now; negative where it cannot tell. Raises Unavailable."""
+        try:
+            return int(self._call("mallorn.free_memory"))
+        except (RPCError, RuntimeError) as error:
+            raise _lost(str(error)) from None
+
     def load(self) -> Load:
         """How busy others kept the device's host since the last look."""
         return Load(**json.loads(self._call("mallorn.load")))

@@ -23,6 +23,7 @@ from workers.faces.probes import Probe
 from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
 from workers.faces.values import Arguments
 from workers.host.load import Load
+from workers.host.memory import COPIES_OF_ONE
 from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.lasting import take_timing
 from workers.measure.times import ImpossibleTime, check_times
@@ -185,6 +186,8 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
     from workers.tvm.remote_model import RemoteModel
 
     identity(model.tracker, model.target, hold=True)
+    if model not in _models:
+        _check_room(model)
 
     def found(device: "RemoteDevice") -> T:
         if model not in _models:
@@ -192,6 +195,19 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
         return work(_models[model])
 
     return _on_device(model.tracker, model.target, model.key, timeout_sec, found)
+
+
+def _check_room(model: DeviceModel) -> None:
+    """Raises CannotRun where its device has not the memory to load it, before anything is sent."""
+    device = _device(model.tracker, model.target, DEVICE_WAIT_SEC)
+    sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
+    needed, free = sum(sizes) * COPIES_OF_ONE, device.free_memory()
+    if 0 <= free < needed:
+        raise CannotRun(
+            f"device {device.identity['name']} has {free / 1e9:.1f} GB of memory free, and loading the model "
+            f"takes {needed / 1e9:.1f} GB",
+            hint="free some on the device's host, or offer a device with more",
+        )
 
 
 def _on_device(

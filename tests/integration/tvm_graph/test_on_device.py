@@ -93,6 +93,21 @@ def test_the_devices_host_tells_how_busy_it_was(
     assert fair_race({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
 
 
+def test_a_device_without_the_memory_says_so_before_anything_is_sent(
+    prepared: tuple[Any, Path, Path, Path], tmp_path: Path
+) -> None:
+    little = "import workers.host.memory as memory; memory.free_bytes = lambda: 1000\n"
+    _, tuned, _, inputs = prepared
+    with running_fleet(tmp_path) as fleet, Runner(name="runner") as runner:
+        fleet.start_device(Target(TARGET.text), "small", before=little)
+        fleet.wait_free(parse_target(TARGET.text))
+        seat = DeviceSeat(runner, fleet.address, Target(TARGET.text))
+        with pytest.raises(DeviceFailed, match=r"device small has 0\.0 GB of memory free") as caught:
+            held(seat, "tuned", tuned, inputs)
+        assert caught.value.hint
+        assert fleet.executions() == []
+
+
 def test_a_lost_session_costs_no_engine_that_is_asked_again(
     prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet
 ) -> None:
