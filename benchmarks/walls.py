@@ -1,0 +1,174 @@
+"""What walls cost: a child's start, and the latency of a schedule on a device, with and without.
+
+python -m benchmarks.walls [--starts 10] [--passes 20] [--size 512] [--json FILE]
+
+A start is that of the process which compiles candidates, from nothing to its first answer, TVM loaded. The
+schedule is a candidate of a square product, timed by two devices of this host in turn: the sessions of one
+close walls, those of the other do not. Which goes first changes from pass to pass. The headline is the median
+over passes of the latency with walls over that without, of the same pass.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.hosts import describe_host
+from mallorn.core.errors import Unavailable
+from mallorn.core.options import EvaluatorOptions
+from mallorn.core.settings import Settings, settings
+from mallorn.core.targets import Target
+from stack.ports import free_port
+from workers.device.detect import detect_target
+from workers.faces.compiler import Compiler
+from workers.faces.runner import Runner
+from workers.faces.values import Arguments
+from workers.measure.fleet import Fleet
+from workers.sandbox.reach import reached
+from workers.sandbox.walls import BEST_EFFORT, OFF
+from workers.search.decisions import SketchRules
+
+MODES: Final = {"with": BEST_EFFORT, "without": OFF}
+DRAWN: Final = 40
+PATIENCE_SEC: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A library, and what to call it with."""
+
+    library: Path
+    args: Arguments
+
+
+def main() -> None:
+    """Measure both, and tell."""
+    options = _arguments()
+    with TemporaryDirectory(prefix="mallorn-walls-") as scratch:
+        room, target = Path(scratch), detect_target()
+        starts = in_turn(options.starts, lambda name: _start_sec(name, target, room))
+        latencies = _latencies(options.size, options.passes, target, room)
+    found = {"start_sec": told(starts), "latency_us": told(latencies)}
+    headline = found["latency_us"]["ratio"]
+    if options.json:
+        raw = {"benchmark": "walls", "sandbox": reached(BEST_EFFORT), "size": options.size, **describe_host()}
+        options.json.write_text(json.dumps(raw | found | {"headline": headline}, indent=1) + "\n")
+    for name, each in found.items():
+        _say(f"{name}: {each['median_with']:.4g} with walls, {each['median_without']:.4g} without")
+    _say(f"latency with walls over that without, median of {options.passes} passes: {headline:.4f}")
+
+
+def in_turn(passes: int, measure: Callable[[str], float]) -> dict[str, list[float]]:
+    """What is measured of each mode, pass by pass; who goes first takes turns."""
+    found: dict[str, list[float]] = {name: [] for name in MODES}
+    for number in range(passes):
+        for name in sorted(MODES, reverse=bool(number % 2)):
+            found[name].append(measure(name))
+    return found
+
+
+def told(found: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Raw figures, medians, and the median of the ratios of each pass."""
+    ratios = [on / off for on, off in zip(found["with"], found["without"], strict=True)]
+    medians = {f"median_{name}": median(values) for name, values in found.items()}
+    return {**found, **medians, "ratio": median(ratios)}
+
+
+def _start_sec(name: str, target: Target, room: Path) -> float:
+    os.environ["MALLORN_SANDBOX"] = MODES[name]
+    settings.cache_clear()
+    started_sec = time.perf_counter()
+    with Compiler(room=room) as child:
+        child.vector_lanes(target.text)
+        return time.perf_counter() - started_sec
+
+
+def _latencies(size: int, passes: int, target: Target, room: Path) -> dict[str, list[float]]:
+    subject = _subject(size, target, room)
+    with ExitStack() as stack:
+        trackers = {name: stack.enter_context(_device(mode, target)) for name, mode in MODES.items()}
+        runner = stack.enter_context(Runner())
+
+        def measure(name: str) -> float:
+            given = trackers[name], target.text, str(subject.library), subject.args, EvaluatorOptions()
+            run = runner.measure(*given, "fixed", f"walls/{name}", PATIENCE_SEC)
+            return median(run.run_us)
+
+        in_turn(1, measure)  # a first time, which does not count
+        return in_turn(passes, measure)
+
+
+def _subject(size: int, target: Target, room: Path) -> Subject:
+    """The first candidate that makes a program, of those drawn with seed 0."""
+    import tvm
+    from tvm import te
+
+    from workers.tvm.arguments import arguments
+    from workers.tvm.workload import canonical
+
+    a, b = (te.placeholder((size, size), name=name) for name in "ab")
+    k = te.reduce_axis((0, size))
+    c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    module = canonical(tvm.IRModule({"main": te.create_prim_func([a, b, c])}))
+    tir, library = tvm.ir.save_json(module), room / "candidate.so"
+    with Compiler(room=room) as child:
+        sketch = child.design_space(tir, target.text)[0]
+        drawn = SketchRules(sketch).sample(np.random.default_rng(0), DRAWN).tolist()
+        valid = child.validate(tir, target.text, [(sketch.trace, each) for each in drawn])
+        decisions = next(each for each, good in zip(drawn, valid, strict=True) if good)
+        built = child.build(tir, target.text, sketch.trace, decisions, str(library), any_size=True)
+    return Subject(library, arguments(module).of(built.args))
+
+
+@contextmanager
+def _device(mode: str, target: Target) -> Iterator[str]:
+    """A tracker with one device whose sessions have walls, or none; where it is."""
+    tracker = f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack, TemporaryDirectory(prefix="mallorn-walls-") as folder:
+        env = os.environ | {"MALLORN_SANDBOX": mode, "MALLORN_DATA_DIR": folder, "MALLORN_TRACKER": tracker}
+        for words in (["tracker"], ["device", "--target", target.text, "--name", mode, "--port", "0"]):
+            part = subprocess.Popen([sys.executable, "-m", "cli", *words], env=env)
+            stack.callback(part.wait)
+            stack.callback(part.terminate)
+        _wait_for(Fleet(Settings(tracker=tracker, data_dir=Path(folder))), target)
+        yield tracker
+
+
+def _wait_for(fleet: Fleet, target: Target) -> None:
+    deadline_sec = time.monotonic() + PATIENCE_SEC
+    while time.monotonic() < deadline_sec:
+        try:
+            if fleet.devices(target):
+                return
+        except Unavailable:  # the tracker has not begun
+            pass
+        time.sleep(0.2)
+    sys.exit("no device came: nothing was measured")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--size", type=int, default=512)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
