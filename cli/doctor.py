@@ -1,6 +1,7 @@
-"""The command that looks for what faults left in a data directory, its database and its artifacts."""
+"""The command that looks for what faults left in a data directory, database and artifacts, and mends it."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +20,33 @@ def doctor(
     backup: Annotated[
         Path | None, typer.Option("--backup", metavar="FILE", help="Copy a whole SQLite database there.")
     ] = None,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Mend what is damaged first; damaged files are kept in DATA/damaged."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
 
-    Changes nothing, and may run beside the service. Exit code 1 where something is bad.
+    Changes nothing, and may run beside the service; with --repair no service may run. Exit code 1 where
+    something is bad.
     """
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    tell(_findings(known, backup), as_json, States("bad", "warn"), "nothing is damaged")
+    mended = _repaired(known) if repair else ()
+    tell(chain(mended, _findings(known, backup)), as_json, States("bad", "warn"), "nothing is damaged")
+
+
+def _repaired(known: Settings) -> Iterator[Finding]:
+    """Raises DataDirInUse while a service holds the directory."""
+    from cli.doctoring.repair import repaired
+    from stack.datadir import DataDir
+
+    directory = DataDir(known.data_dir.absolute())
+    if not directory.path.is_dir():  # the first check says so
+        return
+    directory.prepare()
+    with directory.locked():
+        yield from repaired(known)
 
 
 def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:

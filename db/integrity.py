@@ -1,5 +1,6 @@
-"""Whether the pages of a SQLite file are whole, asked without writing to it."""
+"""Whether the pages of a SQLite file are whole, asked without writing to it; and whole copies of it."""
 
+import fcntl
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,9 +8,12 @@ from typing import Final
 from urllib.parse import quote
 
 from db.engine import parse_url
-from mallorn.core.errors import MallornError, NotFound, Unavailable
+from mallorn.core.errors import Conflict, MallornError, NotFound, Unavailable
 
-RESTORE: Final = "stop the service, move the file away and restore a backup   (docs/runbook.md, Damage)"
+RESTORE: Final = "stop the service, then: mallorn doctor --repair   (docs/runbook.md, Damage)"
+# Who has a database open in WAL mode shares a lock on these bytes of it, by SQLite's file format.
+SHARED_FIRST: Final = 0x40000002
+SHARED_BYTES: Final = 510
 _DAMAGE: Final = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 
 
@@ -44,6 +48,21 @@ def back_up(file: Path, copy: Path) -> None:
     try:
         with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
+            target.execute(
+                "PRAGMA journal_mode = DELETE"
+            )  # one file, which can be read where none is written
         draft.replace(copy)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_unused(file: Path) -> None:
+    """Raise Conflict while another process has the database open; asked of the kernel, not of the file."""
+    with file.open("r+b") as opened:
+        try:
+            fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
+        except (BlockingIOError, PermissionError):
+            raise Conflict(
+                f"{file} is in use by another process",
+                hint=f"stop coordinator, control, beat and workers   (fuser {file})",
+            ) from None

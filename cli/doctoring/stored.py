@@ -1,13 +1,15 @@
 """Is there, and whole, what rows name: models, exports, cost models?"""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from fsspec.core import url_to_fs
 
 from costmodels.blobs import check_bytes
-from db.repositories.stored import Stored
+from db.repositories.repairs import Repairs
+from db.repositories.stored import Stored, StoredCostModel
 from db.session import Database
 from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import InvalidRequest, MallornError
@@ -20,48 +22,79 @@ class Lacking(MallornError):
     """What rows name is missing or damaged."""
 
 
+class Flaw(NamedTuple):
+    """What is wrong with a file."""
+
+    words: str
+    there: bool
+
+
 def models(database: Database, artifacts: str) -> str:
-    """Raises Lacking, naming the files."""
+    """Raises Lacking, naming the files; not for those whose jobs were told that they are gone."""
+    bad = [f"{model_uri(artifacts, each)} {flaw.words}" for each, flaw in flawed_models(database, artifacts)]
+    if bad:
+        raise Lacking(
+            _named(bad),
+            hint="submit the same files again: each is put under its name; or mallorn doctor --repair",
+        )
     with database.session() as session:
         known = Stored(session).models()
-    places = {model_id: model_uri(artifacts, model_id) for model_id in known}
-    bad = [f"{places[each]} {why}" for each in known if (why := _flaw(places[each], each))]
-    if bad:
-        raise Lacking(_named(bad), hint="submit the same model files again: each is put back under its name")
-    return f"{len(known)} models are there, and are what their names say"
+        told = Repairs(session).lost_models().intersection(known)
+    gone = sum(not _files(model_uri(artifacts, each)) for each in told)
+    lost = f"; {gone} are gone, as their jobs know" if gone else ""
+    return f"{len(known) - gone} models are there, and are what their names say{lost}"
+
+
+def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
+    """Models whose files are damaged, or missing without their jobs being told."""
+    with database.session() as session:
+        known, told = Stored(session).models(), Repairs(session).lost_models()
+    looked = [(each, _flaw(model_uri(artifacts, each), each)) for each in known]
+    return [(each, flaw) for each, flaw in looked if flaw is not None and (flaw.there or each not in told)]
 
 
 def exports(database: Database) -> str:
     """Raises Lacking, naming jobs and places."""
+    if bad := [f"{uri} of job {job} is missing" for job, uri in missing_exports(database).items()]:
+        raise Lacking(_named(bad), hint="restore `artifacts` from a backup; or mallorn doctor --repair")
+    with database.session() as session:
+        return f"{len(Stored(session).exports())} jobs have their exports"
+
+
+def missing_exports(database: Database) -> dict[str, str]:
+    """Where exports lay that are not there, by job."""
     with database.session() as session:
         known = Stored(session).exports()
-    bad = [f"{uri} of job {job} is missing" for job, uri in known.items() if not _files(uri)]
-    if bad:
-        raise Lacking(_named(bad), hint="restore `artifacts` from a backup, or submit the job again")
-    return f"{len(known)} jobs have their exports"
+    return {job: uri for job, uri in known.items() if not _files(uri)}
 
 
 def cost_models(database: Database) -> str:
     """Raises Lacking, naming the versions; nothing of them is loaded."""
     with database.session() as session:
-        checked = [(str(each.name), _damage(each.blob)) for each in Stored(session).cost_models()]
-    bad = [f"{name} is damaged" for name, damaged in checked if damaged]
+        checked = [(each.name, damaged(each)) for each in Stored(session).cost_models()]
+    bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
     if bad:
-        raise Lacking(_named(bad), hint="mallorn costmodels rollback MODEL   (to the version before it)")
+        raise Lacking(
+            _named(bad),
+            hint="mallorn costmodels rollback MODEL   (to the version before it), or mallorn doctor --repair",
+        )
     return f"{len(checked)} active cost models are whole"
 
 
-def _flaw(uri: str, model_id: str) -> str:
-    """What is wrong with a model's file; empty: nothing."""
+def _flaw(uri: str, model_id: str) -> Flaw | None:
+    """What is wrong with a model's file. Raises Lacking for one that this user may not read."""
     try:
         found = hashlib.sha256()
         for chunk in _chunks(uri):
             found.update(chunk)
     except FileNotFoundError:
-        return "is missing"
+        return Flaw("is missing", there=False)
+    except PermissionError:
+        raise Lacking(f"{uri} may not be read by user {os.getuid()}", hint=f"ls -l {uri}") from None
     except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    return "" if found.hexdigest() == model_id else "holds other bytes than its name says"
+        return Flaw(f"cannot be read: {error.strerror or error}", there=True)
+    same = found.hexdigest() == model_id
+    return None if same else Flaw("holds other bytes than its name says", there=True)
 
 
 def _chunks(uri: str) -> Iterator[bytes]:
@@ -77,9 +110,10 @@ def _files(uri: str) -> Sequence[str]:
     return found
 
 
-def _damage(blob: bytes) -> bool:
+def damaged(version: StoredCostModel) -> bool:
+    """Whether the bytes of a cost model are not as they were; nothing of them is loaded."""
     try:
-        check_bytes("stored", blob)
+        check_bytes("stored", version.blob)
     except InvalidRequest:
         return True
     return False

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from db.repositories.base import Repository
 from db.tables import CostModelRow, Job, Model
@@ -11,8 +11,9 @@ from mallorn.core.versions import VersionName
 
 
 class StoredCostModel(NamedTuple):
-    """An active version and its bytes."""
+    """A version and its bytes."""
 
+    id: int
     name: VersionName
     blob: bytes
 
@@ -33,7 +34,18 @@ class Stored(Repository):
     def cost_models(self) -> Iterator[StoredCostModel]:
         """Every active version, one at a time: their bytes together may be many."""
         query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
+        return self._one_by_one(query)
+
+    def cost_models_before(self, version_id: int) -> Iterator[StoredCostModel]:
+        """The earlier versions of its line, the newest first."""
+        own = self.session.get_one(CostModelRow, version_id)
+        same = CostModelRow.family == own.family, CostModelRow.target_id == own.target_id
+        earlier = CostModelRow.name == own.name, CostModelRow.version < own.version
+        query = select(CostModelRow.id).where(*same, *earlier)
+        return self._one_by_one(query.order_by(CostModelRow.version.desc()))
+
+    def _one_by_one(self, query: Select[int]) -> Iterator[StoredCostModel]:
         for row_id in self.session.scalars(query).all():
             row = self.session.get_one(CostModelRow, row_id)
-            yield StoredCostModel(VersionName(row.family, row.name, row.version), row.blob)
+            yield StoredCostModel(row.id, VersionName(row.family, row.name, row.version), row.blob)
             self.session.expunge(row)

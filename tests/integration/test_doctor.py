@@ -1,81 +1,27 @@
 """What faults leave behind is found, named and told with the way out; nothing is changed by looking."""
 
-import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, text
-from sqlalchemy.orm import Session
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from cli.doctoring import place
 from cli.main import app
 from costmodels.blobs import pack, sealed
-from db.migrate import upgrade
-from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.jobs import Jobs
-from db.repositories.models import Models
-from db.session import Database
-from db.tables import Model
+from db.repositories.cost_models import CostModels
 from stack.datadir import DataDir, StackInfo
 from stack.scratch import PREFIX
-from tests.fixtures.rows import Rows
+from tests.fixtures.data_directory import MODEL_ID, cost_model, flipped, looked, whole, write
 from workers.sandbox.reach import checked
-
-CONTENT = b"a network"
-MODEL_ID = hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory with a model, an export and a cost model, all whole."""
-    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(tmp_path))
-    for name in ("MALLORN_DATABASE_URL", "MALLORN_ARTIFACTS"):
-        monkeypatch.delenv(name, raising=False)
-    home = tmp_path / "data"
-    export = home / "artifacts" / "exports" / "job"
-    for folder in (home / "artifacts" / "models", export):
-        folder.mkdir(parents=True)
-    (home / "artifacts" / "models" / MODEL_ID).write_bytes(CONTENT)
-    (export / "schedules.json").write_text("{}")
-    _fill(home, str(export))
-    return home
-
-
-def _fill(home: Path, export: str) -> None:
-    upgrade(url(home))
-    database = Database(url(home))
-    rows = Rows(database)
-    rows.write(lambda session: session.execute(delete(Model)))
-    rows.write(lambda session: Models(session).add(MODEL_ID, "ada", "net.onnx", len(CONTENT)))
-    rows.write(lambda session: Jobs(session).record(rows.job_id, export_uri=export))
-    rows.write(lambda session: CostModels(session).add(cost_model(pack("static", {}, {}))))
-    database.dispose()
-
-
-def url(home: Path) -> str:
-    return f"sqlite:///{home / 'mallorn.db'}"
-
-
-def cost_model(blob: bytes) -> NewCostModel:
-    return NewCostModel("static", 1, "it", 0, 0, {}, blob)
-
-
-def write(home: Path, action: Callable[[Session], Any]) -> None:
-    database = Database(url(home))
-    with database.transaction() as session:
-        action(session)
-    database.dispose()
-
-
-def looked(home: Path, *words: object) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code, and the findings by name."""
-    result = CliRunner().invoke(app, ["doctor", "--data", str(home), "--json", *map(str, words)])
-    return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
+    return whole(tmp_path, monkeypatch)
 
 
 def bad(home: Path) -> dict[str, Any]:
@@ -139,16 +85,11 @@ def test_a_model_that_is_not_what_its_row_says_is_found(content: bytes | None, s
 
 
 def test_a_missing_export_is_found(data: Path) -> None:
-    export = data / "artifacts" / "exports" / "job"
+    export = data / "artifacts" / "exports" / "job" / "target"
     (export / "schedules.json").unlink()
     found = bad(data)
     assert found["name"] == "exports"
     assert str(export) in found["words"]
-
-
-def flipped(blob: bytes) -> bytes:
-    middle = len(blob) // 2
-    return blob[:middle] + bytes([blob[middle] ^ 0xFF]) + blob[middle + 1 :]
 
 
 @pytest.mark.parametrize(
