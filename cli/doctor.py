@@ -73,6 +73,7 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
         yield whole
         if not whole.ok:
             return
+        yield look("backups", lambda: database.backups(opened))
         if backup is not None:
             yield look("backup", lambda: database.backed_up(opened, backup))
         tables = look("tables", lambda: database.tables(opened))

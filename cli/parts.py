@@ -108,8 +108,11 @@ def migrate() -> None:
     from mallorn.core.settings import settings
 
     with installed("server"):
+        from db.backups import take_before_migrations
         from db.migrate import upgrade
         from db.shipped.bring import bring_along
+    if backup := take_before_migrations(settings().database_url, settings().keep_backups):
+        typer.echo(f"The database as it was is kept in {backup}.", err=True)
     upgrade(settings().database_url)
     if settings().shipped and (rows := bring_along(settings().database_url)):
         typer.echo(f"{rows:,} measurements and the bases that learned from them came along.", err=True)

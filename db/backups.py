@@ -73,7 +73,10 @@ def take_daily(url: str, keep: int) -> Path | None:
 
 
 def take_before_migrations(url: str, keep: int) -> Path | None:
-    """Back a SQLite database up whose tables the next migrations change. Raises StorageFull."""
+    """Back a SQLite database up whose tables the next migrations change.
+
+    Raises StorageFull: whoever has no room for a backup is asked before the tables are changed without one.
+    """
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
         return None

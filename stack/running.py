@@ -16,6 +16,7 @@ Say = Callable[[str], None]
 
 def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> None:
     """Start every part, keep them running, and end them all when asked to, or when nobody uses them."""
+    from db.backups import take_before_migrations
     from db.migrate import upgrade
     from db.shipped.bring import bring_along
     from stack.valkey import socket_url
@@ -26,6 +27,7 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
     told = Announcer(layout, say)
     supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
     with supervisor.running():
+        take_before_migrations(known.database_url, known.keep_backups)
         upgrade(known.database_url)
         if known.shipped:
             bring_along(known.database_url)

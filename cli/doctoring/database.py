@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from db.backups import folder_of, listed, taken_at
 from db.integrity import back_up, check_pages, sqlite_file
 from db.migrate import check
 from db.session import Database
@@ -26,6 +27,18 @@ def tables(database: Database) -> str:
     """Raises Conflict where the tables are another version's."""
     check(database)
     return "of this version"
+
+
+def backups(database: Database) -> str:
+    """When the newest backup was made; nothing for a server's database."""
+    file = sqlite_file(database.url)
+    if file is None:
+        return "by pg_dump: docs/runbook.md, Backup"
+    known = listed(file)
+    if not known:
+        return f"none in {folder_of(file)}; a running service makes one a day"
+    names = ", ".join(f"{taken_at(each):%Y-%m-%d %H:%M}" for each in known)
+    return f"{len(known)} in {folder_of(file)}, of {names} UTC"
 
 
 def backed_up(database: Database, copy: Path) -> str:

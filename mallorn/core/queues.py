@@ -17,6 +17,7 @@ PLAN: Final = "control.plan"  # (job_id: str)
 SWEEP: Final = "control.sweep"  # ()
 REAP: Final = "control.reap"  # ()
 TIDY: Final = "control.tidy"  # ()
+BACK_UP: Final = "control.back_up"  # ()
 IMPORT_MODEL: Final = "workers.import_model"  # (job_id: str)
 WARM_UP: Final = "workers.warm_up"  # (job_id: str)
 RUN_ROUND: Final = "workers.run_round"  # (round_id: int)
@@ -29,6 +30,7 @@ ROUTES: Final = {
     SWEEP: {"queue": CONTROL},
     REAP: {"queue": CONTROL},
     TIDY: {"queue": CONTROL},
+    BACK_UP: {"queue": CONTROL},
     IMPORT_MODEL: {"queue": IMPORT},
     WARM_UP: {"queue": ROUNDS},
     RUN_ROUND: {"queue": ROUNDS},

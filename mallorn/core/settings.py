@@ -84,6 +84,12 @@ class Settings(BaseSettings):
     keep_audit_days: float = Field(
         0.0, ge=0, description="Days until an entry of the audit log is deleted; 0: never."
     )
+    keep_backups: int = Field(
+        3,
+        ge=0,
+        description="Backups of a SQLite database that are kept, in `backups` beside it: one a day, and one "
+        "before its tables change; 0: none is made.",
+    )
     quota_jobs: int = Field(0, ge=0, description="Jobs that an owner may have under way; 0: any number.")
     quota_trials: int = Field(
         0, ge=0, description="Trials that an owner's jobs may have ahead of them together; 0: any number."

@@ -12,6 +12,7 @@ from mallorn.core.settings import settings
 SWEEP_EVERY_SEC = 5.0
 REAP_EVERY_SEC = 5.0
 TIDY_EVERY_SEC = 60.0
+BACK_UP_EVERY_SEC = 600.0  # looks whether the last one is a day old: a service may not run for a day
 
 app = Celery("mallorn-control", include=["services.control.tasks"])
 app.conf.update(
@@ -32,6 +33,11 @@ app.conf.update(
             "task": queues.TIDY,
             "schedule": TIDY_EVERY_SEC,
             "options": {"expires": TIDY_EVERY_SEC},
+        },
+        "back up": {
+            "task": queues.BACK_UP,
+            "schedule": BACK_UP_EVERY_SEC,
+            "options": {"expires": BACK_UP_EVERY_SEC},
         },
     },
 )

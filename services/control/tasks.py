@@ -1,8 +1,11 @@
 """The Celery tasks of the queue `control`: thin doors into planning, sweeping and reaping."""
 
+import logging
 import uuid
 
+from db.backups import take_daily
 from mallorn.core import queues
+from mallorn.core.errors import StorageFull
 from mallorn.core.logs import about
 from mallorn.core.settings import settings
 from mallorn.core.waiting import Here
@@ -13,6 +16,7 @@ from services.control.sweeping import sweep
 from services.control.tidying import tidy
 from services.control.waiting import Patience
 
+log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
 BUSY_RETRY_SEC = 1.0
 PATIENCE = Patience(settings().device_wait_sec, Here.of(settings()))
@@ -49,3 +53,15 @@ def reap_expired_leases() -> None:
 def tidy_up() -> None:
     """Delete what has been kept for long enough."""
     tidy(database(), settings())
+
+
+@app.task(name=queues.BACK_UP)
+def back_up() -> None:
+    """Copy a SQLite database once a day."""
+    try:
+        made = take_daily(settings().database_url, settings().keep_backups)
+    except StorageFull as error:
+        log.error("%s   next: %s", error.message, error.hint)
+        return
+    if made is not None:
+        log.info("the database is backed up in %s", made)

@@ -93,12 +93,13 @@ def test_the_export_of_a_running_job_is_not_deleted(coordinator: Coordinator, ow
 
 
 def test_it_is_told_what_is_kept_for_how_long(start: Start) -> None:
-    told = start(keep_jobs_days=90, keep_audit_days=0.5).http.get("/retention").json()
+    told = start(keep_jobs_days=90, keep_audit_days=0.5, keep_backups=2).http.get("/retention").json()
     assert told == {
         "keep_jobs_days": 90,
         "keep_events_days": 0,
         "keep_models_days": 0,
         "keep_audit_days": 0.5,
+        "keep_backups": 2,
     }
 
 
