@@ -9,11 +9,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
+from mallorn.core.refused import handle_left, no_handle, refused
 
 # SHMSIZE: the WAL index could not grow, which is how a full disk shows on the first read.
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 _SQLITE_AWAY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
 _SQLITE_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+_SQLITE_NOT_WRITTEN = ("SQLITE_READONLY", "SQLITE_IOERR")
+_WRITABLE = "ls -l the file and its folder; mount; then mallorn doctor"
 _POSTGRES_FULL = "53100"
 # Connection lost, too many connections, too slow, shut down, and the two that say "run it again".
 _POSTGRES_AWAY = ("08", "53300", "57014", "57P", "40001", "40P01")
@@ -22,12 +25,17 @@ _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise StorageFull if the disk is full, Unavailable if the database does not answer or is too busy."""
+def translated(writes_to: str | None = None) -> Iterator[None]:
+    """Raise StorageFull if the disk takes no more, Unavailable if the database does not answer or is busy.
+
+    `writes_to` names the database of a block that may write; in another one, writing is an error of ours.
+    """
     try:
         yield
     except DBAPIError as error:
         known = _known(error.orig, invalidated=error.connection_invalidated)
+        if known is None and writes_to is not None:
+            known = _not_written(error.orig, writes_to)
         if known is None:
             raise
         raise known from error
@@ -47,10 +55,21 @@ def _known_sqlite(error: sqlite3.Error) -> MallornError | None:
     name = getattr(error, "sqlite_errorname", "")
     if name in _SQLITE_FULL:
         return StorageFull()
+    if name.startswith("SQLITE_CANTOPEN") and not handle_left():
+        return no_handle("the database")
+    if name == "SQLITE_NOMEM":
+        return refused(MemoryError())
     if name.startswith(_SQLITE_AWAY):
         return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
     if name.startswith(_SQLITE_BROKEN):
         return Unavailable(f"the database file cannot be read: {error}", hint=_RESTORE)
+    return None
+
+
+def _not_written(error: BaseException | None, place: str) -> StorageFull | None:
+    """For a SQLite file that the host does not let us write: read-only, limited or broken."""
+    if getattr(error, "sqlite_errorname", "").startswith(_SQLITE_NOT_WRITTEN):
+        return StorageFull(f"{place} cannot be written: {error}", hint=_WRITABLE)
     return None
 
 

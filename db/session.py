@@ -58,7 +58,8 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Read and write; commits when the block ends, rolls back when it raises."""
-        with translated(), _open(self.engine.execution_options(**{WRITE: True})) as session, session.begin():
+        engine = self.engine.execution_options(**{WRITE: True})
+        with translated(engine.url.database), _open(engine) as session, session.begin():
             yield session
 
     def ping(self) -> None:

@@ -53,6 +53,11 @@ class Models(Repository):
         if jobs := self.session.scalars(query).all():
             raise _in_use(model_id, jobs)
         self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
+        return self.forgotten(model_id)
+
+    def forgotten(self, model_id: str) -> bool:
+        """Whether nobody has these bytes, nor will until the transaction ends."""
+        self.hold(model_id)
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
 
     def named(self, text: str) -> str:

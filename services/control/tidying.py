@@ -4,14 +4,12 @@ from contextlib import suppress
 from typing import Final
 
 from db.repositories.audit import Audit
-from db.repositories.models import Models
 from db.repositories.removals import Removals
 from db.session import Database
-from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
-from services.artifacts import remove
 from services.exports import remove_export
+from services.models import delete_model
 
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20
@@ -47,9 +45,8 @@ def _delete_models(database: Database, settings: Settings) -> None:
         old = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
     for model in old:
         # A job may have been submitted for it since, or its owner have deleted it.
-        with suppress(Conflict, NotFound), database.transaction() as session:
-            if Models(session).delete(model.id, model.owner):
-                remove(model_uri(settings.artifacts, model.id))
+        with suppress(Conflict, NotFound):
+            delete_model(database, settings.artifacts, model.id, model.owner)
 
 
 def _remove_leftovers(database: Database) -> None:

@@ -11,10 +11,9 @@ from fastapi.concurrency import run_in_threadpool
 from db.repositories.models import Models
 from db.repositories.usage import Usage
 from db.tables import Model
-from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.dataset import UploadedModel
-from services.artifacts import remove
+from services import models
 from services.coordinator.quotas import check_storage
 from services.coordinator.web.answers import BYTES
 from services.coordinator.web.auth import OwnerDep
@@ -67,9 +66,7 @@ def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
 @router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
     """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
-    with parts.database.transaction() as session:
-        if Models(session).delete(model_id, owner):  # another owner of the same bytes keeps them
-            remove(model_uri(parts.settings.artifacts, model_id))
+    models.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
 
 
 async def _receive(

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mallorn.core.settings import Settings
-from workers.children.errors import ChildCrashed, ChildError, ChildKilled, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildError, ChildKilled, ChildOutOfMemory, ChildTimeout
 
 _GIB: Final = 1024**3
 # What C++, Python and the system say of a process that reached its limit.
@@ -17,6 +17,8 @@ def advice(error: ChildError, config: Settings) -> str:
     if isinstance(error, ChildTimeout):
         limit_sec = 2 * config.import_timeout_sec
         return f"the host is slow or busy; more time to import: MALLORN_IMPORT_TIMEOUT_SEC={limit_sec:.0f}"
+    if isinstance(error, ChildOutOfMemory):
+        return "give the worker (its container, its group) more memory, or start it with MALLORN_BUILDERS=1"
     if isinstance(error, ChildKilled):
         return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
     if isinstance(error, ChildCrashed) and any(words in error.message for words in _NO_MEMORY):

@@ -13,8 +13,9 @@ from typing import ClassVar, Final, Self, TypeVar
 
 from workers.children.call import Call
 from workers.children.channel import Channel, ChannelClosed, Frame
-from workers.children.errors import ChildCrashed, ChildKilled, ChildTimeout, unpack_error
+from workers.children.errors import ChildCrashed, ChildKilled, ChildOutOfMemory, ChildTimeout, unpack_error
 from workers.children.log import ChildLog
+from workers.children.memory import killed_for_memory
 from workers.children.orders import Orders
 from workers.children.pending import Pending
 from workers.children.serve import ERROR, READY
@@ -63,6 +64,7 @@ class Child:
         self._log: ChildLog | None = None
         self._reply: Frame | None = None
         self._calls = 0
+        self._killed_before = 0  # for want of memory, when the last call began
         self._busy = False
         self.ready = False
         self.sandbox = ""  # how far its walls close, once it is ready
@@ -81,6 +83,7 @@ class Child:
         self.start()
         self._calls += 1
         self._busy = True
+        self._killed_before = killed_for_memory()
         self._open_channel.put(Frame(call.method, call.params))
         return Pending(self, call)
 
@@ -208,6 +211,8 @@ class Child:
         self.kill()
         STOP.check()  # then it did not die of what it was doing
         kind = ChildKilled if died_of is signal.SIGKILL else ChildCrashed
+        if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
+            kind, how = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
         return kind(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
 
     def _tidy(self) -> None:

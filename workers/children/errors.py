@@ -1,14 +1,13 @@
 """How a call into a child process can end badly, and the way of errors across the process border."""
 
-import errno
 import signal
 from typing import Any
 
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
+from mallorn.core.refused import FULL, lacks_handles, no_handle
 
 MESSAGE_LIMIT = 4000
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ChildError(MallornError):
@@ -31,6 +30,10 @@ class ChildKilled(ChildCrashed):
     """A helper process got a SIGKILL, which only the host and its users send: what it did may be innocent."""
 
 
+class ChildOutOfMemory(ChildCrashed):
+    """A helper process got a SIGKILL from the kernel, for want of memory: what it did took too much."""
+
+
 class ChildFailed(ChildError):
     """A helper process raised an exception; `kind` is the name of its class."""
 
@@ -47,8 +50,10 @@ def pack_error(error: Exception) -> dict[str, Any]:
             "message": error.message.removeprefix(f"{error.kind}: "),
             "hint": error.hint,
         }
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
+    if isinstance(error, OSError) and error.errno in FULL:
         error = StorageFull()
+    elif not isinstance(error, MallornError) and lacks_handles(str(error)):
+        error = no_handle()
     if isinstance(error, MallornError):
         # The nearest class that both sides know: rooms of the child may have errors of their own.
         shared = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)

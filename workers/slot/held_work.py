@@ -13,6 +13,7 @@ from db.repositories.stages import STATES
 from db.repositories.work_items import WorkItems
 from mallorn.core.errors import MallornError
 from mallorn.core.logs import note
+from mallorn.core.refused import refused
 from workers.children.advice import advice
 from workers.children.errors import ChildError
 from workers.slot.endings import ending
@@ -55,6 +56,9 @@ def held_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> I
     except MallornError as error:
         _let_go(held, error)
     except Exception as error:
+        if (known := refused(error)) is not None:
+            _let_go(held, known)
+            return
         # A fault of ours: the lease runs out and the work is tried again, a few times.
         words = f"{type(error).__name__} in {held.words}: {error}; the worker's log has the details"
         with runtime.database.transaction() as session:

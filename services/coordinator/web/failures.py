@@ -15,6 +15,7 @@ from starlette.routing import Match, Route
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
 from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
+from mallorn.core.refused import refused
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -51,6 +52,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(OSError, _refused)
+    app.add_exception_handler(MemoryError, _refused)
     app.add_exception_handler(Exception, _unknown)
 
 
@@ -125,6 +128,13 @@ def _methods(request: Request) -> set[str]:
 
 def _gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    known = refused(error)
+    if known is None:
+        raise error
+    return _known(request, known)
 
 
 def _unknown(request: Request, error: Exception) -> Response:

@@ -1,6 +1,5 @@
 """The artifact store: any place fsspec can write to."""
 
-import errno
 import hashlib
 import posixpath
 import tempfile
@@ -14,12 +13,12 @@ from uuid import uuid4
 from fsspec.core import url_to_fs
 
 from mallorn.core.artifacts import model_uri, scripts_uri
-from mallorn.core.errors import InvalidRequest, StorageFull, TooLarge
+from mallorn.core.errors import InvalidRequest, TooLarge
+from mallorn.core.refused import refused
 from mallorn.core.values.schedule import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
 ZIP_IN_MEMORY_BYTES: Final = 8 << 20
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Store:
@@ -42,7 +41,10 @@ class Store:
     def zip_directory(self, uri: str) -> Iterator[bytes]:
         """A directory as a zip archive, in pieces."""
         with tempfile.SpooledTemporaryFile(max_size=ZIP_IN_MEMORY_BYTES) as file:
-            with full_disk_explained(), zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            with (
+                full_disk_explained(tempfile.gettempdir()),
+                zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+            ):
                 fs, root = url_to_fs(uri)
                 for path in sorted(fs.find(root)):
                     archive.writestr(path.removeprefix(root).lstrip("/"), fs.cat_file(path))
@@ -63,7 +65,7 @@ class Upload:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        with full_disk_explained():
+        with full_disk_explained(self._path):
             self._fs.makedirs(posixpath.dirname(self._path), exist_ok=True)
             self._file = self._fs.open(self._path, "wb")
         return self
@@ -89,7 +91,7 @@ class Upload:
         self.expect(self.size_bytes)
         self._hash.update(chunk)
         assert self._file is not None  # noqa: S101 - entered
-        with full_disk_explained():
+        with full_disk_explained(self._path):
             self._file.write(chunk)
 
     def close(self) -> str:
@@ -98,13 +100,13 @@ class Upload:
             raise InvalidRequest(
                 "the upload is empty", hint="curl -T model.onnx URL/api/v1/models?name=model.onnx"
             )
-        with full_disk_explained():
+        with full_disk_explained(self._path):
             self._close()
         return self._hash.hexdigest()
 
     def keep(self) -> None:
         """Put the whole model under its SHA-256."""
-        with full_disk_explained():
+        with full_disk_explained(self._path):
             _, final_path = url_to_fs(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)
 
@@ -115,11 +117,11 @@ class Upload:
 
 
 @contextmanager
-def full_disk_explained() -> Iterator[None]:
-    """Turn "no space left on device" into StorageFull."""
+def full_disk_explained(file: str) -> Iterator[None]:
+    """Turn what the host refuses into StorageFull or HostFault: room, writing, file handles."""
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
-            raise StorageFull() from error
+        if (known := refused(error, file)) is not None:
+            raise known from error
         raise

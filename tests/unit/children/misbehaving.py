@@ -60,6 +60,14 @@ def fill_the_disk() -> None:
     raise OSError(errno.ENOSPC, "No space left on device", "a.so")
 
 
+def run_out_of_handles() -> None:
+    raise RuntimeError("LLVM: cannot open a.o: Too many open files")
+
+
+def eat(size_bytes: int) -> int:
+    return len(bytearray(os.urandom(1) * size_bytes))
+
+
 def segfault() -> None:
     print("last words", flush=True)
     ctypes.string_at(0)
@@ -106,6 +114,8 @@ METHODS = (
     environment,
     fail,
     fill_the_disk,
+    run_out_of_handles,
+    eat,
     leave,
     leaves,
     lie,

@@ -6,13 +6,14 @@ import pytest
 
 from mallorn.core.settings import Settings
 from workers.children.advice import advice
-from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (ChildKilled("graphs is gone", died_of=SIGKILL), "MALLORN_BUILDERS=1"),
+        (ChildOutOfMemory("graphs is gone", died_of=SIGKILL), "more memory"),
         (ChildCrashed("graphs died of SIGABRT\nwhat():  std::bad_alloc"), "MALLORN_CHILD_MEMORY_BYTES=2048"),
         (ChildTimeout("graphs took longer than 600 s"), "MALLORN_IMPORT_TIMEOUT_SEC=1200"),
         (ChildFailed("KeyError", "x", hint="its own"), "its own"),

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from mallorn.core.errors import InvalidModel, StorageFull
+from mallorn.core.errors import HostFault, InvalidModel, StorageFull
 from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
+from workers.children import memory
 from workers.children.child import Child
-from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
 from workers.children.method import serving
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import WHOLE
@@ -114,6 +115,31 @@ def test_a_kill_from_outside_is_told_from_a_death_of_its_own(child: Misbehaving)
     os.kill(child.pid, signal.SIGKILL)
     with pytest.raises(ChildKilled, match="tester died of SIGKILL"):
         call.wait()
+
+
+def test_a_kill_while_the_kernel_counts_one_for_want_of_memory_is_its_own(
+    child: Misbehaving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom 7\noom_kill 2\noom_group_kill 0\n")
+    monkeypatch.setattr(memory, "_counter", lambda: counter)
+    call = child.begin(Misbehaving.sleep.of(60.0))
+    assert child.pid is not None
+    counter.write_text("oom 9\noom_kill 3\noom_group_kill 0\n")
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildOutOfMemory, match="more memory than there is") as caught:
+        call.wait()
+    assert not isinstance(caught.value, ChildKilled)
+    call = child.begin(Misbehaving.sleep.of(60.0))
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildKilled):  # the one that was counted is not this one
+        call.wait()
+
+
+def test_want_of_handles_is_the_hosts_fault(child: Misbehaving) -> None:
+    with pytest.raises(HostFault, match="too many open files") as caught:
+        child.run_out_of_handles()
+    assert "ulimit -n" in caught.value.hint
 
 
 def test_an_exit_is_named_with_its_code(child: Misbehaving) -> None:

@@ -42,8 +42,8 @@ def sqlite_error(name: str) -> sqlite3.Error:
     return error
 
 
-def raise_from_driver(error: Exception, *, lost: bool = False) -> None:
-    with translated():
+def raise_from_driver(error: Exception, *, lost: bool = False, writes_to: str | None = None) -> None:
+    with translated(writes_to):
         raise OperationalError("SELECT 1", {}, error, connection_invalidated=lost)
 
 
@@ -69,6 +69,15 @@ def test_a_database_that_does_not_answer_is_unavailable(error):
     with pytest.raises(Unavailable) as caught:
         raise_from_driver(error)
     assert "MALLORN_DATABASE_URL" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_IOERR_WRITE"])
+def test_a_file_that_cannot_be_written_is_named_to_whoever_may_write(name):
+    with pytest.raises(StorageFull, match=r"/data/mallorn.db cannot be written: no luck") as caught:
+        raise_from_driver(sqlite_error(name), writes_to="/data/mallorn.db")
+    assert "mallorn doctor" in caught.value.hint
+    with pytest.raises(OperationalError):
+        raise_from_driver(sqlite_error(name))
 
 
 def test_a_lost_connection_is_unavailable():

@@ -15,7 +15,7 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import WorkKind
-from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
+from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
 from workers.children.shutdown import Stopping
 from workers.slot.endings import (
     CUT_SHORT,
@@ -42,6 +42,7 @@ from workers.slot.endings import (
         (UnknownName(), GIVEN_BACK),
         (ChildCrashed("it died"), TRIED_AGAIN),
         (ChildKilled("it was killed"), CUT_SHORT),
+        (ChildOutOfMemory("it took too much"), TRIED_AGAIN),
         (ChildTimeout(), TRIED_AGAIN),
         (Unschedulable(), GIVEN_UP),
         (InvalidModel(), FAILED),

@@ -1,0 +1,53 @@
+"""What a host refuses is said in one sentence, with the file and the way out; faults of ours stay ours."""
+
+import errno
+import os
+import resource
+
+import pytest
+
+from mallorn.core.errors import HostFault, StorageFull
+from mallorn.core.refused import handle_left, lacks_handles, refused
+
+
+def system(number: int, file: str | None = "/data/x") -> OSError:
+    return OSError(number, os.strerror(number), file)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EFBIG, errno.EIO, errno.EACCES])
+def test_what_cannot_be_written_is_named(number: int) -> None:
+    found = refused(system(number))
+    assert isinstance(found, StorageFull)
+    assert found.message.startswith("/data/x cannot be read or written")
+    assert "/data/x" in found.hint
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_said_as_ever(number: int) -> None:
+    assert refused(system(number)).message == StorageFull().message
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_want_of_handles_names_the_limit(number: int) -> None:
+    found = refused(system(number))
+    assert isinstance(found, HostFault)
+    assert str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]) in found.message
+    assert "/data/x" in found.message
+    assert "ulimit -n" in found.hint
+
+
+@pytest.mark.parametrize("error", [MemoryError(), system(errno.ENOMEM)])
+def test_want_of_memory_is_the_hosts(error: BaseException) -> None:
+    assert isinstance(refused(error), HostFault)
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), system(errno.ENOENT), system(errno.EIO, None)])
+def test_all_else_is_a_fault_of_ours(error: BaseException) -> None:
+    assert refused(error) is None
+
+
+def test_words_of_libraries_are_understood() -> None:
+    assert lacks_handles("ld.lld: cannot open a.o: Too many open files")
+    assert lacks_handles("error: ProcessFdQuotaExceeded")
+    assert not lacks_handles("No such file")
+    assert handle_left()
