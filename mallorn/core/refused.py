@@ -41,9 +41,8 @@ def refused(error: BaseException, file: str | None = None) -> MallornError | Non
 def no_handle(file: object = None) -> HostFault:
     """The error for a process that may open no more files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    what = "nothing more" if file is None else file
     return HostFault(
-        f"{what} can be opened: too many open files (limit {soft})",
+        f"cannot open {file or 'another file'}: too many open files (limit {soft})",
         hint="ulimit -n 65536, and start the part again   (in a unit of systemd: LimitNOFILE=65536)",
     )
 

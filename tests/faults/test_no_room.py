@@ -15,10 +15,11 @@ import httpx
 import psutil
 import pytest
 
+from mallorn.core.states import JobState
 from stack.ports import free_port
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
-from tests.fixtures.processes import end
-from tests.fixtures.service import START_SEC
+from tests.fixtures.processes import end, family, the_one
+from tests.fixtures.service import JOB_SEC, START_SEC, seldom, start_service, stop_service, trials
 from tests.fixtures.waiting import wait_for
 
 KEPT: Final = b"kept before"
@@ -160,3 +161,39 @@ def test_a_read_only_directory_is_named_and_what_lies_there_is_served_again_late
         assert str(data) in result.stdout + result.stderr
         assert "Traceback" not in result.stderr
     assert mallorn("doctor", "--data", str(data)).returncode == 0
+
+
+TRIALS: Final = 16
+
+
+def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_doubled(
+    tmp_path: Path, networks: Path
+) -> None:
+    service = start_service(tmp_path)
+    try:
+        job = service.client.tune(networks / "tiny.onnx", trials=TRIALS)
+        wait_for(seldom(lambda: len(trials(service.client, job)) >= 4), "some trials", JOB_SEC)
+        limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "slot1").pid))
+        wait_for(seldom(lambda: "too many open files" in job.refresh().reason), "words about it", JOB_SEC)
+        for process, before in limits.items():
+            with suppress(psutil.NoSuchProcess):
+                process.rlimit(psutil.RLIMIT_NOFILE, before)
+        if job.refresh().state == JobState.PAUSED:
+            job.resume()
+        job.wait(JOB_SEC)
+        counted = trials(service.client, job)
+        assert len(counted) == TRIALS
+        assert not [each.error for each in counted if "open files" in (each.error or "")]
+        assert job.body["report"]["found"] == job.body["report"]["of"] > 0
+    finally:
+        stop_service(service)
+
+
+def starve(processes: list[psutil.Process]) -> dict[psutil.Process, tuple[int, int]]:
+    """Leave each the handles that it has, and no more; what they had before."""
+    before = {}
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            before[process] = process.rlimit(psutil.RLIMIT_NOFILE)
+            process.rlimit(psutil.RLIMIT_NOFILE, (process.num_fds(), before[process][1]))
+    return before
