@@ -1,18 +1,25 @@
 """The command that looks for what faults left in a data directory, database and artifacts, and mends it."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.host_checks import Finding, disk, look
 from cli.telling import States, tell
-from cli.terminal.output import JsonOption
+from cli.terminal.output import Address, JsonOption, client
+from cli.terminal.shared import shared
+from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
 
+if TYPE_CHECKING:
+    from stack.datadir import DataDir
 
+
+@shared
 def doctor(
     data: Annotated[
         Path | None, typer.Option("--data", help="Where the service keeps its data.  [MALLORN_DATA_DIR]")
@@ -25,19 +32,24 @@ def doctor(
         typer.Option("--repair", help="Mend what is damaged first; damaged files are kept in DATA/damaged."),
     ] = False,
     as_json: JsonOption = False,
+    *,
+    address: Address,
 ) -> None:
     """Look for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
 
-    Changes nothing, and may run beside the service; with --repair no service may run. Exit code 1 where
-    something is bad.
+    Where a service runs there, or one is named, its parts are asked, too; where one is named and no data
+    are here, they alone. Changes nothing; with --repair no service may run. Exit code 1 where something
+    is bad.
     """
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     mended = _repaired(known) if repair else ()
-    tell(chain(mended, _findings(known, backup)), as_json, States("bad", "warn"), "nothing is damaged")
+    is_elsewhere = address.url is not None and data is None and not known.data_dir.is_dir()
+    here = () if is_elsewhere else _findings(known, backup)
+    tell(chain(mended, here, _asked(known, address)), as_json, States("bad", "warn"), "nothing is damaged")
 
 
 def _repaired(known: Settings) -> Iterator[Finding]:
-    """Raises DataDirInUse while a service holds the directory."""
+    """Raises Conflict while a service holds the directory."""
     from cli.doctoring.repair import repaired
     from stack.datadir import DataDir
 
@@ -45,8 +57,21 @@ def _repaired(known: Settings) -> Iterator[Finding]:
     if not directory.path.is_dir():  # the first check says so
         return
     directory.prepare()
-    with directory.locked():
+    with _stopped(directory):
         yield from repaired(known)
+
+
+@contextmanager
+def _stopped(directory: "DataDir") -> Iterator[None]:
+    """Keep services away. Raises Conflict, naming the one that runs."""
+    from stack.datadir import DataDirInUse
+
+    with ExitStack() as held:
+        try:
+            held.enter_context(directory.locked())
+        except DataDirInUse as error:
+            raise Conflict(error.message, hint="stop it, then   mallorn doctor --repair") from None
+        yield
 
 
 def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
@@ -60,6 +85,24 @@ def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
     yield look("stack", lambda: place.stack(directory), necessary=False)
     yield look("leftovers", place.leftovers, necessary=False)
     yield look("sandbox", lambda: place.sandbox(known.sandbox))
+
+
+def _asked(known: Settings, address: Address) -> Iterator[Finding]:
+    """What the parts of the service say that is named, else of the one that runs on the directory."""
+    from cli.doctoring import service
+    from stack.datadir import DataDir
+
+    stack = DataDir(known.data_dir.absolute()).running_stack()
+    if address.url is None and stack is None:
+        return
+    with client(*address, known.data_dir) as api:
+        whole = look("service", lambda: service.ready(api))
+        yield whole
+        if whole.ok:
+            yield look("workers", lambda: service.workers(api))
+            yield look("devices", lambda: service.devices(api), necessary=False)
+    if address.url is None and stack is not None:
+        yield look("tracker", lambda: service.tracker(stack, known.fleet_key))
 
 
 def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:

@@ -209,7 +209,8 @@ def test_nothing_is_mended_while_a_service_holds_the_directory(data: Path) -> No
         fcntl.flock(held, fcntl.LOCK_EX)
         result = CliRunner().invoke(app, ["doctor", "--data", str(data), "--repair"])
     assert result.exit_code
-    assert "in use" in result.output or "in use" in str(result.exception)
+    assert "in use" in result.stderr
+    assert "stop it, then   mallorn doctor --repair" in result.stderr
     assert (data / "artifacts" / "models" / MODEL_ID).read_bytes() == b"another"
 
 

@@ -1,0 +1,50 @@
+"""Do the parts of a running service answer: coordinator, database, broker, workers, devices, tracker?"""
+
+from collections.abc import Sequence
+
+from mallorn import Client
+from mallorn.core.addresses import host_and_port
+from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import FleetKey
+from mallorn.core.values.fleet import WorkerState
+from stack.datadir import StackInfo
+from stack.probes import tracker_answers
+
+AT_WORK = WorkerState.BUSY, WorkerState.IDLE
+
+
+def ready(api: Client) -> str:
+    """Raises Unavailable, naming what does not answer: coordinator, database, migrations or broker."""
+    api.connection.get("/readyz")
+    return f"{api.connection.url}: database, tables and broker are ready"
+
+
+def workers(api: Client) -> str:
+    """Raises Unavailable where nobody works."""
+    rows = api.workers()
+    alive = [row.id for row in rows if row.state in AT_WORK]
+    silent = [row.id for row in rows if row.state is WorkerState.SILENT]
+    if not alive:
+        raise Unavailable(f"no worker is there{_besides(silent)}", hint="mallorn worker, or read its log")
+    return f"{len(alive)} are there{_besides(silent)}"
+
+
+def devices(api: Client) -> str:
+    """Raises Unavailable where none measures."""
+    rows = api.devices()
+    online = [row.name for row in rows if row.online]
+    away = [row.name for row in rows if not row.online]
+    if not online:
+        raise Unavailable(f"no device answers{_besides(away)}", hint="mallorn device, or read its log")
+    return f"{', '.join(online)} answer{_besides(away)}"
+
+
+def tracker(info: StackInfo, key: FleetKey) -> str:
+    """Raises Unavailable where the tracker of a stack on this machine does not answer who knows its key."""
+    if not tracker_answers(host_and_port(info.tracker), key)():
+        raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="look into logs/tracker.log")
+    return f"{info.tracker} answers"
+
+
+def _besides(silent: Sequence[str]) -> str:
+    return f"; silent: {', '.join(silent)}" if silent else ""

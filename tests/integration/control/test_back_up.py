@@ -1,0 +1,47 @@
+"""Control copies its SQLite database when beat asks, and says why where it cannot."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from db import backups
+from db.backups import listed
+from db.migrate import upgrade
+from mallorn.core import queues
+from mallorn.core.settings import Settings
+from services.control import tasks
+from services.control.app import app
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    config = Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path / 'mallorn.db'}", keep_backups=1)
+    monkeypatch.setattr(tasks, "settings", lambda: config)
+    upgrade(config.database_url)
+    return tmp_path / "mallorn.db"
+
+
+def test_beat_asks_control_to_look_more_than_once_a_day() -> None:
+    (entry,) = [each for each in app.conf.beat_schedule.values() if each["task"] == queues.BACK_UP]
+    assert entry["schedule"] < backups.DAY_SEC
+    assert queues.BACK_UP in app.tasks
+    assert queues.ROUTES[queues.BACK_UP] == {"queue": queues.CONTROL}
+
+
+def test_one_backup_is_made_however_often_it_is_asked(file: Path) -> None:
+    tasks.back_up()
+    (made,) = listed(file)
+    tasks.back_up()
+    assert listed(file) == [made]
+
+
+def test_without_room_control_says_so_and_goes_on(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(backups, "ROOM_LEFT_BYTES", 1 << 60)
+    with caplog.at_level(logging.ERROR):
+        tasks.back_up()
+    assert listed(file) == []
+    assert "no backup was made" in caplog.text
+    assert "MALLORN_KEEP_BACKUPS" in caplog.text

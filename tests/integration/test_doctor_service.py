@@ -1,0 +1,92 @@
+"""A service that is named, or that runs on the directory, is asked part by part."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.workers import Workers
+from mallorn.core.values.fleet import WorkerInfo
+from stack.datadir import DataDir, StackInfo
+from stack.ports import free_port
+from tests.fixtures.coordinator import OwnedRows, Start
+from tests.fixtures.data_directory import whole
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(tmp_path))
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "nothing here"))
+
+
+def looked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    result = CliRunner().invoke(app, ["doctor", "--json", *words])
+    return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
+
+
+def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(start: Start) -> None:
+    coordinator = start()
+    owned = OwnedRows(coordinator.database)
+    owned.write(lambda session: Workers(session).seen("w1", "here", WorkerInfo()))
+    seen = SeenDevice("d1", owned.target_id, "here", "host", 2, "0.27.0")
+    owned.write(lambda session: Devices(session).seen(seen))
+    code, found = looked("--url", coordinator.url)
+    assert code == 0, found
+    assert list(found) == ["service", "workers", "devices"]
+    assert all(each["ok"] for each in found.values())
+    assert "1 are there" in found["workers"]["words"]
+    assert "d1 answer" in found["devices"]["words"]
+
+
+def test_a_service_without_workers_is_bad_and_without_devices_a_warning(start: Start) -> None:
+    code, found = looked("--url", start().url)
+    assert code == 1
+    assert (found["service"]["ok"], found["workers"]["ok"], found["devices"]["ok"]) == (True, False, False)
+    assert "mallorn worker" in found["workers"]["hint"]
+    assert not found["devices"]["necessary"]
+
+
+def test_a_broker_that_is_away_is_named(start: Start) -> None:
+    coordinator = start(redis_url=f"redis://127.0.0.1:{free_port()}/0")
+    code, found = looked("--url", coordinator.url)
+    assert code == 1
+    assert list(found) == ["service"]
+    assert "broker" in found["service"]["words"]
+
+
+@pytest.mark.usefixtures("database_url")
+def test_an_address_at_which_nobody_listens_is_named() -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    code, found = looked("--url", address)
+    assert code == 1
+    assert address in found["service"]["words"]
+
+
+@contextmanager
+def held(data: Path, url: str, tracker: str) -> Iterator[None]:
+    """A directory whose stack says that it is ready."""
+    directory = DataDir(data)
+    directory.prepare()
+    with directory.locked(), directory.published(StackInfo(url, 1, "", tracker, until_unused=False)):
+        yield
+
+
+def test_of_a_stack_on_this_machine_the_tracker_is_asked_too(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = whole(tmp_path / "host", monkeypatch)
+    tracker = f"127.0.0.1:{free_port()}"
+    with held(data, start().url, tracker):
+        _, found = looked("--data", str(data))
+    assert found["service"]["ok"]
+    assert found["database"]["ok"]
+    assert not found["tracker"]["ok"]
+    assert tracker in found["tracker"]["words"]
