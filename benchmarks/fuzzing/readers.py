@@ -29,7 +29,11 @@ from workers.round.models import model_of
 from workers.slot.unpacking import unpack
 
 Read = Callable[[bytes, Path], object]
-FIRST_MODELS: Final = ("xgboost", "lightgbm", "forest", "mlp", "static")
+#: All kinds of cost models that need no torch, and read what they stored in a way of their own.
+FIRST_MODELS: Final = (
+    *("xgboost", "lightgbm", "forest", "mlp", "static", "lfbo", "headfirst", "statements"),
+    *("residual", "value", "generator", "tuna", "draft", "ensemble", "automl"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fuzzing.readers import READERS
+from benchmarks.fuzzing.readers import FIRST_MODELS, READERS
 from benchmarks.fuzzing.trying import READ, REFUSED
 from mallorn.core.errors import InvalidModel, MallornError
+from mallorn.core.names import REGISTRY, resolve
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.hostile import models
@@ -23,6 +24,7 @@ from workers.tvm.recipes import TUNED, stored_recipe
 MEMORY_MB = 4096  # of address space
 GROWTH_MB = 1024  # of what is resident
 LIMIT_SEC = 120.0
+NEED_TORCH = {"tlp", "mtl-tlp", "gnn", "tree-lstm", "pacm"}
 TARGET = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
 
 
@@ -51,6 +53,15 @@ def is_sentence(text: str) -> bool:
 def test_there_are_two_hundred_of_them_and_every_reader_has_some() -> None:
     assert len({(case.reader, case.name) for case in corpus()}) == len(corpus()) > 200
     assert {case.reader for case in corpus()} == READERS.keys()
+
+
+def test_every_way_in_which_a_stored_cost_model_is_read_has_a_reader() -> None:
+    def load(name: str) -> object:
+        return resolve("cost_model", name).load.__func__
+
+    read = {load(name) for name in FIRST_MODELS}
+    left = {name for name in REGISTRY["cost_model"] if load(name) not in read}
+    assert left - NEED_TORCH == {"random"}, "which stores nothing"
 
 
 @pytest.mark.parametrize("reader", READERS)
