@@ -85,7 +85,7 @@ def _kept(request: Request) -> dict[str, str]:
     """What the browser left with; empty where it brings nothing of ours."""
     try:
         kept = json.loads(request.cookies.get(COOKIE, ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     whole = isinstance(kept, dict) and all(
         isinstance(kept.get(each), str) for each in ("state", "nonce", "verifier")

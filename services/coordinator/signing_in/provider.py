@@ -128,7 +128,7 @@ class Provider:
         try:
             answer = httpx.request(method, url, timeout=TIMEOUT_SEC, **given)
             said = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise Unavailable(
                 f"{self.name} does not answer as an identity provider: {error}", hint=f"curl {url}"
             ) from error

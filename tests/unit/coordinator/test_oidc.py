@@ -120,6 +120,19 @@ def test_a_code_is_good_in_the_browser_that_began_alone(coordinator: Coordinator
     assert "not begun in this browser" in coordinator.http.get(back).json()["detail"]
 
 
+@pytest.mark.parametrize(
+    "cookie",
+    ["", "{", "[" * 20_000, "1", '{"state":1}', '{"state":"x"}', "%ff%00"],
+    ids=lambda text: text[:12],
+)
+def test_a_browser_that_brings_nonsense_did_not_begin_here(coordinator: Coordinator, cookie: str) -> None:
+    headers = {"Cookie": f"mallorn_oidc={cookie}; mallorn_refused={cookie}"}
+    answer = coordinator.http.get("/session/oidc/callback?state=x&code=y", headers=headers)
+    assert answer.status_code == 401
+    assert "not begun in this browser" in answer.json()["detail"]
+    assert coordinator.http.get("/session", headers=headers).status_code == 200
+
+
 def test_a_provider_that_refuses_is_told_in_its_words(coordinator: Coordinator) -> None:
     state = parse_qs(urlsplit(sent_away(coordinator)).query)["state"][0]
     answer = coordinator.http.get("/session/oidc/callback", params={"state": state, "error": "access_denied"})
