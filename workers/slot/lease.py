@@ -7,7 +7,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
-from mallorn.core.errors import LeaseLost, Unavailable
+from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
 from workers.children.shutdown import STOP
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Lease:
             try:
                 kept = self._renew()
                 misses = 0
-            except Unavailable as error:
+            except (StorageFull, Unavailable) as error:
                 misses += 1
                 kept = misses < 6
                 log.warning("the lease could not be renewed: %s", error)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from mallorn.core.errors import LeaseLost, Unavailable
+from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailable
 from mallorn.core.logs import TextLines, about
 from tests.fixtures.waiting import wait_for
 from workers.children.shutdown import Stop, Stopping
@@ -46,12 +46,14 @@ def test_a_refused_renewal_loses_the_lease_for_good() -> None:
         lease.check()
 
 
-def test_a_database_that_does_not_answer_for_a_moment_costs_nothing() -> None:
-    hold(Renewals(Unavailable(), Unavailable(), True), times=3).check()
+@pytest.mark.parametrize("trouble", [Unavailable(), StorageFull()], ids=["away", "full"])
+def test_a_database_in_trouble_for_a_moment_costs_nothing(trouble: MallornError) -> None:
+    hold(Renewals(trouble, trouble, True), times=3).check()
 
 
-def test_a_database_that_never_answers_costs_the_lease() -> None:
-    assert hold(Renewals(Unavailable()), times=20).lost
+@pytest.mark.parametrize("trouble", [Unavailable(), StorageFull()], ids=["away", "full"])
+def test_a_database_in_trouble_for_long_costs_the_lease(trouble: MallornError) -> None:
+    assert hold(Renewals(trouble), times=20).lost
 
 
 def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
