@@ -1,34 +1,31 @@
 """A device of another host: its jobs end with a whole model that was checked and timed there."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
 from mallorn import Client, MallornError
+from mallorn.core.hosts import host_id
 from stack.ports import free_port
 from stack.valkey import valkey_command
 from tests.fixtures.command_line import clean_environment, typed
+from tests.fixtures.namespaces import OtherHost, why_not
 from tests.fixtures.processes import end
 from tests.fixtures.service import JOB_SEC, START_SEC, seldom
 from tests.fixtures.waiting import wait_for
 
-# A device is on another host where it says so.
-FAR = """
-from mallorn.core import hosts
-hosts.host_id = lambda: "far"
-from cli.main import app
-app(["device", "--target", "local", "--name", "far"])
-"""
 PARTS = (("serve",), ("control",), ("control", "--beat"), ("tracker",), ("worker",))
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The coordinator of a service whose only device is elsewhere."""
+    if reason := why_not():
+        pytest.skip(reason)
     directory = tmp_path_factory.mktemp("elsewhere")
     port = free_port()
     tracker_port = free_port(besides=(port,))
@@ -36,7 +33,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     env = clean_environment(
         MALLORN_DATABASE_URL=f"sqlite:///{directory}/mallorn.db",
         MALLORN_REDIS_URL=f"redis://127.0.0.1:{redis_port}/0",
-        MALLORN_TRACKER=f"127.0.0.1:{tracker_port}",
+        MALLORN_TRACKER=f"{OtherHost.here}:{tracker_port}",
+        MALLORN_RPC_KEY=token_hex(32),
         MALLORN_ARTIFACTS=f"file://{directory}/artifacts",
         MALLORN_DATA_DIR=str(directory / "data"),
         MALLORN_PORT=str(port),
@@ -44,9 +42,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     redis = [*valkey_command(directory / "redis.sock"), "--port", str(redis_port), "--bind", "127.0.0.1"]
     subprocess.run(typed("migrate"), env=env, check=True)
     with ExitStack() as stack:
-        for number, command in enumerate(
-            [redis, *(typed(*part) for part in PARTS), [sys.executable, "-c", FAR]]
-        ):
+        far = stack.enter_context(OtherHost(directory))
+        device = far.command(typed("device", "--target", "local", "--name", "far", "--host", far.there))
+        for number, command in enumerate([redis, *(typed(*part) for part in PARTS), device]):
             log = stack.enter_context((directory / f"{number}.log").open("wb"))
             stack.callback(end, subprocess.Popen(command, env=env, stdout=log, stderr=log))
         address = f"http://127.0.0.1:{port}"
@@ -65,6 +63,7 @@ def _ready(address: str) -> bool:
 def test_a_job_whose_device_is_not_the_workers_host_ends_verified(url: str, networks: Path) -> None:
     with Client(url) as client:
         (device,) = client.devices()
+        assert device.host_id != host_id()
         job = client.tune(networks / "tiny.onnx", target=device.target, trials=12)
         job.wait(JOB_SEC)
         report = job.body["report"]
