@@ -81,6 +81,12 @@ class Trials(Repository):
         query = _trials().where(*same, *of_it).order_by(Measurement.id).limit(1)
         return next(iter(self._read(query)), None)
 
+    def any_failed_with(self, job_id: str, words: str) -> bool:
+        """Whether a trial of a job failed with an error that begins so."""
+        failed = Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL
+        query = select(Measurement.id).where(*failed, Measurement.error.startswith(words, autoescape=True))
+        return self.session.scalar(query.limit(1)) is not None
+
     def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[Trial]:
         """The fastest distinct candidates of other datasets, by the times that were taken there."""
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]

@@ -12,6 +12,8 @@ from workers.measure.base import Program, SlotTrial
 #: Times the peak. Winograd's products do up to four times less than what is counted, a type whose peak is
 #: not known runs up to four times faster than float32, and a peak measured beside another program is a half.
 BEYOND: Final = 4 * 4 * 2
+#: How the error of a refused run begins.
+REFUSED: Final = "beyond its machine: "
 
 
 def least_believed_us(program: Program, machine: Machine | None) -> float:
@@ -27,6 +29,6 @@ def believed(result: SlotTrial, least_us: float) -> SlotTrial:
     told_us = result.trial.latency_us
     if told_us is None or told_us >= least_us:
         return result
-    words = f"the device tells {told_us:.3g} us, and its machine takes more than {least_us:.3g} us for this"
+    words = f"{REFUSED}the device tells {told_us:.3g} us for what takes more than {least_us:.3g} us"
     failed = Trial(result.trial.candidate, Outcome.RUN_ERROR, build_ms=result.trial.build_ms, error=words)
     return replace(result, trial=failed)

@@ -19,6 +19,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.faces.values import unpack_arguments
+from workers.measure.believing import REFUSED
 from workers.probing.run import like_of, measured_by_us
 from workers.slot.runtime import Runtime
 
@@ -38,7 +39,9 @@ def doubt_machine(runtime: Runtime, job_id: str) -> None:
             return
         like = like_of(Contexts(session).get(job.context_id))
         machine = Devices(session).machine_before(like, SURE_SEC)
-        if machine is None or max(_shares(session, job, machine), default=0.0) <= BEATEN:
+        # A peak that was measured far too low has honest times refused, which then beat nothing.
+        refused = Trials(session).any_failed_with(job.id, REFUSED)
+        if machine is None or (not refused and max(_shares(session, job, machine), default=0.0) <= BEATEN):
             return
         target = Target(Targets(session).get(job.target_id).text)
     log.warning("trials beat what the machine of %s is known to compute: once more", like.host_class)

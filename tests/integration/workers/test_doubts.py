@@ -7,6 +7,7 @@ from db.repositories.devices import Devices
 from db.repositories.jobs import Jobs
 from db.tables import Device, Workload
 from mallorn.core.errors import Unavailable
+from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine
@@ -48,11 +49,21 @@ def test_a_trial_above_the_peak_has_the_machine_measured_again(
 
 
 def test_a_job_keeps_the_machine_that_was_doubted(workshop: Workshop, measured: Calls) -> None:
-    slow = computing(1.0)
+    slow = computing(10.0)
     job = tuned(workshop, slow)
     doubt_machine(workshop, job)
     assert found(workshop) == HERE
     assert machine_of(workshop, job) == slow
+
+
+def test_a_peak_so_low_that_honest_times_are_refused_is_measured_again(
+    workshop: Workshop, measured: Calls
+) -> None:
+    job = tuned(workshop, computing(1.0))
+    assert {row.outcome for row in workshop.rows(job_id=job)} == {Outcome.RUN_ERROR}
+    doubt_machine(workshop, job)
+    assert len(measured) == 1
+    assert found(workshop) == HERE
 
 
 def test_what_was_just_measured_is_not_doubted(workshop: Workshop, measured: Calls) -> None:

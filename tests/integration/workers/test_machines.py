@@ -19,6 +19,7 @@ from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_finish import check, exported, untuned
 from workers.finish import contenders
 from workers.finish.run import finish
+from workers.measure.believing import REFUSED
 from workers.probing import run as probing
 from workers.probing.run import PROBES_SEC
 from workers.search.space import Candidate
@@ -268,5 +269,5 @@ def test_what_no_such_machine_computes_so_fast_wins_nothing(
     workshop.work(job)
     rows = workshop.rows(job_id=job)
     liars = [row for row in rows if row.outcome == "run_error"]
-    assert len(liars) == sum((row.error or "").startswith("the device tells") for row in rows) > 0
+    assert len(liars) == sum((row.error or "").startswith(REFUSED) for row in rows) > 0
     assert all(row.latency_us is None or row.latency_us > 1e4 for row in rows)
