@@ -18,8 +18,8 @@ from workers.measure.base import Need, Program, Slot, SlotTrial
 from workers.measure.simulated import SimulatedMeasurer, _result
 
 NAME: Final = "tests.simulation.benches:Bench"
-USUAL_SEC: Final = 0.2
-SLOW_SEC: Final = 6.0
+USUAL_SEC: Final = 3.0  # a round lasts about a lease: who is late finds others at their work
+SLOW_SEC: Final = 12.0
 
 
 @dataclass(slots=True)

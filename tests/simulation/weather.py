@@ -32,11 +32,18 @@ class Kind(StrEnum):
 COSTS_LEASES: Final = frozenset({Kind.KILL, Kind.STALL, Kind.STATEMENT, Kind.SILENCE, Kind.OUTAGE, Kind.JUMP})
 LIKELY: Final = {
     Kind.KILL: 6,
-    Kind.STALL: 3,
+    Kind.STALL: 6,
     Kind.STATEMENT: 3,
     Kind.SILENCE: 3,
     Kind.LOSE: 3,
     Kind.CANCEL: 0.5,
+}
+LONGEST_SEC: Final = {
+    Kind.OUTAGE: 15.0,
+    Kind.LATE: 40.0,
+    Kind.PAUSE: 20.0,
+    Kind.KILL: 30.0,
+    Kind.STALL: 40.0,  # so that some of those who wake find others at their work
 }
 MOST: Final = 9
 WITHIN_SEC: Final = 50.0
@@ -66,8 +73,7 @@ def draw(seed: int) -> tuple[Fault, ...]:
 
 
 def _fault(random: Random, kind: Kind) -> Fault:
-    longest = {Kind.OUTAGE: 15.0, Kind.LATE: 40.0, Kind.PAUSE: 20.0, Kind.KILL: 30.0}.get(kind, 60.0)
-    sec = random.uniform(-90, 90) if kind is Kind.JUMP else random.uniform(0.5, longest)
+    sec = random.uniform(-90, 90) if kind is Kind.JUMP else random.uniform(0.5, LONGEST_SEC.get(kind, 60.0))
     # Most of what matters happens early: a quiet run is over in seconds.
     at_sec = WITHIN_SEC * random.random() ** 2
     return Fault(kind, at_sec, random.randrange(840), sec, random.randint(1, 60 if kind is Kind.KILL else 6))
