@@ -82,3 +82,22 @@ def test_figures_and_moments_do_not_count() -> None:
     other = ("job ffffffffffffffff: 1,008 trials", "took 90 us to 1,200.5 s   1:02:03")
     assert comparable(one) == comparable(other)
     assert comparable(("a word",)) != comparable(("another",))
+
+
+def test_what_walls_the_kernel_closes_does_not_count() -> None:
+    whole = (
+        "ok       sandbox      full: Landlock",
+        "ok       tvm",
+        "w  idle  now   full",
+        'd  now  full  {"kind":1}',
+    )
+    less = (
+        "missing  sandbox      without Landlock",
+        "         next: mallorn doctor",
+        "ok       tvm",
+        "w  idle  now   partly",
+        "w: sandbox without Landlock",
+        'd  now  partly  {"kind":1}',
+    )
+    assert comparable(whole) == comparable(less)
+    assert comparable(("a full disk",)) != comparable(("a partly disk",))
