@@ -10,10 +10,8 @@ import numpy as np
 
 from mallorn.core.addresses import host_and_port
 from mallorn.core.errors import MallornError, Unavailable
-from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.plugins import blaming
 from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
@@ -24,8 +22,9 @@ from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runne
 from workers.faces.values import Arguments
 from workers.host.load import Load
 from workers.host.memory import COPIES_OF_ONE
-from workers.measure.stopping import StoppingRule, take_times
+from workers.measure.stopping import take_times
 from workers.measure.stopping.lasting import take_timing
+from workers.measure.stopping.named_rule import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
 from workers.tvm.shortest import shortest_sec
@@ -78,8 +77,7 @@ def measure(
 ) -> LibraryRun:
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    with blaming(("stopping", stopping)):
-        rule: StoppingRule = resolve("stopping", stopping)()
+    rule = NamedRule(stopping)
     tensors = device.random_args(args)
 
     def work(library: Any) -> list[float]:
@@ -91,8 +89,7 @@ def measure(
             return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
 
         rough_sec = min(device.timer(library, number=1, repeat=1, min_repeat_ms=ROUGH_MS)(*tensors))
-        with blaming(("stopping", stopping)):
-            return take_times(rule, evaluator, time_once, best_us)
+        return take_times(rule, evaluator, time_once, best_us)
 
     return _attempt(device, artifact, candidate_key, timeout_sec, work)
 
