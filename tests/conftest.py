@@ -1,5 +1,10 @@
 """What all tests share: fixtures, kits whose asserts explain themselves, and patience with busy machines."""
 
+# ruff: noqa: E402 - first of all
+from tests.fixtures.world import leave_the_users
+
+leave_the_users()
+
 import os
 
 import pytest
