@@ -78,7 +78,7 @@ def measure(
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
     rule = NamedRule(stopping)
-    tensors = device.random_args(args)
+    tensors: list[Any] = []
 
     def work(library: Any) -> list[float]:
         def time_runs(number: int) -> float:
@@ -91,7 +91,10 @@ def measure(
         rough_sec = min(device.timer(library, number=1, repeat=1, min_repeat_ms=ROUGH_MS)(*tensors))
         return take_times(rule, evaluator, time_once, best_us)
 
-    return _attempt(device, artifact, candidate_key, timeout_sec, work)
+    def fill() -> None:
+        tensors.extend(device.random_args(args))
+
+    return _attempt(device, artifact, candidate_key, timeout_sec, work, before=fill)
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[float]:
@@ -250,22 +253,26 @@ def _attempt(
     timeout_sec: float,
     work: Callable[[Any], list[float]],
     unit_us: float = 1.0,
+    before: Callable[[], object] = tuple,
 ) -> LibraryRun:
     """Do the work with a library; one that fails becomes an outcome and costs the session.
 
-    The work brings times, in units of so many microseconds.
+    The work brings times, in units of so many microseconds. What it needs `before` is none of its time.
     """
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None
     try:
+        before()
         run_us = [each * unit_us for each in device.run(Path(artifact), candidate_key, timeout_sec, work)]
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except CandidateTimeout as failure:
         outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
-    except (CandidateFailed, ImpossibleTime) as failure:
-        outcome, error, run_us = Outcome.RUN_ERROR, str(failure), None
+    except CandidateFailed as failure:
+        outcome, error = failure.outcome, str(failure)
+    except ImpossibleTime as lie:
+        outcome, error, run_us = Outcome.RUN_ERROR, str(lie), None
     finally:
         if run_us is None:
             release()
