@@ -1,7 +1,7 @@
 """How a call into a child process can end badly, and the way of errors across the process border."""
 
 import signal
-from typing import Any
+from typing import Any, Final
 
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
@@ -32,6 +32,14 @@ class ChildKilled(ChildCrashed):
 
 class ChildOutOfMemory(ChildCrashed):
     """A helper process got a SIGKILL from the kernel, for want of memory: what it did took too much."""
+
+
+class ChildNotStarted(ChildCrashed):
+    """A helper process never became ready: what it would have done is not to blame."""
+
+
+#: The host's doing, and not that of what was asked.
+HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted)
 
 
 class ChildFailed(ChildError):

@@ -10,8 +10,10 @@ from mallorn.core.values.base import Value
 class Slice(NamedTuple):
     """Runs back to back."""
 
-    mean_sec: float
-    disturbed: float | None  # the share of it in which its processors were others'; None: not counted
+    mean_sec: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    disturbed: (
+        Annotated[float, Field(ge=0, le=1)] | None
+    )  # the share of it in which its processors were others'; None: not counted
 
 
 class SliceTimes(Value):

@@ -4,11 +4,12 @@ from collections.abc import Collection
 from math import inf
 from typing import Final
 
+from mallorn.core.errors import HostFault, Unavailable
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.children.errors import ChildError, ChildTimeout
+from workers.children.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.children.pending import Pending
 from workers.device.endpoint import Endpoint
 from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
@@ -132,12 +133,15 @@ class Timing:
         )
 
     def _failed(self, error: ChildError) -> SlotTrial:
-        """A runner that failed while it timed a candidate failed because of it."""
+        """A runner that failed while it timed a candidate failed because of it, unless its host ended it."""
         built = self._built
         if built is None or self._running is None:
             self._taking = self._built = None
-            raise error
-        outcome = Outcome.RUN_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.RUN_ERROR
+            kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
+            raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
+        # Who is too slow is ended by the device itself, in time: silence is a device's or a network's.
+        lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
+        outcome = Outcome.WORKER_LOST if lost else Outcome.RUN_ERROR
         return self._finish(built, LibraryRun(outcome, error=error.message))
 
     def _finish(self, built: Built, run: LibraryRun) -> SlotTrial:

@@ -26,12 +26,16 @@ ENOUGH: Final = 0.5
 class LibraryTimer:
     """One timing of one library. What it took is known afterwards, also of one that failed."""
 
-    def __init__(self, device: "RemoteDevice", args: Arguments, patience_sec: float) -> None:
+    def __init__(self, device: "RemoteDevice", patience_sec: float) -> None:
         self._device = device
-        self._tensors = device.random_args(args)
+        self._tensors: list[Any] = []
         self._patience = Patience(patience_sec)
         self._means: list[Piece] = []
         self._told: list[SliceTimes] = []
+
+    def fill(self, args: Arguments) -> None:
+        """Make what the library is called with. Raises what `RemoteDevice.run` does."""
+        self._tensors = self._device.random_args(args)
 
     def times_us(
         self, library: Any, rule: StoppingRule, evaluator: EvaluatorOptions, best_us: float | None

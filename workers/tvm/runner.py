@@ -76,12 +76,15 @@ def measure(
 ) -> LibraryRun:
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    rule, timer = NamedRule(stopping), LibraryTimer(device, args, patience_sec)
+    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec)
 
     def work(library: Any) -> list[float]:
         return timer.times_us(library, rule, evaluator, best_us)
 
-    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work)
+    def fill() -> None:
+        timer.fill(args)
+
+    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
     return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
 
 
@@ -241,22 +244,26 @@ def _attempt(
     timeout_sec: float,
     work: Callable[[Any], list[float]],
     unit_us: float = 1.0,
+    before: Callable[[], object] = tuple,
 ) -> LibraryRun:
     """Do the work with a library; one that fails becomes an outcome and costs the session.
 
-    The work brings times, in units of so many microseconds.
+    The work brings times, in units of so many microseconds. What it needs `before` is none of its time.
     """
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None
     try:
+        before()
         run_us = [each * unit_us for each in device.run(Path(artifact), candidate_key, timeout_sec, work)]
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except CandidateTimeout as failure:
         outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
-    except (CandidateFailed, ImpossibleTime) as failure:
-        outcome, error, run_us = Outcome.RUN_ERROR, str(failure), None
+    except CandidateFailed as failure:
+        outcome, error = failure.outcome, str(failure)
+    except ImpossibleTime as lie:
+        outcome, error, run_us = Outcome.RUN_ERROR, str(lie), None
     finally:
         if run_us is None:
             release()

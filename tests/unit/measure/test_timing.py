@@ -13,7 +13,6 @@ from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.faces import OddRunner
 from tests.fixtures.waiting import PATIENCE
-from workers.children.errors import ChildTimeout
 from workers.faces import runner as module
 from workers.faces.runner import Runner
 from workers.faces.values import Arguments
@@ -105,13 +104,13 @@ def test_a_runner_that_fails_on_a_candidate_is_a_result(
     assert held.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 
 
-def test_a_candidate_that_never_ends_is_a_result_and_the_next_is_timed(
+def test_a_candidate_whose_device_falls_silent_is_lost_and_the_next_is_timed(
     runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = timing_of(runner, timeout_sec=0.2)
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
     bad = held.measure(library(tmp_path, "hang"))
-    assert bad.trial.outcome is Outcome.RUN_TIMEOUT
+    assert bad.trial.outcome is Outcome.WORKER_LOST
     assert "longer than" in bad.trial.error
     monkeypatch.setattr(module, "GRACE_SEC", PATIENCE)
     assert held.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
@@ -142,7 +141,7 @@ def test_a_tracker_that_stays_silent_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
     monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 0.3)
-    with pytest.raises(ChildTimeout):
+    with pytest.raises(Unavailable, match="no device could be taken"):
         timing_of(runner, "silent").take()
 
 
