@@ -84,7 +84,8 @@ class DataDir:
         """Make the directories. Raises InvalidRequest for a path that cannot hold data, StorageFull."""
         self._check_mount()
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # models are nobody else's to read
+            self.logs.mkdir(exist_ok=True)
             self.scratch.mkdir(mode=0o700, exist_ok=True)
             self.lock_file.touch()
             self.users_file.touch()

@@ -176,6 +176,17 @@ def test_a_runtime_directory_that_others_may_enter_is_refused(data: DataDir) -> 
         pass
 
 
+def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
+    data: DataDir, tmp_path: Path
+) -> None:
+    assert data.path.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "of a group"
+    shared.mkdir()
+    shared.chmod(0o2775)
+    DataDir(shared).prepare()
+    assert shared.stat().st_mode & 0o7777 == 0o2775
+
+
 def test_temporary_files_of_the_parts_lie_beside_the_data_for_this_user_alone(data: DataDir) -> None:
     assert data.scratch.parent == data.path
     assert data.scratch.stat().st_mode & 0o777 == 0o700
