@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mallorn.core.addresses import host_and_port
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.hosts import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
@@ -56,6 +57,8 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
+        "TMPDIR": str(layout.data.scratch),
+        HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": python_path(),
         "PATH": search_path(),

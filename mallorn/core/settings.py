@@ -144,6 +144,10 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fill_from_data_dir(self) -> Self:
         if not self.database_url:
+            if "?" in str(self.data_dir):
+                raise ValueError(
+                    f"{self.data_dir} has a question mark, at which a database's URL ends the path"
+                )
             self.database_url = f"sqlite:///{self.data_dir / 'mallorn.db'}"
         if not self.artifacts:
             self.artifacts = str(self.data_dir / "artifacts")
