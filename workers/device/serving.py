@@ -73,7 +73,12 @@ def prepare_runtime(target: Target) -> None:
         raise MallornError(
             "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
         )
-    os.environ["TVM_NUM_THREADS"] = str(target.num_cores if target.is_cpu else cores)
+    threads = target.num_cores if target.is_cpu else cores
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    if threads < (os.cpu_count() or 1):
+        # TVM binds them to the first processors of the machine, also where this process may not use those,
+        # and where others were given as few.
+        os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
     # This process forks for every session, so it must stay single-threaded.
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
