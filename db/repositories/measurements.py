@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, update
 
 from db.codec import pack_decisions, pack_times
 from db.repositories.base import Repository
@@ -31,7 +31,7 @@ class NewMeasurement:
 
 
 class Measurements(Repository):
-    """The dataset's rows. They are only ever added."""
+    """The dataset's rows. They are only ever added; a time may turn out to be a bound."""
 
     def add_batch(self, round_id: int, attempt: int, rows: Sequence[NewMeasurement]) -> int:
         """Commit trials of a round and return how many were new; a slot is stored once.
@@ -65,6 +65,22 @@ class Measurements(Repository):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {attempt}")
         owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)
+
+    def disturb(self, round_id: int, shares: Mapping[int, float | None]) -> None:
+        """Times of a round, by slot, turned out to be mere bounds: with which share of disturbance each."""
+        for slot, share in shares.items():
+            one = (
+                Measurement.round_id == round_id,
+                Measurement.slot == slot,
+                Measurement.kind == MeasurementKind.TRIAL,
+            )
+            self.mark_as_bounds(share, *one)
+
+    def mark_as_bounds(self, share: float | None, *which: ColumnElement[bool]) -> int:
+        """From now on these times are upper bounds; how many were none before."""
+        bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
+        rows = update(Measurement).where(*which, Measurement.latency_us.is_not(None))
+        return self.changed(rows.values(bound))
 
     def _add(self, common: Mapping[str, object], rows: Sequence[NewMeasurement]) -> Sequence[int]:
         if not rows:

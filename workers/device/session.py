@@ -65,7 +65,7 @@ class Session:
             "mallorn.end": self.end,
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
-            "mallorn.time_slices": timer.times,
+            "mallorn.time_slices": lambda *call: timer.times(*call).model_dump_json(),
             NEXT_SLICE: timer.next_slice,
             "mallorn.load": self.load,
             "mallorn.free_memory": self.free_memory,

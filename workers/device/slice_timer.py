@@ -37,20 +37,19 @@ class SliceTimer:
 
     def times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
-    ) -> str:
-        """`SliceTimes` as JSON: `repeat` slices of `number` runs each, after one run that does not count."""
+    ) -> SliceTimes:
+        """`repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
         self._meter.look()
         options: dict[str, Any] = {"number": number, "repeat": repeat, "f_preproc": NEXT_SLICE}
         seconds = library.time_evaluator(function, tvm.device(kind, 0), **options)(*tensors).results
         self._looks.append((repeat, Contention.look()))
-        times = SliceTimes(
+        return SliceTimes(
             slices=tuple(map(Slice, seconds, self._disturbed())),
             cores=os.cpu_count() or 1,
             rivals=fmean(look.rivals for _, look in self._looks),
             raised=self._raised,
         )
-        return times.model_dump_json()
 
     def _disturbed(self) -> list[float | None]:
         """The share of each slice that its slowest thread waited, or another virtual machine had."""

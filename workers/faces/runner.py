@@ -11,6 +11,7 @@ from mallorn.core.values.disturbance import Disturbance
 from workers.children.child import Child
 from workers.children.method import method
 from workers.device.endpoint import Endpoint
+from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
 from workers.faces.values import Arguments
@@ -111,8 +112,8 @@ class Runner(Child):
     @method(limit_sec=_on_top_of("timeout_sec"))
     def clock(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
-    ) -> list[float]:
-        """Seconds of the shortest run of each probe of one library in `folder`; none where it fails.
+    ) -> list[Slice]:
+        """The shortest run of each probe of one library in `folder`; none where it fails.
 
         Raises Unavailable when the device itself was lost.
         """

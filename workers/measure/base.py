@@ -79,7 +79,8 @@ class Measurer(ABC):
     """Builds and times candidates. Any room may have one: `mallorn/core/names.py` says where each lies.
 
     Contract
-    - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order.
+    - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order. A slot whose time
+      turns out to have been disturbed is told once more, with a trial that is a bound.
     - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a trial.
     - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
     - Closing the generator early stops the work and leaves no process of this round running a candidate.

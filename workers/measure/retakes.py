@@ -12,8 +12,8 @@ SHARE: Final = 0.5
 class Retakes:
     """The budget of one round. A candidate may always be timed once more."""
 
-    def __init__(self, evaluator: EvaluatorOptions) -> None:
-        self._least_sec = evaluator.repeat * evaluator.min_repeat_ms / 1e3
+    def __init__(self, evaluator: EvaluatorOptions, least_sec: float = 0.0) -> None:
+        self._least_sec = max(least_sec, evaluator.repeat * evaluator.min_repeat_ms / 1e3)
         self._began_sec = time.monotonic()
         self._lost_sec = 0.0
 

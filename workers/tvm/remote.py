@@ -163,9 +163,17 @@ class RemoteDevice:
         evaluate = library.time_evaluator(function or self.entry, self._device, **evaluator)
         return lambda *args: evaluate(*args).results
 
-    def time_slices(self, library: Module, number: int, count: int, tensors: Sequence[Tensor]) -> SliceTimes:
+    def time_slices(
+        self,
+        library: Module,
+        number: int,
+        count: int,
+        tensors: Sequence[Tensor],
+        function: str | None = None,
+    ) -> SliceTimes:
         """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
-        told = self._call("mallorn.time_slices", library, self.entry, self._kind, number, count, *tensors)
+        call = library, function or self.entry, self._kind, number, count
+        told = self._call("mallorn.time_slices", *call, *tensors)
         try:
             times = SliceTimes.model_validate_json(told)
         except ValueError:

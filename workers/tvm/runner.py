@@ -17,6 +17,7 @@ from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
 from workers.device.endpoint import Endpoint, endpoint_of
+from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
 from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
@@ -27,7 +28,7 @@ from workers.measure.stopping.named_rule import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
 from workers.tvm.library_timer import LibraryTimer
-from workers.tvm.shortest import shortest_sec
+from workers.tvm.shortest import shortest
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
@@ -88,26 +89,27 @@ def measure(
     return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
 
 
-def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[float]:
+def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
     """The shortest run of each probe of a library: what else its host does makes runs longer only."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
     library = probes[0].library
+    found: list[Slice] = []
 
     def work(loaded: Any) -> list[float]:
-        return [_shortest_sec(device, loaded, probe) for probe in probes]
+        found.extend(_shortest(device, loaded, probe) for probe in probes)
+        return [each.mean_sec * SEC_US for each in found]
 
-    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work, SEC_US)
-    return [each / SEC_US for each in run.run_us]
+    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
+    return found if run.run_us else []
 
 
-def _shortest_sec(device: "RemoteDevice", library: Any, probe: Probe) -> float:
+def _shortest(device: "RemoteDevice", library: Any, probe: Probe) -> Slice:
     tensors = device.random_args(probe.args)
 
-    def time_runs(repeat: int) -> Sequence[float]:
-        timer = device.timer(library, function=probe.function, number=1, repeat=repeat, min_repeat_ms=0)
-        return timer(*tensors)
+    def time_runs(count: int) -> Sequence[Slice]:
+        return device.time_slices(library, 1, count, tensors, probe.function).slices
 
-    return shortest_sec(time_runs)
+    return shortest(time_runs)
 
 
 def run_outputs(
@@ -243,12 +245,11 @@ def _attempt(
     candidate_key: str,
     timeout_sec: float,
     work: Callable[[Any], list[float]],
-    unit_us: float = 1.0,
     before: Callable[[], object] = tuple,
 ) -> LibraryRun:
     """Do the work with a library; one that fails becomes an outcome and costs the session.
 
-    The work brings times, in units of so many microseconds. What it needs `before` is none of its time.
+    The work brings microseconds. What it needs `before` is none of its time.
     """
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
@@ -256,7 +257,7 @@ def _attempt(
     outcome, error, run_us = Outcome.OK, "", None
     try:
         before()
-        run_us = [each * unit_us for each in device.run(Path(artifact), candidate_key, timeout_sec, work)]
+        run_us = device.run(Path(artifact), candidate_key, timeout_sec, work)
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except CandidateTimeout as failure:
         outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"

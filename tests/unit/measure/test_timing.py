@@ -81,6 +81,16 @@ def test_a_time_that_others_disturbed_is_a_bound_and_nobody_is_timed_beside_it(
     assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
 
 
+def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
+    runner: Runner, tmp_path: Path
+) -> None:
+    options = JobOptions(wait_for_quiet="on")
+    timing = Timing(runner, "tracker", Target("target"), PROGRAM, options, PATIENCE)
+    with pytest.raises(Unavailable, match="waits for a quiet host: other programs want 2.0 of 2 cores"):
+        timing.measure(library(tmp_path, "disturbed"))
+    assert timing.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
+
+
 def test_elsewhere_nobody_is_timed_beside_those_before(runner: Runner, tmp_path: Path) -> None:
     timing = timing_of(runner)
     timing.measure(library(tmp_path, "good"))
