@@ -33,7 +33,7 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
         yield
     except MallornError:
         raise
-    except Exception as error:  # whatever foreign code raises
+    except (Exception, SystemExit) as error:  # whatever foreign code raises
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             owners = (Part(*part) for part in parts if frame.filename in _files(*part))
             if (part := next(owners, None)) is not None:
@@ -51,7 +51,7 @@ def _files(seam: str, name: str) -> set[str | None]:
     """The files of a part and of its bases; none of one that cannot be loaded: that is all it raised."""
     try:
         found = resolve(seam, name)
-    except PluginFailed:
+    except MallornError:
         return set()
     modules = {getattr(each, "__module__", "") for each in getattr(found, "__mro__", (found,))}
     return {getattr(sys.modules.get(module), "__file__", None) for module in modules - {"builtins", "abc"}}
