@@ -54,8 +54,8 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
 
 def _allowed(parts: Parts) -> list[str]:
     """The operator's list; where keys are asked for, nothing on it allows any class."""
-    asks = parts.door.asks()
-    return [each for each in parts.settings.plugins if each != ANY or not asks]
+    listed = parts.settings.plugins
+    return [each for each in listed if each != ANY] if ANY in listed and parts.door.asks() else listed
 
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
