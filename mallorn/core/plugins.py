@@ -37,9 +37,7 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # whatever foreign code raises
         known = refused(error) if isinstance(error, OSError) else None
-        if isinstance(
-            known, HostFault
-        ):  # a child could not start, say
+        if isinstance(known, HostFault):  # a child could not start, say
             raise known from error
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             owners = (Part(*part) for part in parts if frame.filename in _files(*part))
