@@ -121,7 +121,10 @@ def onnxruntime() -> str:
 
 def check_host(data: Path) -> None:
     """The checks that cost nothing, before a service is started here. Raises what the first one finds."""
+    from workers.host.cores import Cores
+
     compiler()
+    Cores().files()
     disk(data)
 
 

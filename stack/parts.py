@@ -9,6 +9,7 @@ from mallorn.core.addresses import host_and_port
 from mallorn.core.allowed_classes import ANY
 from mallorn.core.binding import is_loopback
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.hosts import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
@@ -59,6 +60,8 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
         "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * _is_ones_own(layout, known)),
+        "TMPDIR": str(layout.data.scratch),
+        HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": python_path(),
         "PATH": search_path(),

@@ -15,6 +15,9 @@ from mallorn.core.targets import LOCAL
 TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Write into --out, whatever schedules and files it holds.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 
 

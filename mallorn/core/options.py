@@ -1,11 +1,13 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Final, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mallorn.core.names import REGISTRY
 from mallorn.core.states import SEARCH, Mode
+
+LARGEST_ROUND: Final = 64  # candidates
 
 
 def _in_order(bounds: list[int]) -> list[int]:
@@ -124,7 +126,7 @@ class JobOptions(BaseModel):
         Field(description="What simulated pretends to be: seed, device_sec, failure_rate."),
     ] = SimulatedOptions()
     round_size: Annotated[
-        Annotated[int, Field(ge=1, le=64)] | None,
+        Annotated[int, Field(ge=1, le=LARGEST_ROUND)] | None,
         Field(description="Candidates a round; without it as many as the planner finds right."),
     ] = None
     task_trials: Annotated[

@@ -14,7 +14,7 @@ from tests.fixtures.waiting import wait_for
 
 DISK_MEGABYTES = 48
 TRIALS = 32
-FULL = "The disk that holds the data directory is full"
+FULL = "is full"
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
-from tests.browser.conftest import Open, serving
+from tests.browser.conftest import Open
 from tests.browser.furnished import Furnished, furnish
 from tests.browser.looks import LOOKS, SEARCH, faults, keep_picture, settle
-from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.coordinator import OwnedRows, serving
 from tests.fixtures.rows import new_job
 
 Act = Callable[[Any], None]
@@ -131,7 +131,7 @@ def service(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     jobs = furnish(database, folder / "artifacts", time.time())
     database.dispose()
     with serving(create_app(Settings(data_dir=folder, redis_url="memory://"))) as url:
-        yield Service(url, jobs)
+        yield Service(f"{url}/", jobs)
 
 
 @every_look

@@ -1,6 +1,7 @@
 """How a call into a child process can end badly, and the way of errors across the process border."""
 
 import signal
+import tempfile
 from typing import Any, Final
 
 from mallorn.core import errors
@@ -59,7 +60,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
             "hint": error.hint,
         }
     if isinstance(error, OSError) and error.errno in FULL:
-        error = StorageFull()
+        # All that a child writes lies there, unless the error knows better.
+        error = StorageFull(f"the disk of {error.filename or tempfile.gettempdir()} is full")
     elif not isinstance(error, MallornError) and lacks_handles(str(error)):
         error = no_handle()
     if isinstance(error, MallornError):

@@ -12,6 +12,7 @@ from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target, parse_target
 from workers.device.identity import HostFacts
+from workers.host.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
 LLVM_CPU_PROGRAM = "from tvm.target import codegen; print(codegen.llvm_get_system_cpu())"
@@ -50,9 +51,9 @@ def detect_target() -> Target:
 
 
 def available_cores() -> int:
-    """The CPUs this process may run on, and no more than its control group pays for."""
+    """The CPUs this process may run on, and no more than its control groups pay for."""
     allowed = len(os.sched_getaffinity(0))
-    quota = _cgroup_cpus(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text())
+    quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
@@ -105,25 +106,3 @@ def _host_class(model: str, facts: Mapping[str, str]) -> str:
 def _governor() -> str:
     path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     return path.read_text().strip() if path.exists() else "unknown"
-
-
-def _cgroup_cpus(root: Path, membership: str) -> float | None:
-    """The CPU quota of the process's control group (version 2, then 1) in CPUs; None: unlimited."""
-    for line in membership.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            folder = root / path.lstrip("/")
-            limits = _numbers(folder / "cpu.max")
-        elif "cpu" in controllers.split(","):
-            folder = root / "cpu" / path.lstrip("/")
-            limits = _numbers(folder / "cpu.cfs_quota_us") + _numbers(folder / "cpu.cfs_period_us")
-        else:
-            continue
-        if len(limits) == 2 and limits[0] > 0:
-            return limits[0] / limits[1]
-    return None
-
-
-def _numbers(path: Path) -> list[float]:
-    text = path.read_text() if path.is_file() else ""
-    return [float(word) for word in text.split() if word.lstrip("-").isdigit()]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.disturbance import Disturbance
 from workers.children.child import Child
 from workers.children.method import method
 from workers.device.endpoint import Endpoint
@@ -28,6 +29,8 @@ class LibraryRun:
     run_us: tuple[float, ...] = ()
     error: str = ""
     run_ms: float | None = None  # with all that belongs to it
+    disturbed: float | None = None  # the share of its times in which others had its processors; None: unknown
+    disturbance: Disturbance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,10 @@ class DeviceModel:
 
 def _on_top_of(parameter: str) -> Callable[[Mapping[str, Any]], float]:
     return lambda given: float(given[parameter]) + GRACE_SEC
+
+
+def _with_patience(given: Mapping[str, Any]) -> float:
+    return float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC
 
 
 def _with_a_wait(given: Mapping[str, Any]) -> float:
@@ -69,7 +76,7 @@ class Runner(Child):
         lost since the last one is the fault of neither: it gets a successor. Raises NoDevice, Unavailable.
         """
 
-    @method(limit_sec=_on_top_of("timeout_sec"))
+    @method(limit_sec=_with_patience)
     def measure(
         self,
         tracker: str,
@@ -80,9 +87,13 @@ class Runner(Child):
         stopping: str,
         candidate_key: str,
         timeout_sec: float,
+        patience_sec: float,
         best_us: float | None = None,
     ) -> LibraryRun:
-        """Time a library by a stopping rule. Raises Unavailable when the device itself was lost."""
+        """Time a library by a stopping rule. Raises Unavailable when the device itself was lost.
+
+        Timings in which others had the device's processors are taken again, for as long as `patience_sec`.
+        """
 
     @method(limit_sec=_on_top_of("timeout_sec"))
     def run_outputs(

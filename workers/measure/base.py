@@ -10,6 +10,7 @@ from typing import Self
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from workers.children.pool import ChildPool
 from workers.device.endpoint import Endpoint
@@ -45,6 +46,7 @@ class SlotTrial:
     slot: int
     trial: Trial
     endpoint: Endpoint | None = None  # None: never reached a device
+    disturbance: Disturbance | None = None  # None: it was not timed
 
 
 @dataclass(frozen=True, slots=True)

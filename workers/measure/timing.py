@@ -15,6 +15,7 @@ from workers.device.endpoint import Endpoint
 from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import Program, SlotTrial
 from workers.measure.builds import Built
+from workers.measure.retakes import Retakes
 from workers.measure.texts import shorten
 
 # Of a program's key, in the device's own log.
@@ -44,6 +45,7 @@ class Timing:
         self._timeout_sec = timeout_sec
         self._best_us = best_us
         self._keeps_best = keeps_best  # whoever comes next is timed beside the fastest of those before, too
+        self._retakes = Retakes(options.evaluator)
         self._purpose = purpose  # marks repeats in the device's own log
         self._built: Built | None = None
         self._taking: Pending[Endpoint] | None = None
@@ -126,6 +128,7 @@ class Timing:
             stopping=self._options.stopping,
             candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{self._purpose}",
             timeout_sec=self._timeout_sec,
+            patience_sec=self._retakes.left_sec(),
             best_us=self._best_us,
         )
 
@@ -143,6 +146,7 @@ class Timing:
 
     def _finish(self, built: Built, run: LibraryRun) -> SlotTrial:
         self._built = self._running = None
+        self._retakes.lose(run.disturbance.lost_sec if run.disturbance else 0.0)
         trial = Trial(
             built.slot.candidate,
             run.outcome,
@@ -150,7 +154,8 @@ class Timing:
             run_us=run.run_us,
             run_ms=run.run_ms,
             error=shorten(run.error),
+            disturbed=run.disturbed,
         )
-        if self._keeps_best and trial.latency_us is not None:
-            self._best_us = min(trial.latency_us, self._best_us or inf)
-        return SlotTrial(built.slot.slot, trial, self._endpoint)
+        if self._keeps_best and trial.time_us is not None:
+            self._best_us = min(trial.time_us, self._best_us or inf)
+        return SlotTrial(built.slot.slot, trial, self._endpoint, run.disturbance)

@@ -12,6 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
 from mallorn.core.errors import Unavailable
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
 from workers.children.shutdown import STOP
 from workers.measure.base import Slot, SlotTrial
@@ -42,15 +43,23 @@ class Commits:
         self._slots = {slot.slot: slot for slot in slots}
         self._proposals = proposals
         self._pending: list[SlotTrial] = []
+        self._disturbances: list[Disturbance] = []
 
     def add(self, result: SlotTrial) -> None:
         """Remember a result; commit when enough are pending."""
         self._pending.append(result)
+        if result.disturbance is not None:
+            self._disturbances.append(result.disturbance)
         if len(self._pending) >= BATCH:
             try:
                 self.flush()
             except Unavailable as error:  # kept, and committed with the next
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
+
+    @property
+    def disturbance(self) -> Disturbance:
+        """What others had of the devices while this attempt's candidates were timed."""
+        return Disturbance.of_all(self._disturbances)
 
     def flush(self) -> None:
         """Commit what is pending, and tell the job, in one transaction."""
@@ -65,7 +74,8 @@ class Commits:
             # None is new where an earlier commit was applied and its answer lost.
             if Measurements(session).add_batch(self._context.row.id, self._attempt, rows):
                 Events(session).append(self._context.row.job_id, self._news(results))
-            Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
+            # Whatever it waited for is there.
+            Jobs(session).say(self._context.row.job_id, self.disturbance.words)
         self._pending = []
 
     def settle(self) -> None:
@@ -94,7 +104,7 @@ class Commits:
         return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id)
 
     def _news(self, results: Sequence[SlotTrial]) -> MeasuredEvent:
-        times = [us for result in results if (us := result.trial.latency_us) is not None]
+        times = [us for result in results if (us := result.trial.time_us) is not None]
         return MeasuredEvent(
             round=self._context.row.index,
             task=self._context.task_index,

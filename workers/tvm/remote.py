@@ -21,6 +21,7 @@ from mallorn.core.targets import Target
 from workers.device.endpoint import endpoint_of
 from workers.device.handshake import DEATH_NOTICE, ticket_of
 from workers.device.identity import Identity
+from workers.device.slice_times import SliceTimes
 from workers.device.tracker_client import Address, TrackerClient, device_key
 from workers.faces.values import Arguments
 from workers.host.load import Load
@@ -165,6 +166,17 @@ class RemoteDevice:
         """A function that takes the arguments and returns run times in seconds."""
         evaluate = library.time_evaluator(function or self.entry, self._device, **evaluator)
         return lambda *args: evaluate(*args).results
+
+    def time_slices(self, library: Module, number: int, count: int, tensors: Sequence[Tensor]) -> SliceTimes:
+        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
+        told = self._call("mallorn.time_slices", library, self.entry, self._kind, number, count, *tensors)
+        try:
+            times = SliceTimes.model_validate_json(told)
+        except ValueError:
+            raise CandidateFailed("the device tells what are no times") from None
+        if len(times.slices) != count:
+            raise CandidateFailed(f"the device tells {len(times.slices)} times of {count}")
+        return times
 
     def close(self) -> None:
         """Give the device back."""

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,19 +23,16 @@ from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runne
 from workers.faces.values import Arguments
 from workers.host.load import Load
 from workers.host.memory import COPIES_OF_ONE
-from workers.measure.stopping import take_times
-from workers.measure.stopping.lasting import take_timing
 from workers.measure.stopping.named_rule import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
+from workers.tvm.library_timer import LibraryTimer
 from workers.tvm.shortest import shortest_sec
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
     from workers.tvm.remote_model import RemoteModel
 
-# A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
-ROUGH_MS: Final = 5
 SEC_US: Final = 1e6
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
@@ -73,28 +71,21 @@ def measure(
     stopping: str,
     candidate_key: str,
     timeout_sec: float,
+    patience_sec: float,
     best_us: float | None = None,
 ) -> LibraryRun:
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    rule = NamedRule(stopping)
-    tensors: list[Any] = []
+    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec)
 
     def work(library: Any) -> list[float]:
-        def time_runs(number: int) -> float:
-            (mean_sec,) = device.timer(library, number=number, repeat=1, min_repeat_ms=0)(*tensors)
-            return mean_sec
-
-        def time_once(options: EvaluatorOptions) -> list[float]:
-            return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
-
-        rough_sec = min(device.timer(library, number=1, repeat=1, min_repeat_ms=ROUGH_MS)(*tensors))
-        return take_times(rule, evaluator, time_once, best_us)
+        return timer.times_us(library, rule, evaluator, best_us)
 
     def fill() -> None:
-        tensors.extend(device.random_args(args))
+        timer.fill(args)
 
-    return _attempt(device, artifact, candidate_key, timeout_sec, work, before=fill)
+    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
+    return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[float]:

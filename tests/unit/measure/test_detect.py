@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from mallorn.core.errors import InvalidTarget
+from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 from workers.device import detect
 from workers.device.detect import available_cores, cpu_info, detect_target, host_fingerprint
 
@@ -75,25 +75,6 @@ def test_only_the_first_processor_is_read() -> None:
     assert cpu_info(CPUINFO.format(flags=V2))["vendor_id"] == "GenuineIntel"
 
 
-@pytest.mark.parametrize(
-    ("files", "membership", "cpus"),
-    [
-        ({"app/cpu.max": "150000 100000"}, "0::/app", 1.5),
-        ({"app/cpu.max": "max 100000"}, "0::/app", None),
-        (
-            {"cpu/app/cpu.cfs_quota_us": "400000", "cpu/app/cpu.cfs_period_us": "100000"},
-            "4:cpu,cpuacct:/app\n0::/",
-            4.0,
-        ),
-        ({"cpu/app/cpu.cfs_quota_us": "-1", "cpu/app/cpu.cfs_period_us": "100000"}, "4:cpu:/app", None),
-        ({}, "0::/", None),
-    ],
-)
-def test_the_control_groups_quota_is_respected(
-    tmp_path: Path, files: dict[str, str], membership: str, cpus: float | None
-) -> None:
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert detect._cgroup_cpus(tmp_path, membership) == cpus
+def test_no_more_cores_are_used_than_a_group_pays_for(made_up_groups: MadeUp) -> None:
+    made_up_groups("0::/a/b", V2_MOUNT, {"a/cpu.max": "150000 100000\n"})
+    assert available_cores() == 1

@@ -102,12 +102,12 @@ def test_a_candidate_beside_which_the_machine_slept_is_timed_again(monkeypatch: 
     nth=st.integers(0, 2),
     stopping=st.sampled_from(["fixed", "racing"]),
 )
-@example("time", "was too slow", 1, "racing")
+@example("mallorn.time_slices", "was too slow", 1, "racing")
 @example("mallorn.identity", "told another's JSON", 0, "racing")
 @example("mallorn.identity", "never answered", 0, "racing")
 @example("remove", "was cut off", 0, "racing")
 @example("upload", "never answered", 0, "racing")
-@example("time", "was killed", 1, "racing")
+@example("mallorn.time_slices", "was killed", 1, "racing")
 def test_a_devices_fault_is_a_failed_trial_or_a_round_that_goes_back(
     call: str, fault: str, nth: int, stopping: str
 ) -> None:

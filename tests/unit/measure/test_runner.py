@@ -11,6 +11,7 @@ from mallorn.core.errors import PluginFailed
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from workers.device.handshake import DEATH_NOTICE
+from workers.device.slice_times import SliceTimes
 from workers.faces.runner import LibraryRun
 from workers.faces.values import Arguments
 from workers.measure.stopping import StoppingRule
@@ -42,12 +43,10 @@ class SlowOnTheDevice:
         return []
 
     def timer(self, _library: Any, **evaluator: int) -> Callable[..., Sequence[float]]:
-        def time_runs(*_args: Any) -> Sequence[float]:
-            if not evaluator["min_repeat_ms"]:
-                raise RPCError(f"{DEATH_NOTICE} killed by SIGALRM")
-            return [1e-3]
+        return lambda *_args: [1e-3]
 
-        return time_runs
+    def time_slices(self, *_call: Any) -> SliceTimes:
+        raise RPCError(f"{DEATH_NOTICE} killed by SIGALRM")
 
     def close(self) -> None:
         pass
@@ -61,7 +60,7 @@ def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def measured_by(stopping: str) -> LibraryRun:
-    return runner.measure(*WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0)
+    return runner.measure(*WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0, 1.0)
 
 
 @pytest.mark.parametrize("stopping", ["fixed", "adaptive", "racing"])

@@ -68,6 +68,19 @@ def test_in_a_round_a_slower_one_changes_nothing_for_the_next(runner: Runner, tm
     assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
 
 
+def test_a_time_that_others_disturbed_is_a_bound_and_nobody_is_timed_beside_it(
+    runner: Runner, tmp_path: Path
+) -> None:
+    timing = timing_in_a_round(runner, 1.5)
+    result = timing.measure(library(tmp_path, "disturbed"))
+    assert result.trial.is_bound
+    assert result.trial.time_us is None
+    assert result.trial.latency_us == 0.25
+    assert result.disturbance is not None
+    assert result.disturbance.bounds == 1
+    assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
+
+
 def test_elsewhere_nobody_is_timed_beside_those_before(runner: Runner, tmp_path: Path) -> None:
     timing = timing_of(runner)
     timing.measure(library(tmp_path, "good"))
