@@ -36,6 +36,7 @@ def runner() -> Iterator[Runner]:
     ("hazard", "outcome", "text"),
     [
         ("build_segfault", Outcome.BUILD_ERROR, "SIGSEGV"),
+        ("build_killed", Outcome.WORKER_LOST, "SIGKILL"),
         ("build_loop", Outcome.BUILD_TIMEOUT, "30 s"),
         ("run_segfault", Outcome.RUN_ERROR, "SIGSEGV"),
         ("run_loop", Outcome.RUN_TIMEOUT, "did not return in time"),

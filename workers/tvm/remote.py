@@ -28,6 +28,7 @@ from workers.host.load import Load
 
 _PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
+_NAP_SEC = 0.1  # no suspension is shorter, and no two looks at two clocks lie further apart
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 T = TypeVar("T")
@@ -91,10 +92,13 @@ class RemoteDevice:
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
         """Do something there before the deadline. Raises what `run` raises."""
+        asleep_sec = _asleep_sec()
         with self._judged():
             self._call("mallorn.begin", candidate_key, timeout_sec)
             result = work()
             self._call("mallorn.end")
+        if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer went on
+            raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
     def machine(self, name: str) -> VirtualMachine:
@@ -234,6 +238,11 @@ def _or_lost() -> Iterator[None]:
         yield
     except _UNREADABLE as error:
         raise _lost(f"{type(error).__name__}: {error}") from None
+
+
+def _asleep_sec() -> float:
+    """How long this machine has been suspended since it was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def _lost(text: str) -> Unavailable:

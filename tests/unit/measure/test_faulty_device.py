@@ -36,6 +36,7 @@ from workers.measure.builds import Built
 from workers.measure.timing import Timing
 from workers.search.space import Candidate, Sketch
 from workers.slot.endings import GIVEN_BACK, OTHER_HOST, ending
+from workers.tvm import remote
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments((("TENSOR", "float32", (4,)),)), flops=1.0)
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -82,6 +83,17 @@ def _impatient() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing, "DEVICE_WAIT_SEC", 0.0)
         yield
+
+
+def test_a_candidate_beside_which_the_machine_slept_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = iter([0.0, 3600.0, 3600.0, 3600.0])
+    monkeypatch.setattr(remote, "_asleep_sec", lambda: next(slept))
+    with offering(FaultyDevice("none", answers(None))) as runner:
+        on = timing_with(runner, "fixed")
+        assert tried(on) is None
+        again = tried(on)
+    assert again is not None
+    assert again.outcome is Outcome.OK
 
 
 @given(
