@@ -38,6 +38,7 @@ from mallorn.wording.outlook import headroom
 from mallorn.wording.results import (
     ENGINE_COLUMNS,
     POINT_COLUMNS,
+    failures,
     latency_rows,
     left_undone,
     point_rows,
@@ -148,7 +149,6 @@ def _beside(job: JobStatus) -> str:
 
 def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
     progress = job.progress
-    failures = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items())
     estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
     return {
         "name": job.name,
@@ -161,7 +161,7 @@ def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
         "budget": AUTO if job.auto else None,
         "private": "kept from other owners" if job.options.is_private else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
-        "failures": failures or "none",
+        "failures": failures(progress),
         "estimate": None if progress.estimated_us is None else estimate,
         "headroom": headroom(job) or None,
         "stock's tuner": stock_words(rows),
