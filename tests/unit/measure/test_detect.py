@@ -35,7 +35,7 @@ def test_the_host_class_tells_core_counts_and_cpus_apart(monkeypatch: pytest.Mon
     monkeypatch.setattr(detect, "available_cores", lambda: 77)
     assert "77c" in host_fingerprint()["host_class"]
     monkeypatch.undo()
-    monkeypatch.setattr(detect, "cpu_info", lambda: {"model name": "Other CPU"})
+    monkeypatch.setattr(detect, "_processor", lambda: {"model name": "Other CPU"})
     assert host_fingerprint()["host_class"] != ours
     monkeypatch.undo()
     assert host_fingerprint()["host_class"] == ours
