@@ -17,7 +17,11 @@ from workers.device.identity import HostFacts, Identity
 from workers.host.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
-LLVM_CPU_PROGRAM = "from tvm.target import codegen; print(codegen.llvm_get_system_cpu())"
+LLVM_CPU_PROGRAM = """
+from tvm.target import Target, codegen
+cpu = str(codegen.llvm_get_system_cpu())
+print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
+"""
 IDENTITY_FIELDS = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
     "CPU implementer", "CPU part", "CPU variant",
@@ -97,11 +101,13 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _llvm_cpu() -> str | None:
-    """LLVM's name for this CPU."""
+    """LLVM's name for this CPU, if it has all that LLVM takes it to have: hypervisors may hide a part."""
     answer = ask_tvm(LLVM_CPU_PROGRAM)
     # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
-    name = answer.stdout.strip() if answer.returncode == 0 else ""
-    return name if name and name != "generic" else None
+    name, *features = answer.stdout.split() or ["generic"]
+    flags = set(cpu_info().get("flags", "").split())
+    hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
+    return None if name == "generic" or hidden else name
 
 
 def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:

@@ -61,6 +61,18 @@ def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pyt
     assert detect_target().attrs["mcpu"] == "x86-64-v3"
 
 
+@pytest.mark.parametrize(
+    ("flags", "mcpu"), [(V4, "skylake-avx512"), (V3, "x86-64-v3"), ("", "skylake-avx512")]
+)
+def test_a_cpu_whose_hypervisor_hides_instructions_is_what_is_left_of_it(
+    flags: str, mcpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "LLVM_CPU_PROGRAM", f"print('skylake-avx512 {V4} adx prefer-256-bit')")
+    monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
+    assert detect_target().attrs["mcpu"] == mcpu
+
+
 @pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
 def test_flags_decide_the_level(flags: str, level: str) -> None:
     assert detect._cpu_level({"flags": flags}, "x86_64") == level
