@@ -11,7 +11,7 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.addresses import listen
-from workers.device.detect import available_cores, host_fingerprint
+from workers.device.detect import available_cores, described_again, host_fingerprint
 from workers.device.forks import ask_in_fork
 from workers.device.identity import Identity
 from workers.device.registration import Registration
@@ -90,20 +90,16 @@ def describe(name: str, target: Target, listener: socket.socket, is_local: bool,
 
     # In a fork: asking starts threads, and a context on a GPU, which no session forked later would survive.
     facts = ask_in_fork(lambda: runtime_facts(target))
-    fingerprint = host_fingerprint()
-    if not target.is_cpu:
-        if not (accelerator := facts.get("accelerator")):
-            raise InvalidTarget(
-                f"this host has no {target.kind} device", hint="mallorn device --target local"
-            )
-        fingerprint["host_class"] += "+" + accelerator.replace(" ", "-")
+    if not target.is_cpu and not facts.get("accelerator"):
+        raise InvalidTarget(f"this host has no {target.kind} device", hint="mallorn device --target local")
     host, port = listener.getsockname()[:2]
-    return {
+    identity: Identity = {
         "name": name,
         "target": target.text,
         "address": f"{host}:{port}",
         "is_local": is_local,
         "sandbox": sandbox,
-        **fingerprint,
+        **host_fingerprint(),
         **facts,
     }
+    return described_again(identity)

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
-from db.repositories.devices import Devices
+from db.repositories.devices import Devices, like_of
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
@@ -20,7 +20,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.faces.values import unpack_arguments
 from workers.measure.believing import REFUSED
-from workers.probing.run import like_of, measured_by_us
+from workers.probing.run import measured_by_us
 from workers.slot.runtime import Runtime
 
 BEATEN: Final = 1.05  # times the peak: a clock varies by less

@@ -35,7 +35,7 @@ def test_the_host_class_tells_core_counts_and_cpus_apart(monkeypatch: pytest.Mon
     monkeypatch.setattr(detect, "available_cores", lambda: 77)
     assert "77c" in host_fingerprint()["host_class"]
     monkeypatch.undo()
-    monkeypatch.setattr(detect, "cpu_info", lambda: {"model name": "Other CPU"})
+    monkeypatch.setattr(detect, "_processor", lambda: {"model name": "Other CPU"})
     assert host_fingerprint()["host_class"] != ours
     monkeypatch.undo()
     assert host_fingerprint()["host_class"] == ours
@@ -59,6 +59,18 @@ def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pyt
     monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=V3)))
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
     assert detect_target().attrs["mcpu"] == "x86-64-v3"
+
+
+@pytest.mark.parametrize(
+    ("flags", "mcpu"), [(V4, "skylake-avx512"), (V3, "x86-64-v3"), ("", "skylake-avx512")]
+)
+def test_a_cpu_whose_hypervisor_hides_instructions_is_what_is_left_of_it(
+    flags: str, mcpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "LLVM_CPU_PROGRAM", f"print('skylake-avx512 {V4} adx prefer-256-bit')")
+    monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
+    assert detect_target().attrs["mcpu"] == mcpu
 
 
 @pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
