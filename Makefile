@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+TRIALS ?= 200
 # No test takes so long, unless it hangs: those that run the service are given more, for slow and busy machines.
 TIMEOUT_SEC := 600
 # In a home that is a trap: a test that touches what is the user's own fails its stage.
@@ -69,7 +70,7 @@ page: ## build the web page, with Node 20.19 or newer or, where there is none, w
 
 run: setup ## tune the example model on this machine and print what it won
 	@python examples/build.py mlp -o build/models
-	mallorn tune build/models/mlp.onnx --target local --trials 200 --out build/mlp-tuned
+	mallorn tune build/models/mlp.onnx --target local --trials $(TRIALS) --out build/mlp-tuned
 	echo 'So that your shell finds mallorn:   source .venv/bin/activate'
 
 test: setup ## lint, types, layers, then every test, cheap ones first; what fails hides nothing that comes after it

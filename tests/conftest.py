@@ -40,6 +40,7 @@ pytest.register_assert_rewrite(
 )
 
 pytest_plugins = [
+    "tests.fixtures.control_groups",
     "tests.fixtures.coordinator",
     "tests.fixtures.database",
     "tests.fixtures.fleet",

@@ -15,7 +15,7 @@ from tests.fixtures.waiting import wait_for
 pytestmark = pytest.mark.long
 DISK_MEGABYTES = 48
 TRIALS = 32
-FULL = "The disk that holds the data directory is full"
+FULL = "is full"
 
 
 @pytest.fixture

@@ -54,6 +54,10 @@ def test_readme_typed_in_order_tunes_and_exports(clone: Checkout, said: str) -> 
     assert (clone.root / "tuned" / "manifest.json").is_file()
 
 
+def test_the_python_of_readme_reads_its_job_after_the_service_has_ended(said: str) -> None:
+    assert "trials\nthe last round: " in said
+
+
 def test_what_make_run_prints_to_be_typed_next_works(clone: Checkout, said: str) -> None:
     commands = re.findall(r"^ +((?:mallorn|python) .*)$", said, re.MULTILINE)
     assert any("--schedules build/mlp-tuned" in command for command in commands)
