@@ -2,7 +2,7 @@
 
 import signal
 import tempfile
-from typing import Any
+from typing import Any, Final
 
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
@@ -33,6 +33,14 @@ class ChildKilled(ChildCrashed):
 
 class ChildOutOfMemory(ChildCrashed):
     """A helper process got a SIGKILL from the kernel, for want of memory: what it did took too much."""
+
+
+class ChildNotStarted(ChildCrashed):
+    """A helper process never became ready: what it would have done is not to blame."""
+
+
+#: The host's doing, and not that of what was asked.
+HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted)
 
 
 class ChildFailed(ChildError):
