@@ -1,14 +1,12 @@
 """What README tells a newcomer to type works, in its order, and so does what that prints to be typed next."""
 
-import os
 import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.fixtures.command_line import ROOT
+from tests.fixtures.newcomer import set_up
 from tests.fixtures.tutorials import Block, Checkout, blocks
 
 TRIALS = re.compile(r"(--trials |trials=)\d+")
@@ -28,17 +26,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     set_up(made.root)
     made.run(Block("sh", {}, "python examples/build.py mlp -o own && mv own/mlp.onnx model.onnx"))
     return made
-
-
-def set_up(root: Path) -> None:
-    """What `make setup` leaves behind: the environment that these tests run in."""
-    (root / ".venv").mkdir()
-    for part in Path(sys.prefix).iterdir():
-        if part.name != "ready":
-            (root / ".venv" / part.name).symlink_to(part)
-    for made_from in ("requirements/lock.txt", "pyproject.toml"):
-        os.utime(root / made_from, (0, 0))
-    (root / ".venv" / "ready").touch()
 
 
 @pytest.fixture(scope="module")
