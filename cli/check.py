@@ -62,6 +62,8 @@ def _findings(
     loaded = look("tvm", lambda: checks.tvm(graphs, found[0])) if found else None
     if loaded is not None:
         yield loaded
+    if loaded is not None and loaded.ok and found[0].is_cpu and address.url is None:
+        yield look("kernel", lambda: checks.kernel(found[0]))
     if model is not None and loaded is not None and loaded.ok:
         yield look("model", lambda: checks.model(graphs, existing(model), shapes))
     if address.url is not None and found:

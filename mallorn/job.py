@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
@@ -237,7 +238,10 @@ class Job:
 
 
 def unzip(content: bytes, directory: Path) -> None:
-    """Unpack an archive, unless one of its members would land outside the directory."""
+    """Unpack an archive, unless one of its members would land outside the directory.
+
+    What lies there is replaced once all of it has found room.
+    """
     root = directory.resolve()
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
@@ -247,4 +251,10 @@ def unzip(content: bytes, directory: Path) -> None:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
                 raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
-        archive.extractall(root)
+        root.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".new-", dir=root) as fresh:
+            archive.extractall(fresh)
+            for name in archive.namelist():
+                if (file := Path(fresh, name)).is_file():
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    file.replace(root / name)

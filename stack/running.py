@@ -31,6 +31,7 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
         upgrade(known.database_url)
         if known.shipped:
             bring_along(known.database_url)
+        forget_devices(known.database_url)
         if not supervisor.start():
             say("stopped before everything was ready")
             return
@@ -45,6 +46,17 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
 
             supervisor.watch(is_over)
         say("stopping")
+
+
+def forget_devices(url: str) -> None:
+    """None answers before it has said anew what it is: its host may have changed since it was last seen."""
+    from db.repositories.devices import Devices
+    from db.session import Database
+
+    database = Database(url)
+    with database.transaction() as session:
+        Devices(session).missed((), 0.0)
+    database.dispose()
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def _running_or_started(directory: DataDir, starter: "Starter") -> StackInfo:
     deadline = time.monotonic() + START_TIMEOUT_SEC
     try:
         while time.monotonic() < deadline:
-            info = directory.read_stack()
+            info = directory.running_stack()
             if info is not None and http_ok(f"{info.url}{API}/healthz")():
                 return info
             starter.start_unless_held()

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, and_, case, select, update
 
 from db.clock import now
 from db.repositories.base import Repository, until
-from db.tables import Device
+from db.tables import Context, Device
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
 from mallorn.core.values.machine import Machine
 
@@ -20,6 +20,11 @@ class Like:
     host_class: str
     tvm_version: str
     threads: int
+
+
+def like_of(row: Device | Context) -> Like:
+    """What devices share with this one, or with those that measured in this context."""
+    return Like(row.target_id, row.host_class, row.tvm_version, row.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Devices(Repository):
         known = self.machine_of(like)
         fresh = asdict(device) | {"last_seen": now()}
         insert = self.insert(Device).values(**fresh, machine=known)
-        kept = case((_alike(like), Device.machine), else_=insert.excluded.machine)
+        kept = case((alike(like), Device.machine), else_=insert.excluded.machine)
         upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh | {"machine": kept})
         return self.session.execute(upsert.returning(Device.id)).scalar_one()
 
@@ -54,7 +59,7 @@ class Devices(Repository):
 
     def machine_of(self, like: Like) -> DeviceMachine | None:
         """What is known of these devices' machine; None where nobody has tried to measure it."""
-        found = self.session.scalars(select(Device.machine).where(_alike(like)))
+        found = self.session.scalars(select(Device.machine).where(alike(like)))
         return max(
             (each for each in found if each is not None), key=lambda each: each.at or 0.0, default=None
         )
@@ -67,10 +72,11 @@ class Devices(Repository):
         return None if newest is None else newest.machine
 
     def fresh_machine_of(self, like: Like, again_sec: float) -> DeviceMachine | None:
-        """The same; None also where it could not be measured, and that is longer ago."""
+        """The same; None also where it could not be measured undisturbed, and that is longer ago."""
         known = self.machine_of(like)
-        tried_again = known is not None and known.machine is None and self._age_sec(known) > again_sec
-        return None if tried_again else known
+        if known is None or (known.machine is not None and not known.machine.disturbed):
+            return known
+        return None if self._age_sec(known) > again_sec else known
 
     def machine_before(self, like: Like, ago_sec: float) -> Machine | None:
         """What was measured, if that is so long ago that it may be doubted."""
@@ -81,7 +87,7 @@ class Devices(Repository):
         """Store what was found out about all devices like this."""
         at = self.session.execute(select(now())).scalar_one()
         found = DeviceMachine(machine=machine, why=why, at=at)
-        self.changed(update(Device).where(_alike(like)).values(machine=found))
+        self.changed(update(Device).where(alike(like)).values(machine=found))
         return found
 
     def _age_sec(self, known: DeviceMachine) -> float:
@@ -105,5 +111,6 @@ class Devices(Repository):
         return self.session.scalars(query).all()
 
 
-def _alike(like: Like) -> ColumnElement[bool]:
+def alike(like: Like) -> ColumnElement[bool]:
+    """Whether a row is of such a device."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(like).items()))

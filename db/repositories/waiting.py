@@ -6,8 +6,9 @@ from typing import Final
 from sqlalchemy import func, select, update
 
 from db.repositories.base import Repository, said
+from db.repositories.devices import alike, like_of
 from db.repositories.jobs import ACTIVE
-from db.tables import Device, Event, Job, TargetRow
+from db.tables import Context, Device, Event, Job, TargetRow
 from mallorn.core.states import SEARCH, ZERO_SHOT, Cause
 
 # Jobs that hand out what is known run nothing.
@@ -30,8 +31,10 @@ class Waiting(Repository):
         self.changed(update(Job).where(*theirs).values(said(reason, Cause.NOT_HERE, why_not_here)))
 
     def since(self, job: Job) -> float:
-        """When anything last happened to the job, or a device of its target was last seen."""
+        """When anything last happened to the job, or a device that could serve it was last seen."""
         events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
         seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
+        if job.context_id is not None:
+            seen = seen.where(alike(like_of(self.session.get_one(Context, job.context_id))))
         times = self.session.scalar(events), self.session.scalar(seen)
         return max(job.created_at, *(known_sec for known_sec in times if known_sec is not None), 0.0)

@@ -24,6 +24,7 @@ class Decoder:
     def __init__(self, library: str, manifest: dict[str, Any]) -> None:
         threads = manifest["target"].get("num-cores") or os.cpu_count()
         os.environ.setdefault("TVM_NUM_THREADS", str(threads))
+        os.environ.setdefault("TVM_BIND_THREADS", "0")
         import tvm  # reads the threads once, at import
         from tvm import relax
 

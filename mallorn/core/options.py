@@ -1,11 +1,13 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Final, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mallorn.core.names import REGISTRY
 from mallorn.core.states import SEARCH, Mode
+
+LARGEST_ROUND: Final = 64  # candidates
 
 
 def _in_order(bounds: list[int]) -> list[int]:
@@ -99,6 +101,13 @@ class JobOptions(BaseModel):
             "many on they win, and exports both."
         ),
     ] = "off"
+    wait_for_quiet: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Times candidates in quiet moments alone: a round waits as long as other programs "
+            "disturb its device, and the job says which do. Off: times are taken in the gaps that they leave."
+        ),
+    ] = "off"
     private: Annotated[
         Literal["off", "on"],
         Field(
@@ -124,7 +133,7 @@ class JobOptions(BaseModel):
         Field(description="What simulated pretends to be: seed, device_sec, failure_rate."),
     ] = SimulatedOptions()
     round_size: Annotated[
-        Annotated[int, Field(ge=1, le=64)] | None,
+        Annotated[int, Field(ge=1, le=LARGEST_ROUND)] | None,
         Field(description="Candidates a round; without it as many as the planner finds right."),
     ] = None
     task_trials: Annotated[
@@ -163,6 +172,11 @@ class JobOptions(BaseModel):
     def beside_others(self) -> bool:
         """Whether a version for busy machines is asked for."""
         return self.contention == "on"
+
+    @property
+    def waits_for_quiet(self) -> bool:
+        """Whether a round waits where others disturb its device."""
+        return self.wait_for_quiet == "on"
 
     @property
     def is_private(self) -> bool:

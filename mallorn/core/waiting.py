@@ -45,6 +45,13 @@ def paused_words(job_id: str, target: str, here: Here, waited_sec: float, why_no
     return f"{what}\n{device_command(target, here)}   (then: mallorn resume {job_id})"
 
 
+def unlike_words(job_id: str, was: str, now: str) -> str:
+    """The reason of a job whose target has a device, of other times than the job's: they would be mixed."""
+    changed = f"its times were taken on {was}; the device is {now} now, and times of the two do not compare"
+    back = f"bring back governor, power, quota and TVM as they were; mallorn resume {job_id} if it is paused"
+    return f"{changed}\n{back}   (or tune the model anew: that begins with all that is known)"
+
+
 def device_command(target: str, here: Here) -> str:
     """What to type on a machine that runs the target; first here, where others do not reach the tracker."""
     there = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"

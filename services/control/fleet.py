@@ -24,7 +24,7 @@ class Survey:
     Where something stands in for devices, every worker has one.
     """
 
-    device: Device | None
+    devices: tuple[Device, ...]
     free_slots: int
     jobs: tuple[JobShare, ...]
     able: frozenset[str]
@@ -39,7 +39,7 @@ def survey(session: Session, target_id: int) -> Survey:
     stands_in = stand_in(Target(Targets(session).get(target_id).text))
     slots = _slots(workers if stands_in else len(devices), workers)
     return Survey(
-        device=devices[0] if devices else None,
+        devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),

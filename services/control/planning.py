@@ -40,7 +40,7 @@ class _TargetStep:
     def __init__(self, database: Database, seen: Survey, patience: Patience) -> None:
         self._database = database
         self._patience = patience
-        self._device = seen.device
+        self._devices = seen.devices
         self._free = seen.free_slots
         self._jobs = {job.id: job for job in seen.jobs}
         self._able = set(seen.able)
@@ -60,7 +60,7 @@ class _TargetStep:
 
     def _look_at(self, job_id: str, slots: int) -> None:
         with self._database.transaction() as session:
-            turn = take_turn(session, job_id, slots, self._device, self._patience)
+            turn = take_turn(session, job_id, slots, self._devices, self._patience)
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
             Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid

@@ -7,6 +7,8 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.contexts import Contexts
+from db.repositories.devices import like_of
 from db.repositories.events import Events
 from db.repositories.failing import fail_job
 from db.repositories.jobs import Jobs
@@ -15,9 +17,11 @@ from db.repositories.standings import Standing, Standings
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
-from mallorn.core.errors import PluginFailed
+from mallorn.core.allowed_classes import check_classes
+from mallorn.core.errors import ClassRefused, MallornError, PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
+from mallorn.core.settings import settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
@@ -55,39 +59,50 @@ class _JobStep:
 
 
 def take_turn(
-    session: Session, job_id: str, slots: int, device: Device | None, patience: Patience
+    session: Session, job_id: str, slots: int, devices: Sequence[Device], patience: Patience
 ) -> Settled:
-    """Settle a job and open at most `slots` rounds for it; `device` is one of its target that answers."""
+    """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer."""
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
         return Settled(over=True)
     step = _JobStep(session, job, JobOptions.model_validate(job.options))
     try:
+        check_classes(step.options, settings().plugins)
         with blaming(("policy", step.options.policy), ("families", step.options.families)):
-            return _turn(step, slots, device, patience)
-    except PluginFailed as error:
+            return _turn(step, slots, devices, patience)
+    except (ClassRefused, PluginFailed) as error:
         return _give_up(step, error)
 
 
-def _turn(step: _JobStep, slots: int, device: Device | None, patience: Patience) -> Settled:
+def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: Patience) -> Settled:
     turn = Settled(messages=group(step.session, step.job, step.options))
-    if device is not None:
-        _bind(step, device)
+    if fitting := _fitting(step, devices):
+        _bind(step, fitting[0])
     elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
         _write(step, turn, (), JobPlan(finished=ANSWERS))
-    elif step.options.measurer not in STAND_INS and wait_for_device(step.session, step.job, patience):
-        return Settled(messages=turn.messages, over=True)
+    elif step.options.measurer not in STAND_INS:
+        if wait_for_device(step.session, step.job, patience, devices):
+            return Settled(messages=turn.messages, over=True)
+        slots = 0
     if not turn.over and step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
 
 
-def _give_up(step: _JobStep, error: PluginFailed) -> Settled:
+def _give_up(step: _JobStep, error: MallornError) -> Settled:
     """Without its policy or its families a job cannot go on as it was asked for."""
     log.error("the job fails: %s", error, exc_info=error)
     fail_job(step.session, step.job.id, JobState.TUNING, error)
     return Settled(over=True)
+
+
+def _fitting(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
+    """Those whose times compare with what the job has measured."""
+    if step.job.context_id is None or not step.options.searches:
+        return devices
+    like = like_of(Contexts(step.session).get(step.job.context_id))
+    return [device for device in devices if like_of(device) == like]
 
 
 def _bind(step: _JobStep, device: Device) -> None:

@@ -3,12 +3,12 @@
 from math import ceil
 from typing import Final
 
+from mallorn.core.options import LARGEST_ROUND
 from services.planner.auto import ceiling
 from services.planner.values import JobView, TaskView
 
 SMALLEST_ROUND: Final = 4
 ROUND_SIZE: Final = 16
-LARGEST_ROUND: Final = 64
 # The first pass takes at most this share of the budget, so that the policy has something to steer.
 FIRST_PASS_SHARE: Final = 0.5
 # A budget is spent in at least this many rounds, however well tasks are known.

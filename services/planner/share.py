@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-LARGEST_ROUND: Final = 64
+from mallorn.core.options import LARGEST_ROUND
+
 # A step of priority doubles a job's share among its owner's jobs; steps beyond this limit have no effect.
 MAX_PRIORITY: Final = 5
 

@@ -1,6 +1,9 @@
 """A device outlives whatever runs on it, and its own log knows every execution."""
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,26 @@ def test_tvm_runs_as_many_threads_as_the_target_has_cores(
     lone_tracker.start_device(target)
     lone_tracker.wait_free(target)
     assert take(runner, lone_tracker, target).threads == cores
+
+
+UNDER_A_MASK = """
+import os
+os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
+from mallorn.core.targets import parse_target
+from workers.device.serving import prepare_runtime
+prepare_runtime(parse_target({"kind": "llvm", "num-cores": 1}))
+from workers.device.session import runtime_facts
+assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
+assert os.sched_getaffinity(0) == last, os.sched_getaffinity(0)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="every processor is the first")
+def test_a_device_computes_where_its_operator_put_it() -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TVM_")}
+    command = [sys.executable, "-c", UNDER_A_MASK]
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_device_loads_no_compiler(fleet: TestFleet) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cli import host_checks
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import TestFleet
@@ -23,3 +24,7 @@ def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Tar
     assert machine.caches[0].gbytes_per_sec > machine.memory_gbytes_per_sec / machine.cores
     assert all(line.startswith("machine/") for line in fleet.executions())
     fleet.wait_free(local_target)
+
+
+def test_the_check_builds_and_runs_a_kernel(local_target: Target) -> None:
+    assert "ran" in host_checks.kernel(local_target)

@@ -31,7 +31,15 @@ def start_process(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     room = orders.walls.room
     scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}
-    whole = {**harmless(), "PYTHONPATH": path, **scratch, **env, FD_VARIABLE: str(fd)}
+    # TVM would bind threads to the first processors of the machine, wherever the operator put this process.
+    whole = {
+        "TVM_BIND_THREADS": "0",
+        **harmless(),
+        "PYTHONPATH": path,
+        **scratch,
+        **env,
+        FD_VARIABLE: str(fd),
+    }
     return _thread.submit(_spawn, orders, fd, log, whole).result()
 
 

@@ -6,15 +6,22 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target, parse_target
-from workers.device.identity import HostFacts
+from workers.device.conditions import governor, limits
+from workers.device.identity import HostFacts, Identity
+from workers.host.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
-LLVM_CPU_PROGRAM = "from tvm.target import codegen; print(codegen.llvm_get_system_cpu())"
+LLVM_CPU_PROGRAM = """
+from tvm.target import Target, codegen
+cpu = str(codegen.llvm_get_system_cpu())
+print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
+"""
 IDENTITY_FIELDS = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
     "CPU implementer", "CPU part", "CPU variant",
@@ -27,20 +34,29 @@ X86_LEVELS = (
 
 
 def host_fingerprint() -> HostFacts:
-    """Describe this host."""
-    cpu = cpu_info()
+    """Describe this host, as it is now."""
+    cpu = _processor()
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
-    cores, governor = available_cores(), _governor()
+    cores, scaling = available_cores(), governor()
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
     return {
         "host_id": host_id(),
-        "host_class": _host_class(model, {**facts, "cores": str(cores), "governor": governor}),
+        "host_class": _host_class(model, {**facts, "cores": str(cores), "governor": scaling}) + limits(),
         "cpu_model": model,
         "cores": cores,
-        "governor": governor,
+        "governor": scaling,
         "machine": os.uname().machine,
         "hostname": os.uname().nodename,
     }
+
+
+def described_again(identity: Identity) -> Identity:
+    """The same device on its host as that is now: governor, quota and power may have changed."""
+    accelerator = identity.get("accelerator", "").replace(" ", "-")
+    now: Identity = {**identity, **host_fingerprint()}
+    if accelerator:
+        now["host_class"] += f"+{accelerator}"
+    return now
 
 
 def detect_target() -> Target:
@@ -50,10 +66,16 @@ def detect_target() -> Target:
 
 
 def available_cores() -> int:
-    """The CPUs this process may run on, and no more than its control group pays for."""
+    """The CPUs this process may run on, and no more than its control groups pay for."""
     allowed = len(os.sched_getaffinity(0))
-    quota = _cgroup_cpus(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text())
+    quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, int(quota)))
+
+
+@lru_cache(maxsize=1)
+def _processor() -> dict[str, str]:
+    # It stays what it is, and being asked makes the kernel interrupt every processor.
+    return cpu_info()
 
 
 def cpu_info(text: str | None = None) -> dict[str, str]:
@@ -79,11 +101,13 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _llvm_cpu() -> str | None:
-    """LLVM's name for this CPU."""
+    """LLVM's name for this CPU, if it has all that LLVM takes it to have: hypervisors may hide a part."""
     answer = ask_tvm(LLVM_CPU_PROGRAM)
     # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
-    name = answer.stdout.strip() if answer.returncode == 0 else ""
-    return name if name and name != "generic" else None
+    name, *features = answer.stdout.split() or ["generic"]
+    flags = set(cpu_info().get("flags", "").split())
+    hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
+    return None if name == "generic" or hidden else name
 
 
 def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
@@ -100,30 +124,3 @@ def _host_class(model: str, facts: Mapping[str, str]) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
     text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
     return f"{slug}-{facts['cores']}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def _governor() -> str:
-    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return path.read_text().strip() if path.exists() else "unknown"
-
-
-def _cgroup_cpus(root: Path, membership: str) -> float | None:
-    """The CPU quota of the process's control group (version 2, then 1) in CPUs; None: unlimited."""
-    for line in membership.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            folder = root / path.lstrip("/")
-            limits = _numbers(folder / "cpu.max")
-        elif "cpu" in controllers.split(","):
-            folder = root / "cpu" / path.lstrip("/")
-            limits = _numbers(folder / "cpu.cfs_quota_us") + _numbers(folder / "cpu.cfs_period_us")
-        else:
-            continue
-        if len(limits) == 2 and limits[0] > 0:
-            return limits[0] / limits[1]
-    return None
-
-
-def _numbers(path: Path) -> list[float]:
-    text = path.read_text() if path.is_file() else ""
-    return [float(word) for word in text.split() if word.lstrip("-").isdigit()]

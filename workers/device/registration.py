@@ -49,6 +49,11 @@ class Registration:
         self._busy, self.match_key = busy, ""
         self._tell(self._announce)
 
+    def introduce(self, identity: Identity) -> None:
+        """Tell the tracker what has changed of this device's host."""
+        self._identity = identity
+        self._tell(self._describe)
+
     def drop(self) -> None:
         """Forget the connection; `keep` makes another."""
         if self._tracker is not None:
@@ -70,13 +75,15 @@ class Registration:
         log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
         self._announce()
 
+    def _describe(self) -> None:
+        if self._tracker is not None:
+            about = {"busy": self._busy, "mallorn": self._identity}
+            self._tracker.update({"key": f"server:{self.key}", "addr": [*self._listening], **about})
+
     def _announce(self) -> None:
-        if self._tracker is None:
-            return
-        host, port = self._listening
-        about = {"busy": self._busy, "mallorn": self._identity}
-        self._tracker.update({"key": f"server:{self.key}", "addr": [host, port], **about})
-        if not self._busy:
+        self._describe()
+        if self._tracker is not None and not self._busy:
+            host, port = self._listening
             self.match_key = f"{self.key}:{secrets.token_hex(8)}"
             self._tracker.put(self.key, host, port, self.match_key)
             self._offered_sec = time.monotonic()

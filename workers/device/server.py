@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tvm.rpc import _ffi_api as rpc_api
 
+from workers.device.detect import described_again
 from workers.device.forks import fork, how_it_ended
 from workers.device.handshake import DEATH_NOTICE, welcome
 from workers.device.identity import Identity
@@ -60,6 +61,7 @@ class DeviceServer:
     def serve_forever(self) -> None:
         """Wait for clients, ends of sessions and a lost tracker, in turn."""
         while True:
+            self._look_at_host()
             self._registration.keep()
             waiting = set(self._lobby)
             for ready_fd in self._wait(waiting):
@@ -76,6 +78,15 @@ class DeviceServer:
                     os.kill(self._running.pid, signal.SIGKILL)
                 elif ready_fd == self._registration.fileno():
                     self._registration.drop()
+
+    def _look_at_host(self) -> None:
+        """Where its clock is set otherwise than before, the next session's times are of another class."""
+        if self._running is not None:
+            return
+        if (now := described_again(self._identity)) != self._identity:
+            log.info("this host is %s now, with governor %s", now["host_class"], now["governor"])
+            self._identity = now
+            self._registration.introduce(now)
 
     def _wait(self, waiting: set[int]) -> list[int]:
         poller = select.poll()

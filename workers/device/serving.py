@@ -11,12 +11,13 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.addresses import listen
-from workers.device.detect import available_cores, host_fingerprint
+from workers.device.detect import available_cores, described_again, host_fingerprint
 from workers.device.forks import ask_in_fork
 from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
+from workers.host.cores import Cores
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import BEST_EFFORT, OFF
 
@@ -42,9 +43,11 @@ def serve_device(
     before it begins: time, candidate key, pid of the session.
     `sandbox` is a mode of the walls around sessions, as in Settings.
     Raises NoSandbox where they are required and this host has not all of them, InvalidRequest for a public
-    address, InvalidTarget when this host has not what the target asks for.
+    address, InvalidTarget when this host has not what the target asks for, HostFault for locks that are
+    closed to us.
     """
     prepare_runtime(target)
+    Cores().files()
     listener = listen(host, ports, key)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its settings only then.
@@ -70,7 +73,12 @@ def prepare_runtime(target: Target) -> None:
         raise MallornError(
             "TVM was imported before its threads were set", hint="run `mallorn device` by itself"
         )
-    os.environ["TVM_NUM_THREADS"] = str(target.num_cores if target.is_cpu else cores)
+    threads = target.num_cores if target.is_cpu else cores
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    if threads < (os.cpu_count() or 1):
+        # TVM binds them to the first processors of the machine, also where this process may not use those,
+        # and where others were given as few.
+        os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
     # This process forks for every session, so it must stay single-threaded.
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
@@ -82,20 +90,16 @@ def describe(name: str, target: Target, listener: socket.socket, is_local: bool,
 
     # In a fork: asking starts threads, and a context on a GPU, which no session forked later would survive.
     facts = ask_in_fork(lambda: runtime_facts(target))
-    fingerprint = host_fingerprint()
-    if not target.is_cpu:
-        if not (accelerator := facts.get("accelerator")):
-            raise InvalidTarget(
-                f"this host has no {target.kind} device", hint="mallorn device --target local"
-            )
-        fingerprint["host_class"] += "+" + accelerator.replace(" ", "-")
+    if not target.is_cpu and not facts.get("accelerator"):
+        raise InvalidTarget(f"this host has no {target.kind} device", hint="mallorn device --target local")
     host, port = listener.getsockname()[:2]
-    return {
+    identity: Identity = {
         "name": name,
         "target": target.text,
         "address": f"{host}:{port}",
         "is_local": is_local,
         "sandbox": sandbox,
-        **fingerprint,
+        **host_fingerprint(),
         **facts,
     }
+    return described_again(identity)

@@ -76,6 +76,10 @@ class Compiler(Child):
         """Compile the probes of a CPU target's machine to libraries in `folder`; what to call in them."""
 
     @method(limit_sec=120.0)
+    def build_one_probe(self, target: str, folder: str) -> Probe:
+        """The same of one product in the target's widest vectors."""
+
+    @method(limit_sec=120.0)
     def build(
         self,
         tir: str,

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
-USED: Final = Path("/sys/fs/cgroup/memory.current")
+from workers.host.cgroups import memory_left, memory_limit
+
 FACTS: Final = Path("/proc/meminfo")
 COPIES_OF_ONE: Final = 3  # while it loads
 # Three engines may hold a model, and a quarter is left for all else.
@@ -20,17 +20,13 @@ def is_large(size_bytes: int) -> bool:
 def total_bytes() -> int:
     """Of this host, or of the container that it is."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        return min(installed, int(LIMIT.read_text()))
-    except (OSError, ValueError):  # there is no limit
-        return installed
+    limit = memory_limit()
+    return installed if limit is None else min(installed, limit)
 
 
 def free_bytes() -> int:
     """What a process could have now without others being pushed out."""
     told = dict(line.split(":") for line in FACTS.read_text().splitlines())
     free = int(told["MemAvailable"].split()[0]) * 1024
-    try:
-        return max(0, min(free, int(LIMIT.read_text()) - int(USED.read_text())))
-    except (OSError, ValueError):  # there is no limit
-        return free
+    left = memory_left()
+    return free if left is None else max(0, min(free, left))

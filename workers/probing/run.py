@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from db.repositories.contexts import Contexts
-from db.repositories.devices import Devices, Like
+from db.repositories.devices import Devices, Like, like_of
 from db.repositories.holds import MAX_LOSSES, Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
-from db.tables import Context, Device
 from mallorn.core.errors import MallornError
 from mallorn.core.limits import peak_gflops
 from mallorn.core.options import JobOptions
@@ -115,13 +114,17 @@ def measured_by_us(
         died = Holds(session).get(hold.item).deaths >= MAX_LOSSES
     try:
         machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
-        if before is not None and (machine is None or _peak(machine) < _peak(before)):
+        if before is not None and (machine is None or not _better(machine, before)):
             machine, why = before, ""
         with runtime.database.transaction() as session:
             return Devices(session).found_out(like, machine, why)
     finally:
         with runtime.database.transaction() as session:
             Holds(session).end(hold)
+
+
+def _better(machine: Machine, before: Machine) -> bool:
+    return _peak(machine) >= _peak(before) or (before.disturbed and not machine.disturbed)
 
 
 def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[Machine | None, str]:
@@ -151,8 +154,3 @@ def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[
 
 def _peak(machine: Machine) -> float:
     return peak_gflops(machine, ["float32"])
-
-
-def like_of(row: Device | Context) -> Like:
-    """What devices share with this one, or with those that measured in this context."""
-    return Like(row.target_id, row.host_class, row.tvm_version, row.threads)

@@ -34,7 +34,8 @@ _ETC: Final = (
     ),
     *("os-release", "OpenCL", "vulkan"),
 )
-_MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info")
+# Wheels keep what their modules link to in a folder `numpy.libs`.
+_MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info", ".libs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri/*", "kfd")
 
 
@@ -52,7 +53,7 @@ def system_paths() -> Iterator[tuple[Path, int]]:
         yield Path("/dev", name), READ
     prefixes = sys.prefix, sys.base_prefix, "/usr"
     for entry in sys.path:
-        if not entry.startswith(prefixes):
+        if not any(Path(entry).is_relative_to(prefix) for prefix in prefixes):
             yield from _code(Path(entry))
 
 

@@ -16,15 +16,17 @@ from db.repositories.jobs import Jobs
 from db.repositories.stage_runs import StageRuns
 from db.session import Database
 from mallorn.core.names import resolve
-from mallorn.core.options import JobOptions
+from mallorn.core.options import LARGEST_ROUND, JobOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import StageKind
 from workers.children.pool import ChildPool
+from workers.device.detect import available_cores
 from workers.faces.compiler import Compiler, Validate
 from workers.faces.graphs import Graphs
 from workers.faces.runner import Runner
 from workers.host.alone import Host
+from workers.host.memory import total_bytes
 from workers.measure.base import Measurer, Tools
 from workers.measure.fleet import Fleet
 from workers.measure.validity import validate
@@ -34,6 +36,12 @@ from workers.slot.attendance import RollCall
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
 # Of a model's weights in a process that compiles it, mapped files and buffers that grow among them.
 COPIES = 8
+BUILDER_BYTES = 1 << 30  # that compiling a large candidate takes
+
+
+def builders_here() -> int:
+    """One a core, as far as quota and memory allow, and no more than a round has candidates."""
+    return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
 
 
 class Runtime:
@@ -56,8 +64,8 @@ class Runtime:
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
-        """Processes that compile candidates, one a core unless told otherwise."""
-        size = self.settings.builders or len(os.sched_getaffinity(0))
+        """Processes that compile candidates."""
+        size = self.settings.builders or builders_here()
         memory = self.settings.child_memory_bytes
         return ChildPool(
             Compiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=self.room

@@ -12,7 +12,7 @@ from workers.faces.compiler import Compiler
 from workers.tvm.build import build
 from workers.tvm.lowered import code, executed, statements
 from workers.tvm.nests import nests
-from workers.tvm.probes import build_probes
+from workers.tvm.probes import build_one_probe, build_probes
 from workers.tvm.programs import vector_lanes
 from workers.tvm.rebuild import full_trace, validate
 from workers.tvm.sketches import design_space
@@ -27,6 +27,7 @@ ANSWERS: Final = (
     Compiler.code.by(code),
     Compiler.executed.by(executed),
     Compiler.build_probes.by(build_probes),
+    Compiler.build_one_probe.by(build_one_probe),
     Compiler.build.by(build),
 )
 

@@ -57,13 +57,16 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
 
 
 def check_linking(folder: Path) -> str:
-    """The command with which a library was linked in `folder`. Raises HostFault where that does not work."""
+    """The command with which a library was linked in `folder`, that can be loaded. Raises HostFault."""
     nothing, library = folder / "nothing.a", folder / "nothing.so"
     nothing.write_bytes(b"!<arch>\n")
     try:
         link_shared(str(library), [str(nothing)])
     except LinkError as error:
         raise HostFault(f"the linker makes no shared library: {error}", hint=INSTALL) from None
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        message = f"{folder.parent} is mounted noexec, and kernels are loaded from there"
+        raise HostFault(message, hint="export TMPDIR=DIR   (a folder on another file system)")
     return " ".join(link_command())
 
 

@@ -1,6 +1,6 @@
 """Probes of a CPU target: kernels whose times are its peak, its bandwidths, the cost of a parallel loop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,11 +36,22 @@ def build_probes(target: str, folder: str) -> list[Probe]:
         "moving": list(_moving(target)),
     }
     for name, found in libraries.items():
-        functions = {probe.function: _parsed(probe.function, text) for probe, text in found}
-        if functions:
-            library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
-            library.export_library(str(Path(folder, f"{name}.so")), fcompile=link_shared)
+        if found:
+            _export(found, target, Path(folder, f"{name}.so"))
     return [probe for found in libraries.values() for probe, _ in found]
+
+
+def build_one_probe(target: str, folder: str) -> Probe:
+    """The same of one product in the target's widest vectors."""
+    probe, text = next(_products(target))
+    _export([(probe, text)], target, Path(folder, probe.library))
+    return probe
+
+
+def _export(found: Sequence[Sourced], target: str, path: Path) -> None:
+    functions = {probe.function: _parsed(probe.function, text) for probe, text in found}
+    library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
+    library.export_library(str(path), fcompile=link_shared)
 
 
 def _parsed(name: str, text: str) -> Any:

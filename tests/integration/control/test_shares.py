@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import event, update
 
 from db.repositories.contexts import Contexts
+from db.repositories.devices import Devices
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.standings import Standings
@@ -14,7 +15,7 @@ from db.repositories.targets import Targets
 from db.repositories.waiting import Waiting
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
-from db.tables import Job
+from db.tables import Device, Job
 from mallorn.core import queues
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import Cause, JobState
@@ -203,6 +204,51 @@ def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_b
     yard.workshop.see_device()
     assert len(yard.opened(job)) == 1
     assert yard.workshop.reason(job) == ""
+
+
+def change_devices(yard, host_class="made-up", tvm_version="0.27.0"):
+    """All devices of the yard's target are of this class now."""
+    changed = update(Device).where(Device.target_id == yard.workshop.target_id)
+    yard.write(
+        lambda session: session.execute(changed.values(host_class=host_class, tvm_version=tvm_version))
+    )
+
+
+@pytest.mark.parametrize("change", [{"host_class": "made-up+battery"}, {"tvm_version": "0.28.0"}])
+def test_times_of_a_machine_that_changed_are_not_mixed_with_those_that_a_job_has(yard, change):
+    job = yard.job()
+    begun, _queued = yard.opened(job)
+    yard.write(lambda session: Rounds(session).claim(begun, "w", 60))
+    change_devices(yard, **change)
+    assert yard.opened(job) == []
+    assert [row.id for row in yard.open_rounds()] == [begun]  # what nobody began is withdrawn
+    what, command = yard.workshop.reason(job).split("\n")
+    assert what.startswith("its times were taken on made-up with TVM 0.27.0 and 2 threads; the device is ")
+    assert next(iter(change.values())) in what
+    assert f"mallorn resume {job}" in command
+    change_devices(yard)
+    assert len(yard.opened(job)) == 1
+    assert yard.workshop.reason(job) == ""
+
+
+def test_a_job_whose_machine_stays_another_is_paused_with_what_to_type(yard):
+    job = yard.job()
+    yard.plan(job)
+    change_devices(yard, "made-up+battery")
+    plan_job(yard.workshop.database, job, "control", Patience(limit_sec=-1.0))
+    assert yard.workshop.state(job) == JobState.PAUSED
+    assert f"mallorn resume {job}" in yard.workshop.reason(job)
+
+
+def test_a_job_goes_on_with_the_device_that_is_like_its_first(yard):
+    yard.devices(2)
+    job = yard.job()
+    yard.plan(job)
+    [first, *_] = yard.read(lambda session: Devices(session).list())
+    other = update(Device).where(Device.id == first.id).values(host_class="made-up+battery")
+    yard.write(lambda session: session.execute(other))
+    yard.close(min(row.id for row in yard.open_rounds()))
+    assert yard.opened(job)
 
 
 def test_a_spent_budget_ends_a_job_whose_turn_it_is_not(yard):

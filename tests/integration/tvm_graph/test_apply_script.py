@@ -149,7 +149,23 @@ def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) 
     assert np.array_equal(outputs[0], outputs[1])
 
 
-def test_threads_follow_the_target_whatever_the_environment_says(mlp: Any, tmp_path: Path) -> None:
+UNDER_A_MASK = """
+import os, runpy, sys
+sys.path.insert(0, os.getcwd())
+os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
+runpy.run_path("apply.py", run_name="__main__")
+assert os.sched_getaffinity(0) == last
+"""
+
+
+def test_threads_follow_the_target_whatever_the_environment_says_and_stay_where_they_were_put(
+    mlp: Any, tmp_path: Path
+) -> None:
     directory = shutil.copytree(mlp.schedules, tmp_path / "copy")
-    report = run_script(str(directory), mlp.path, TVM_NUM_THREADS="1")
-    assert report["threads"] == 2
+    copy_scripts(str(directory))
+    command = [sys.executable, "-c", UNDER_A_MASK, mlp.path]
+    env = {**os.environ, "PYTHONPATH": "", "TVM_NUM_THREADS": "1"}
+    env.pop("TVM_BIND_THREADS", None)
+    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["threads"] == 2

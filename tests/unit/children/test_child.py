@@ -242,6 +242,16 @@ def test_it_outlives_the_thread_that_used_it_first(child: Misbehaving) -> None:
     assert child.process() == pids[0]
 
 
+def test_its_threads_stay_where_this_process_was_put_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, child: Misbehaving
+) -> None:
+    monkeypatch.delenv("TVM_BIND_THREADS", raising=False)
+    assert child.environment("TVM_BIND_THREADS") == "0"
+    child.kill()
+    monkeypatch.setenv("TVM_BIND_THREADS", "1")
+    assert child.environment("TVM_BIND_THREADS") == "1"
+
+
 def test_no_secret_is_in_its_environment(monkeypatch: pytest.MonkeyPatch, child: Misbehaving) -> None:
     secrets = "MALLORN_DATABASE_URL", "MALLORN_API_KEY", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"
     for name in secrets:

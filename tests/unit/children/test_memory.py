@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.command_line import ROOT
+from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 from workers.children import memory
+
+V1 = {"memory": "/ cgroup cgroup rw,memory"}
+DOCKER = {"memory": "/docker/c0 cgroup cgroup rw,memory"}
 
 LIMIT_BYTES = 300 << 20
 ASK = f"""
@@ -66,23 +70,19 @@ def test_the_kernels_memory_killer_is_told_from_other_kills(group: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("groups", "file", "told"),
+    ("membership", "mounts", "file", "told"),
     [
-        ("9:memory:/a/b\n0::/", "memory/a/b/memory.oom_control", "oom_kill_disable 0\noom_kill 4\n"),
-        ("9:cpu,memory:/a\n", "memory/memory.oom_control", "under_oom 0\noom_kill 4\n"),
-        ("0::/a.slice/b\n", "a.slice/b/memory.events", "oom 9\noom_kill 4\noom_group_kill 1\n"),
-        ("0::/of/the/host\n", "memory.events", "oom_kill 4\n"),
+        ("9:memory:/a/b\n0::/", V1, "memory/a/b/memory.oom_control", "oom_kill_disable 0\noom_kill 4\n"),
+        ("9:memory:/docker/c0\n", DOCKER, "memory/memory.oom_control", "under_oom 0\noom_kill 4\n"),
+        ("0::/a.slice/b\n", V2_MOUNT, "a.slice/b/memory.events", "oom 9\noom_kill 4\noom_group_kill 1\n"),
+        ("0::/of/the/host\n", V2_MOUNT, "memory.events", "oom_kill 4\n"),
     ],
     ids=["v1", "v1 in a container", "v2", "v2 in a container"],
 )
 def test_the_count_is_found(
-    groups: str, file: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    membership: str, mounts: dict[str, str], file: str, told: str, made_up_groups: MadeUp
 ) -> None:
-    (tmp_path / "own").write_text(groups)
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_text(told)
-    monkeypatch.setattr(memory, "GROUPS", tmp_path / "own")
-    monkeypatch.setattr(memory, "MOUNT", tmp_path)
+    made_up_groups(membership, mounts, {file: told})
     memory._counter.cache_clear()
     try:
         assert memory.killed_for_memory() == 4
@@ -90,8 +90,8 @@ def test_the_count_is_found(
         memory._counter.cache_clear()
 
 
-def test_where_nobody_counts_there_was_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "GROUPS", tmp_path / "none")
+def test_where_nobody_counts_there_was_none(made_up_groups: MadeUp) -> None:
+    made_up_groups("", {}, {})
     memory._counter.cache_clear()
     try:
         assert memory.killed_for_memory() == 0

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from cli import check, host_checks, tune
 from cli.main import app
 from mallorn.core.errors import HostFault, InvalidModel
+from mallorn.core.targets import Target
 from mallorn.core.values.graph import TensorSpec
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.faces.graphs import Graphs, Signature
@@ -33,6 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(check, "_process", process)
+    monkeypatch.setattr(host_checks, "kernel", lambda target: f"one for {target} ran")
     return answers
 
 
@@ -70,7 +72,7 @@ def test_where_all_is_there_every_check_has_its_line(
     result = run(model, "--data", tmp_path)
     assert result.exit_code == 0, result.output
     names = [line.split()[1] for line in result.stdout.splitlines() if not line.startswith(" ")]
-    assert names == ["compiler", "disk", "target", "tvm", "model", "sandbox", "onnxruntime"]
+    assert names == ["compiler", "disk", "target", "tvm", "kernel", "model", "sandbox", "onnxruntime"]
     assert f"mallorn tune {model}" in result.stderr
     assert "2 operators; x [1, 3]" in result.stdout
 
@@ -93,6 +95,18 @@ def test_a_model_that_cannot_be_read_fails_the_check(
     assert result.exit_code == 1
     assert "failed   model" in result.stdout
     assert "next: --input-shape x:1,3" in result.stdout
+
+
+def test_a_kernel_that_does_not_run_fails_the_check(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def crash(target: Target) -> str:
+        raise HostFault(f"no kernel for {target} is built and run here: killed by SIGILL")
+
+    monkeypatch.setattr(host_checks, "kernel", crash)
+    result = run("--data", tmp_path)
+    assert result.exit_code == 1
+    assert "failed   kernel" in result.stdout
 
 
 def test_what_is_only_useful_may_be_missing(

@@ -34,6 +34,7 @@ def test_they_name_the_model_s_own_inputs(tmp_path: Path) -> None:
     assert inputs == [('ids"$library', "int64", (1, 7), (0, 50)), ("scale", "float32", (), (0, 1))]
     assert 'with_name("my model.so")' in code
     assert '"TVM_NUM_THREADS", "3"' in code
+    assert all('"TVM_BIND_THREADS", "0"' in program.read_text() for program in (python, cpp))
     assert '{"ids\\"$library", "int64", {1, 7}},\n    {"scale", "float32", {}}' in cpp.read_text()
     assert "apache-tvm==1.2" in code
 

@@ -165,6 +165,22 @@ def test_schedules_are_unpacked_with_their_folders(tmp_path: Path) -> None:
     assert (target / "more" / "log.json").read_text() == "more/log.json"
 
 
+def test_a_disk_that_fills_up_leaves_the_older_schedules_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "manifest.json").write_text("older")
+
+    def fill(_archive: zipfile.ZipFile, place: str) -> None:
+        Path(place, "manifest.json").write_text("half of a ne")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", fill)
+    done = job(lambda _: httpx.Response(200, content=archive("manifest.json")))
+    with pytest.raises(InvalidRequest, match="No space left"):
+        done.schedules(tmp_path)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("manifest.json", "older")]
+
+
 @pytest.mark.parametrize("name", ["../outside", "/outside", "more/../../outside"])
 def test_an_archive_that_reaches_outside_is_refused_whole(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidRequest, match="outside"):

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from mallorn.core.errors import InvalidTarget
+from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 from workers.device import detect
 from workers.device.detect import available_cores, cpu_info, detect_target, host_fingerprint
 
@@ -35,7 +35,7 @@ def test_the_host_class_tells_core_counts_and_cpus_apart(monkeypatch: pytest.Mon
     monkeypatch.setattr(detect, "available_cores", lambda: 77)
     assert "77c" in host_fingerprint()["host_class"]
     monkeypatch.undo()
-    monkeypatch.setattr(detect, "cpu_info", lambda: {"model name": "Other CPU"})
+    monkeypatch.setattr(detect, "_processor", lambda: {"model name": "Other CPU"})
     assert host_fingerprint()["host_class"] != ours
     monkeypatch.undo()
     assert host_fingerprint()["host_class"] == ours
@@ -61,6 +61,18 @@ def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pyt
     assert detect_target().attrs["mcpu"] == "x86-64-v3"
 
 
+@pytest.mark.parametrize(
+    ("flags", "mcpu"), [(V4, "skylake-avx512"), (V3, "x86-64-v3"), ("", "skylake-avx512")]
+)
+def test_a_cpu_whose_hypervisor_hides_instructions_is_what_is_left_of_it(
+    flags: str, mcpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "LLVM_CPU_PROGRAM", f"print('skylake-avx512 {V4} adx prefer-256-bit')")
+    monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
+    assert detect_target().attrs["mcpu"] == mcpu
+
+
 @pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
 def test_flags_decide_the_level(flags: str, level: str) -> None:
     assert detect._cpu_level({"flags": flags}, "x86_64") == level
@@ -75,25 +87,6 @@ def test_only_the_first_processor_is_read() -> None:
     assert cpu_info(CPUINFO.format(flags=V2))["vendor_id"] == "GenuineIntel"
 
 
-@pytest.mark.parametrize(
-    ("files", "membership", "cpus"),
-    [
-        ({"app/cpu.max": "150000 100000"}, "0::/app", 1.5),
-        ({"app/cpu.max": "max 100000"}, "0::/app", None),
-        (
-            {"cpu/app/cpu.cfs_quota_us": "400000", "cpu/app/cpu.cfs_period_us": "100000"},
-            "4:cpu,cpuacct:/app\n0::/",
-            4.0,
-        ),
-        ({"cpu/app/cpu.cfs_quota_us": "-1", "cpu/app/cpu.cfs_period_us": "100000"}, "4:cpu:/app", None),
-        ({}, "0::/", None),
-    ],
-)
-def test_the_control_groups_quota_is_respected(
-    tmp_path: Path, files: dict[str, str], membership: str, cpus: float | None
-) -> None:
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert detect._cgroup_cpus(tmp_path, membership) == cpus
+def test_no_more_cores_are_used_than_a_group_pays_for(made_up_groups: MadeUp) -> None:
+    made_up_groups("0::/a/b", V2_MOUNT, {"a/cpu.max": "150000 100000\n"})
+    assert available_cores() == 1

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.planner.share import LARGEST_ROUND, MAX_PRIORITY, NO_WEIGHTS, JobShare, charged, dealt, in_turn
+from mallorn.core.options import LARGEST_ROUND
+from services.planner.share import MAX_PRIORITY, NO_WEIGHTS, JobShare, charged, dealt, in_turn
 
 ROUNDS = 1000
 SMALLEST = 4

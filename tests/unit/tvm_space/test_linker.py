@@ -1,10 +1,12 @@
 """Linking finds what is installed, and says what is missing."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,3 +112,12 @@ def test_a_refusal_says_why(tmp_path: Path) -> None:
     broken.write_text("this is no object")
     with pytest.raises(LinkError, match=r"broken\.o"):
         link_shared(str(tmp_path / "a.so"), [str(broken)])
+
+
+def test_a_folder_from_which_nothing_can_be_loaded_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(HostFault, match="mounted noexec") as refused:
+        check_linking(tmp_path)
+    assert "TMPDIR" in refused.value.hint

@@ -4,23 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 from workers.host import memory
 
 
-def test_a_host_has_the_memory_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "LIMIT", tmp_path / "nowhere")
+def test_a_host_has_the_memory_that_is_installed(made_up_groups: MadeUp) -> None:
+    made_up_groups("0::/a", V2_MOUNT, {"a/memory.max": "max\n"})
     assert memory.total_bytes() > 1 << 28
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("1073741824\n", 1 << 30), ("max\n", None)])
-def test_a_container_has_its_limit(
-    limit: str, expected: int | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(memory, "LIMIT", tmp_path / "nowhere")
-    installed = memory.total_bytes()
-    (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(memory, "LIMIT", tmp_path / "memory.max")
-    assert memory.total_bytes() == (expected or installed)
+def test_a_container_has_its_limit(made_up_groups: MadeUp) -> None:
+    made_up_groups("0::/a/b", V2_MOUNT, {"a/memory.max": "1048576\n"})
+    assert memory.total_bytes() == 1 << 20
 
 
 def test_a_model_is_large_that_fills_it_when_all_engines_load_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,28 +25,22 @@ def test_a_model_is_large_that_fills_it_when_all_engines_load_it(monkeypatch: py
     assert not memory.is_large(1 << 30)
 
 
-@pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in place of the kernel's files: a host with 4 MiB available."""
-    for name in ("LIMIT", "USED", "FACTS"):
-        monkeypatch.setattr(memory, name, tmp_path / name)
-    (tmp_path / "FACTS").write_text("MemTotal:  8192 kB\nMemAvailable:  4096 kB\nHugePages_Total:  0\n")
-    return tmp_path
-
-
-def test_without_a_limit_it_is_the_hosts(told: Path) -> None:
-    assert memory.free_bytes() == 4 << 20
-    (told / "LIMIT").write_text("max\n")
-    (told / "USED").write_text("1\n")
-    assert memory.free_bytes() == 4 << 20
-
-
 @pytest.mark.parametrize(
-    ("limit", "used", "free"), [(3 << 20, 1 << 20, 2 << 20), (9 << 20, 0, 4 << 20), (1, 2, 0)]
+    ("limit", "used", "free"),
+    [("max", 1, 4 << 20), (3 << 20, 1 << 20, 2 << 20), (9 << 20, 0, 4 << 20), (1, 2, 0)],
 )
-def test_a_container_has_what_is_left_of_its_limit(told: Path, limit: int, used: int, free: int) -> None:
-    (told / "LIMIT").write_text(f"{limit}\n")
-    (told / "USED").write_text(f"{used}\n")
+def test_a_process_may_have_what_is_available_and_left_of_the_limit(
+    limit: int | str,
+    used: int,
+    free: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made_up_groups: MadeUp,
+) -> None:
+    facts = tmp_path / "meminfo"
+    facts.write_text("MemTotal:  8192 kB\nMemAvailable:  4096 kB\nHugePages_Total:  0\n")
+    monkeypatch.setattr(memory, "FACTS", facts)
+    made_up_groups("0::/", V2_MOUNT, {"memory.max": f"{limit}\n", "memory.current": f"{used}\n"})
     assert memory.free_bytes() == free
 
 

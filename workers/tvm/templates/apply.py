@@ -89,6 +89,7 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     # By default TVM takes half of an x86 processor's cores. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
+    os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it leaves the processors that it was started on
     compiling, machine = beside("compiling"), beside("machine")
     target = machine.read_target(manifest["target"])
     cannot_run = machine.why_it_cannot_run(target)

@@ -1,0 +1,110 @@
+"""The class of a host says what keeps its clock down, and is the same as ever where nothing does."""
+
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.control_groups import V2_MOUNT, MadeUp
+from workers.device import conditions, detect
+from workers.device.conditions import governor, limits
+from workers.device.identity import Identity
+from workers.device.server import DeviceServer
+
+Host = Callable[[Mapping[str, str]], None]
+NORMAL = {
+    "cpufreq/scaling_governor": "powersave\n",
+    "cpufreq/energy_performance_preference": "balance_performance\n",
+    "no_turbo": "0\n",
+    "boost": "1\n",
+    "power/AC/type": "Mains\n",
+    "power/AC/online": "1\n",
+    "power/BAT0/type": "Battery\n",
+    "power/BAT0/status": "Charging\n",
+    "power/mouse/type": "Battery\n",
+    "power/mouse/scope": "Device\n",
+    "power/mouse/status": "Discharging\n",
+}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_groups: MadeUp) -> Host:
+    """Make up what the kernel tells of this host's clock and power."""
+
+    def make_up(files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    monkeypatch.setattr(conditions, "FREQUENCY", tmp_path / "cpufreq")
+    monkeypatch.setattr(conditions, "SUPPLIES", tmp_path / "power")
+    monkeypatch.setattr(conditions, "TURBO", {tmp_path / "no_turbo": "1", tmp_path / "boost": "0"})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    made_up_groups("0::/", V2_MOUNT, {})
+    return make_up
+
+
+@pytest.mark.parametrize("files", [{}, NORMAL], ids=["a virtual machine", "a laptop at its plug"])
+def test_most_hosts_are_limited_by_nothing(files: Mapping[str, str], host: Host) -> None:
+    host(files)
+    assert limits() == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"power/BAT0/status": "Discharging\n"}, "+battery"),
+        ({"cpufreq/energy_performance_preference": "power\n"}, "+epp-power"),
+        ({"no_turbo": "1\n"}, "+noturbo"),
+        ({"boost": "0\n"}, "+noturbo"),
+    ],
+)
+def test_what_keeps_the_clock_down_is_said(files: Mapping[str, str], said: str, host: Host) -> None:
+    host({**NORMAL, **files})
+    assert limits() == said
+
+
+@pytest.mark.parametrize(("quota", "said"), [("150000", "+quota1.5"), ("400000", ""), ("800000", "")])
+def test_a_quota_is_said_that_pays_for_fewer_cores_than_there_are(
+    quota: str, said: str, host: Host, made_up_groups: MadeUp
+) -> None:
+    made_up_groups("0::/a", V2_MOUNT, {"a/cpu.max": f"{quota} 100000\n"})
+    assert limits() == said
+
+
+class Tracker:
+    """What a device told its tracker of itself."""
+
+    def __init__(self) -> None:
+        self.told: list[Identity] = []
+
+    def introduce(self, identity: Identity) -> None:
+        self.told.append(identity)
+
+
+def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_session_on(
+    host: Host, tmp_path: Path
+) -> None:
+    host(NORMAL)
+    whole: Any = {"name": "d", "target": '{"kind":"llvm","num-cores":2}', "accelerator": ""}
+    identity, tracker = detect.described_again(whole), Tracker()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = DeviceServer(tracker, listener, identity, tmp_path, None)  # type: ignore[arg-type]
+        server._look_at_host()
+        assert tracker.told == []
+        host({"cpufreq/scaling_governor": "performance\n", "power/BAT0/status": "Discharging\n"})
+        server._look_at_host()
+        server._look_at_host()
+    [now] = tracker.told
+    assert governor() == now["governor"] == "performance"
+    assert now["host_class"] != identity["host_class"]
+    assert now["host_class"].endswith("+battery")
+
+
+def test_a_gpu_stays_part_of_its_hosts_class(host: Host) -> None:
+    host({})
+    identity: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100"}
+    assert detect.described_again(identity)["host_class"].endswith("+NVIDIA-H100")
