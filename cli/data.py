@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.outdir import ForceOption, check_model, check_target
 from cli.service.reading import FIRST_STEP, reader
+from cli.terminal.options import ForceOption
 from cli.terminal.output import (
     Address,
     JsonOption,
@@ -25,6 +25,7 @@ from cli.terminal.shared import shared
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record, VerifiedSchedule
 from mallorn.core.values.fleet import WorkerStatus
+from mallorn.outdir import check_model, check_target
 from mallorn.wording.columns import Column
 from mallorn.wording.sandboxes import PARTLY, sandbox_word
 

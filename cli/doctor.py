@@ -83,7 +83,7 @@ def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
     yield look("disk", lambda: disk(directory.path))
     yield from _stored(known, backup)
     yield look("stack", lambda: place.stack(directory), necessary=False)
-    yield look("leftovers", place.leftovers, necessary=False)
+    yield look("leftovers", lambda: place.leftovers(directory), necessary=False)
     yield look("sandbox", lambda: place.sandbox(known.sandbox))
 
 

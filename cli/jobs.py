@@ -38,6 +38,7 @@ from mallorn.wording.outlook import headroom
 from mallorn.wording.results import (
     ENGINE_COLUMNS,
     POINT_COLUMNS,
+    failures,
     latency_rows,
     left_undone,
     point_rows,
@@ -53,7 +54,7 @@ JOB_COLUMNS: Final = (
     Column[JobStatus]("STATE", lambda job: job.state),
     Column[JobStatus]("TRIALS", lambda job: spent_of(job, "/")),
     Column[JobStatus]("LATENCY", lambda job: latency(job.median_us("tuned") or job.progress.estimated_us)),
-    Column[JobStatus]("VS ONNXRUNTIME", lambda job: beside_onnxruntime((job.report or NO_REPORT).latency_us)),
+    Column[JobStatus]("VS ONNXRUNTIME", lambda job: _beside(job)),
     Column[JobStatus]("AGE", lambda job: duration(time.time() - job.created_at)),
     Column[JobStatus]("REASON", lambda job: first_line(job.reason)),
 )
@@ -142,9 +143,12 @@ def show(
         print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
 
 
+def _beside(job: JobStatus) -> str:
+    return str(beside_onnxruntime((job.report or NO_REPORT).latency_us) or "")
+
+
 def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
     progress = job.progress
-    failures = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items())
     estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
     return {
         "name": job.name,
@@ -157,7 +161,7 @@ def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
         "budget": AUTO if job.auto else None,
         "private": "kept from other owners" if job.options.is_private else None,
         "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
-        "failures": failures or "none",
+        "failures": failures(progress),
         "estimate": None if progress.estimated_us is None else estimate,
         "headroom": headroom(job) or None,
         "stock's tuner": stock_words(rows),

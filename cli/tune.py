@@ -6,29 +6,28 @@ from typing import Annotated, Final
 import typer
 
 from cli.host_checks import check_host
-from cli.outdir import (
-    ForceOption,
-    check_model,
-    check_target,
-    default_directory,
-    model_id_of,
-    out_directory,
-)
 from cli.service.connect import connected_stack, wait_for_device
 from cli.service.upload import upload_with_bar
 from cli.terminal.interrupts import interruptible
-from cli.terminal.options import Choices, EffortOptions
+from cli.terminal.options import Choices, EffortOptions, ForceOption
 from cli.terminal.output import JobArgument, JsonOption, Place, print_note
 from cli.terminal.shared import shared
 from cli.watching.finish import Ending
 from mallorn.core.asked import check_asked
-from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.exporting import as_onnx, existing
 from mallorn.job import Job
+from mallorn.outdir import (
+    check_job,
+    check_model,
+    check_target,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.wording.units import budget_words
 
 # A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that
@@ -80,7 +79,7 @@ def tune(
                 wait_for_device(stack)  # which says what `local` is, too
             model_id = upload_with_bar(stack.api, str(file))
             job = stack.api.tune(model_id, *effort, model.stem, **options)
-            _check_target(job, directory, force)
+            check_job(directory, job, force)
             print_note(f"job {job.id}: {budget_words(job.status)} for {model} on {effort.target}")
             ending.reach(job)
 
@@ -112,15 +111,6 @@ def resume(
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
         with out_directory(directory):
             ending.reach(handle)
-
-
-def _check_target(job: Job, directory: Path, force: bool) -> None:
-    """What `local` is, is known once the job is made."""
-    try:
-        check_target(directory, job.status.target, force)
-    except Conflict:
-        job.cancel()
-        raise
 
 
 def _stem(job: Job) -> str:

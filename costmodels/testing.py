@@ -15,6 +15,8 @@ from mallorn.core.errors import InvalidRequest
 
 __all__ = ["CostModelTestCase", "Data", "StoredModelTestCase", "assert_same", "easy_data"]
 
+_fitted: dict[tuple[type, Callable[[], CostModel]], CostModel] = {}
+
 
 def assert_same(left: Prediction, right: Prediction) -> None:
     np.testing.assert_array_equal(left.mean, right.mean)
@@ -34,7 +36,11 @@ class CostModelTestCase:
 
     @pytest.fixture
     def fitted(self, make_model: Callable[[], CostModel]) -> CostModel:
-        return self._fit(make_model(), self.data(300, seed=0))
+        """Fitted once for all tests of a class, which leave it as it is."""
+        kind = type(self), make_model
+        if kind not in _fitted:
+            _fitted[kind] = self._fit(make_model(), self.data(300, seed=0))
+        return _fitted[kind]
 
     def data(self, rows: int, seed: int) -> Data:
         return easy_data(rows, seed, self.view)

@@ -13,6 +13,7 @@ import httpx
 
 from mallorn.core.asked import Asked
 from mallorn.core.errors import Unavailable
+from mallorn.core.listener import check_yours
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.api_key import ApiKey, NewApiKey
@@ -40,7 +41,8 @@ Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 class Client:
     """Talks to one coordinator: `Client().tune("model.onnx", target="local", trials=200).wait()`.
 
-    Without a URL it takes MALLORN_URL, else the embedded stack's address; without a key MALLORN_API_KEY.
+    Without a URL it takes MALLORN_URL, else the embedded stack's address, and raises NotYours where another
+    user listens there; without a key MALLORN_API_KEY.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Client:
         known = settings()
         if api_key is None and known.api_key is not None:
             api_key = known.api_key.get_secret_value()
-        self.connection = Connection(url or known.url or DEFAULT_URL, api_key, transport)
+        self.connection = Connection(url or known.url or check_yours(DEFAULT_URL), api_key, transport)
 
     def __enter__(self) -> Self:
         return self

@@ -60,6 +60,10 @@ class Connection:
     def close(self) -> None:
         self._http.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._http.is_closed
+
     def get(self, path: str, **params: Any) -> Any:
         """The JSON under a path of the API; parameters that are None are left out."""
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
@@ -110,11 +114,14 @@ class Connection:
         return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
 
     @contextmanager
-    def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[httpx.Response]:
-        """An answer that is read piece by piece."""
+    def stream(
+        self, path: str, headers: dict[str, str] | None = None, read_sec: float = TIMEOUT_SEC
+    ) -> Iterator[httpx.Response]:
+        """An answer that is read piece by piece, none later than `read_sec` after the one before."""
+        timeout = httpx.Timeout(TIMEOUT_SEC, read=read_sec)
         with (
             self._explained(),
-            self._http.stream("GET", API + path, headers=headers) as response,
+            self._http.stream("GET", API + path, headers=headers, timeout=timeout) as response,
         ):
             if response.is_error:
                 response.read()
@@ -153,7 +160,7 @@ class Connection:
                 f"{self.url!r} is not a URL: {error}", hint="--url http://127.0.0.1:8000"
             ) from None
         except RuntimeError as error:
-            if not self._http.is_closed:
+            if not self.is_closed:
                 raise
             raise Unavailable(
                 f"this connection to {self.url} is closed",

@@ -1,10 +1,13 @@
 """A handle on one job of a coordinator."""
 
 import io
+import math
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
@@ -19,17 +22,18 @@ from mallorn.http import Connection, Json
 from mallorn.report.card import card
 from mallorn.results.decisions import with_totals
 from mallorn.results.history import curve
-from mallorn.sse import LoggedEvent, parse_events
+from mallorn.sse import LoggedEvent, listen
 from mallorn.widget import watch
 
 if TYPE_CHECKING:
     import pandas
 
-POLL_SEC: Final = 0.5
-RECONNECT_SEC: Final = 1.0
-RECONNECTS: Final = 30
+LOOK_SEC: Final = 1.0  # events that come faster are looked at together
 ROUNDS_A_PAGE: Final = 500
 RECORDS_A_PAGE: Final = 500
+
+
+Progress = Callable[[JobStatus], None]
 
 
 class JobFailed(MallornError):
@@ -128,15 +132,41 @@ class Job:
         watch(self)
         return self
 
-    def wait(self, timeout_sec: float | None = None) -> Self:
-        """The job, once it is done. Raises JobFailed if it ends otherwise or is stuck, TimeoutError."""
-        deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
-        while not (self.state.final or self.stuck):
-            if deadline_sec is not None and time.monotonic() > deadline_sec:
-                raise TimeoutError(f"job {self.id} is still {self.status.state} after {timeout_sec} s")
-            time.sleep(POLL_SEC)
+    def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:
+        """The job, once it is done; `progress` is called with how it stands whenever there may be news.
+
+        Coordinators may restart meanwhile. Raises JobFailed if it ends otherwise or is stuck, TimeoutError.
+        """
+        try:
+            for status in self._changes(math.inf if timeout_sec is None else time.monotonic() + timeout_sec):
+                if progress is not None:
+                    progress(status)
+        except TimeoutError:
+            words = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
+            raise TimeoutError(words) from None
         self.raise_for_state()
         return self
+
+    def _changes(self, deadline_sec: float) -> Iterator[JobStatus]:
+        """How it stands, again whenever there may be news, until it has ended or is stuck."""
+        looked_sec = -math.inf
+        for _ in listen(self._connection, self._events, self._has_ended, deadline_sec=deadline_sec):
+            if time.monotonic() - looked_sec < LOOK_SEC:
+                continue
+            with suppress(Unavailable):  # the stream will notice, and has more patience
+                self.refresh()
+                looked_sec = time.monotonic()
+                yield self.status
+                if self.stuck or self.status.state.final:
+                    return
+        yield self.status
+
+    def _has_ended(self) -> bool:
+        return self.state.final
+
+    @property
+    def _events(self) -> str:
+        return f"/jobs/{self.id}/events"
 
     @property
     def stuck(self) -> bool:
@@ -157,22 +187,8 @@ class Job:
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
         """Every event, from the one after `after` to the job's last, across dropped connections."""
-        failures = 0
-        while True:
-            try:
-                known = {"Last-Event-ID": str(after)}
-                with self._connection.stream(f"/jobs/{self.id}/events", headers=known) as response:
-                    for event in parse_events(response.iter_lines()):
-                        after, failures = event.id, 0
-                        yield event
-                # A coordinator that shuts down ends its streams as cleanly as a job does.
-                if self.state.final:
-                    return
-            except Unavailable:
-                failures += 1
-                if failures > RECONNECTS:
-                    raise
-                time.sleep(RECONNECT_SEC)
+        heard = listen(self._connection, self._events, self._has_ended, after)
+        return (event for event in heard if event is not None)
 
     def cancel(self) -> JobStatus:
         return self._act("cancel")
@@ -222,7 +238,10 @@ class Job:
 
 
 def unzip(content: bytes, directory: Path) -> None:
-    """Unpack an archive, unless one of its members would land outside the directory."""
+    """Unpack an archive, unless one of its members would land outside the directory.
+
+    What lies there is replaced once all of it has found room.
+    """
     root = directory.resolve()
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
@@ -232,4 +251,10 @@ def unzip(content: bytes, directory: Path) -> None:
         for name in archive.namelist():
             if not (root / name).resolve().is_relative_to(root):
                 raise InvalidRequest(f"the archive names a file outside its directory: {name!r}")
-        archive.extractall(root)
+        root.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".new-", dir=root) as fresh:
+            archive.extractall(fresh)
+            for name in archive.namelist():
+                if (file := Path(fresh, name)).is_file():
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    file.replace(root / name)

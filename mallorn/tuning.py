@@ -1,19 +1,24 @@
 """`mallorn.tune`: from a model to its schedules in one call, without a service of one's own."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from mallorn.client import Client
 from mallorn.core.asked import Asked
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.exporting import as_onnx
-from mallorn.job import Job
+from mallorn.job import Job, Progress
+from mallorn.outdir import check_job, check_model, default_directory, model_id_of, out_directory
 from mallorn.widget import in_notebook
 
 # One module of each extra that a service on this machine is made of.
@@ -28,45 +33,76 @@ def tune(
     seed: int = 0,
     *,
     out: str | Path | None = None,
+    force: bool = False,
     data: str | Path | None = None,
     name: str | None = None,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
+    progress: Progress | None = None,
     **options: Unpack[Asked],
 ) -> Job:
     """Tune a model and save its schedules, as the command `mallorn tune` does; the finished job.
 
-    Takes what `Client.tune` takes. The schedules go to `out` (default: MODEL-tuned). Without MALLORN_URL the
-    service on this machine is used, or started for the time being, with its data in `data`
-    (MALLORN_DATA_DIR). Raises MissingPackage where that cannot be, JobFailed, and all that the client raises.
+    Takes what `Client.tune` takes. The schedules go to `out` (default: MODEL-tuned), over other files only
+    with `force`. `progress` is called with how the job stands; without it a line goes to stderr now and then,
+    or the job shows itself in a notebook. Without MALLORN_URL the service on this machine is used, or started
+    for the time being, with its data in `data` (MALLORN_DATA_DIR), where the job stays readable.
+    Raises MissingPackage where that cannot be, Conflict, JobFailed, and all that the client raises.
     """
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
-        directory = Path(out or f"{file.stem}-tuned")
-        return _tune(
+        order = _Order(
             file,
-            directory,
-            Path(data) if data else None,
-            target=target,
-            trials=trials,
-            minutes=minutes,
-            seed=seed,
-            name=name or file.stem,
-            **options,
+            Path(out) if out else default_directory(file.stem),
+            force,
+            progress,
+            dict(target=target, trials=trials, minutes=minutes, seed=seed, name=name or file.stem, **options),
         )
+        with _in_words_of_python():
+            check_model(order.directory, lambda: model_id_of(file), force)
+        with out_directory(order.directory):
+            return _tune(order, Path(data) if data else None)
 
 
-def _tune(file: Path, directory: Path, data: Path | None, **wanted: Any) -> Job:
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is to be tuned, and what becomes of it."""
+
+    file: Path
+    directory: Path
+    force: bool
+    progress: Progress | None
+    wanted: Mapping[str, Any]
+
+    def carry_out(self, api: Client) -> Job:
+        """Tune, follow and fetch."""
+        job = api.tune(self.file, **self.wanted)
+        with _in_words_of_python():
+            check_job(self.directory, job, self.force)
+        _follow(job, self.progress)
+        job.schedules(self.directory)
+        return job
+
+
+def _tune(order: _Order, data: Path | None) -> Job:
     url, key = settings().url, settings().api_key
-    if url is None:
-        _check_installed()
+    if url is not None:
+        return order.carry_out(Client(url))
+    _check_installed()
     # Loaded by name and when it is needed: clients and services import this package, and know no commands.
     connect = import_module("cli.service.connect")
-    with connect.connected_stack(url, key.get_secret_value() if key else None, data) as stack:
+    with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
         connect.wait_for_device(stack)
-        job: Job = stack.api.tune(file, **wanted)
-        _follow(job)
-        job.schedules(directory)
+        job: Job = stack.kept(order.carry_out(stack.api))
     return job
+
+
+@contextmanager
+def _in_words_of_python() -> Iterator[None]:
+    try:
+        yield
+    except Conflict as error:
+        error.hint = "mallorn.tune(..., out=OTHER_DIR), or force=True to write over it"
+        raise
 
 
 def _check_installed() -> None:
@@ -78,14 +114,29 @@ def _check_installed() -> None:
             )
 
 
-def _follow(job: Job) -> None:
+def _follow(job: Job, progress: Progress | None) -> None:
     try:
-        if in_notebook():
-            job.watch()
-        job.wait()
+        if progress is None and in_notebook():
+            job.watch().wait()
+        else:
+            job.wait(progress=progress or _printed(job))
     except KeyboardInterrupt:
         _pause(job)
         raise
+
+
+def _printed(job: Job) -> Progress:
+    """Lines where the command line would print some: where there is news, and now and then."""
+    _say(f"job {job.id}, its page: {job.page}")
+    show: Progress = import_module("cli.watching.lines").LineView(_say).show
+    return show
+
+
+def _say(line: str) -> None:
+    """Who has closed stderr hears nothing, and the job goes on."""
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def _pause(job: Job) -> None:

@@ -1,11 +1,13 @@
 """The data directory of an embedded stack: who holds it, where its files lie."""
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import secrets
 import shutil
+import socket
 import stat
 import tempfile
 import time
@@ -17,9 +19,12 @@ from typing import IO
 
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.fleet_key import KEY_FILE
+from mallorn.core.hosts import host_id
+from stack.network_mount import mount_of
 
 # Looking at a lock takes it for an instant, which is longer where many processes share a core.
 LOCK_PATIENCE_SEC = 1.0
+NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 
 
 class DataDirInUse(Conflict):
@@ -60,6 +65,11 @@ class DataDir:
         return self.path / "users.lock"
 
     @property
+    def scratch(self) -> Path:
+        """The temporary files of the parts: models and libraries, for which /tmp may be too small."""
+        return self.path / "scratch"
+
+    @property
     def key_file(self) -> Path:
         return self.path / KEY_FILE
 
@@ -72,8 +82,11 @@ class DataDir:
 
     def prepare(self) -> None:
         """Make the directories. Raises InvalidRequest for a path that cannot hold data, StorageFull."""
+        self._check_mount()
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # models are nobody else's to read
+            self.logs.mkdir(exist_ok=True)
+            self.scratch.mkdir(mode=0o700, exist_ok=True)
             self.lock_file.touch()
             self.users_file.touch()
             self._make_key()
@@ -89,6 +102,15 @@ class DataDir:
             raise StorageFull(
                 f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
             ) from None
+
+    def _check_mount(self) -> None:
+        mount = mount_of(self.path)
+        if mount is not None and mount.has_local_locks:
+            raise InvalidRequest(
+                f"{self.path} lies on {mount.point}, a network file system ({mount.kind}) whose locks other "
+                "machines do not see: two of them would write one database",
+                hint="choose a place on a disk of this machine with --data DIR",
+            )
 
     def _make_key(self) -> None:
         """The key with which tracker, devices and workers here know each other; made once, and whole."""
@@ -119,9 +141,8 @@ class DataDir:
             return None
 
     def running_stack(self) -> StackInfo | None:
-        """Like `read_stack`, without what a killed stack left behind."""
-        info = self.read_stack()
-        return info if info is not None and self.is_locked() else None
+        """Like `read_stack`, without what a killed stack left behind. Raises DataDirInUse as `is_locked`."""
+        return self.read_stack() if self.is_locked() else None
 
     @contextmanager
     def published(self, info: StackInfo) -> Iterator[None]:
@@ -142,9 +163,9 @@ class DataDir:
         """
         with self.lock_file.open("r+") as file:
             if not _lock_within(file, LOCK_PATIENCE_SEC):
-                raise _in_use(self.path, file.read())
-            self.stack_file.unlink(missing_ok=True)
+                raise _in_use(self.path, _signature(file))
             _sign(file, "")
+            self.stack_file.unlink(missing_ok=True)
             self._prepare_runtime()
             try:
                 yield lambda url: _sign(file, url)
@@ -152,9 +173,16 @@ class DataDir:
                 shutil.rmtree(self.runtime)
 
     def is_locked(self) -> bool:
-        """Whether a stack holds the directory, ready or not."""
-        with suppress(FileNotFoundError), self.lock_file.open("r+") as file:
-            return not _try_lock(file, fcntl.LOCK_EX)
+        """Whether a stack holds the directory, ready or not. Raises DataDirInUse for another machine's."""
+        with suppress(FileNotFoundError, NotADirectoryError), self.lock_file.open() as file:
+            if _try_lock(file, fcntl.LOCK_SH):
+                return False
+            # What is read may be the last holder's, until the new one has signed.
+            if _is_elsewhere(file) and _lock_within(file, LOCK_PATIENCE_SEC, fcntl.LOCK_SH):
+                return False
+            if _is_elsewhere(file):
+                raise _in_use(self.path, _signature(file))
+            return True
         return False
 
     @contextmanager
@@ -173,13 +201,28 @@ class DataDir:
 def _sign(file: IO[str], url: str) -> None:
     file.seek(0)
     file.truncate()
-    file.write(json.dumps({"pid": os.getpid(), "url": url}))
+    here = {"host": socket.gethostname(), "host_id": host_id()}
+    file.write(json.dumps({"pid": os.getpid(), "url": url, **here}))
     file.flush()
 
 
-def _lock_within(file: IO[str], patience_sec: float) -> bool:
+def _signature(file: IO[str]) -> dict[str, object]:
+    """What the holder of a lock file wrote into it; nothing before it has."""
+    file.seek(0)
+    try:
+        known = json.loads(file.read())
+    except ValueError:
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _is_elsewhere(file: IO[str]) -> bool:
+    return _signature(file).get("host_id", host_id()) != host_id()
+
+
+def _lock_within(file: IO[str], patience_sec: float, kind: int = fcntl.LOCK_EX) -> bool:
     deadline = time.monotonic() + patience_sec
-    while not _try_lock(file, fcntl.LOCK_EX):
+    while not _try_lock(file, kind):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
@@ -187,25 +230,34 @@ def _lock_within(file: IO[str], patience_sec: float) -> bool:
 
 
 def _try_lock(file: IO[str], kind: int) -> bool:
+    """Raises InvalidRequest where the file system has no locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise InvalidRequest(
+            f"{file.name} cannot be locked: {error.strerror}",
+            hint="choose a place on a disk of this machine with --data DIR",
+        ) from None
     return True
 
 
-def _in_use(path: Path, holder: str) -> DataDirInUse:
-    try:
-        known = json.loads(holder)
-        pid, url = int(known["pid"]), str(known["url"])
-    except (ValueError, KeyError, TypeError):
-        pid, url = 0, ""
+def _in_use(path: Path, holder: dict[str, object]) -> DataDirInUse:
+    pid, url, host = (holder.get(name, "") for name in ("pid", "url", "host"))
+    who = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
+    if holder.get("host_id", host_id()) != host_id():
+        return DataDirInUse(
+            f"{path} is in use by {who} on another machine, {host}",
+            hint=f"ssh {host}, and type it there   (or: choose a place of this machine with --data DIR)",
+        )
     if not url:
-        who = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
         return DataDirInUse(
             f"{path} is in use by {who}, which is starting", hint="mallorn up --data OTHER_DIR"
         )
     return DataDirInUse(
-        f"{path} is in use by `mallorn up` with pid {pid} at {url}",
+        f"{path} is in use by {who} at {url}",
         hint=f"MALLORN_URL={url} mallorn jobs   (or: mallorn up --data OTHER_DIR --port 0)",
     )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,11 +37,34 @@ class InProcess(httpx.BaseTransport):
         """Ask the app and return its whole answer."""
         if request.method != "GET":
             raise NothingRuns(f"no service runs on {self._directory.path}", hint="mallorn up")
-        return asyncio.run(self._answer(request))
+        with ThreadPoolExecutor(1) as beside:  # a notebook's own thread has a loop already
+            return beside.submit(asyncio.run, self._answer(request)).result()
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         answer = await self._app.handle_async_request(request)
         return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+
+class DataDirTransport(httpx.BaseTransport):
+    """Asks the service that runs on a data directory by now; while none runs, what lies there answers."""
+
+    def __init__(self, directory: DataDir) -> None:
+        self._directory = directory
+        self._network = httpx.HTTPTransport()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Ask whoever is there. Raises what `served_here` does, and NothingRuns."""
+        stack = self._directory.running_stack()
+        if stack is not None:
+            there = httpx.URL(stack.url)
+            request.url = request.url.copy_with(host=there.host, port=there.port)
+            return self._network.handle_request(request)
+        with hints_for(self._directory), served_here(self._directory) as here:
+            return here.handle_request(request)
+
+    def close(self) -> None:
+        """Let go of the service."""
+        self._network.close()
 
 
 @contextmanager
@@ -60,6 +84,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
         app = create_app(stack.enter_context(_settings(directory)))
         stack.callback(app.state.parts.close)
         _check_tables(app, directory)
+        app.state.parts.stopping.set()  # streams tell what is there, and wait for nobody
         yield InProcess(app, directory)
 
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mallorn.core.addresses import host_and_port
+from mallorn.core.allowed_classes import ANY
+from mallorn.core.binding import is_loopback
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.hosts import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
@@ -56,10 +59,21 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
+        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * _is_ones_own(layout, known)),
+        "TMPDIR": str(layout.data.scratch),
+        HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": python_path(),
         "PATH": search_path(),
     }
+
+
+def _is_ones_own(layout: StackLayout, known: Settings) -> bool:
+    """Whether nobody but this machine's users can come in: what they name is theirs."""
+    from db.keyed import holds_keys
+
+    asks = known.api_keys or known.oidc_issuer or holds_keys(known.database_url)
+    return is_loopback(layout.host) and not asks
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +19,14 @@ PREFIX: Final = "mallorn-part-"
 def own_folder(part: str) -> Iterator[Path]:
     """Keep the temporary files of this process, and of all that it starts, in one folder that ends with it.
 
-    What killed parts of this user left is swept first. A lock tells whose owner lives: the kernel takes it
-    from the dead, and unlike a pid it means the same in every container that shares the directory.
+    It lies in TMPDIR, which the parts of an embedded stack have in its data directory. What killed parts of
+    this user left there is swept first. A lock tells whose owner lives: the kernel takes it from the dead,
+    and unlike a pid it means the same in every container that shares the directory.
     """
-    shared = host_folder()
+    shared = Path(tempfile.gettempdir())
     sweep(shared)
     folder, lock_fd = _new(shared, part)
-    os.environ[HOST_FOLDER_VARIABLE] = str(shared)
+    os.environ[HOST_FOLDER_VARIABLE] = str(host_folder())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     try:
         yield folder
@@ -34,15 +36,15 @@ def own_folder(part: str) -> Iterator[Path]:
         os.close(lock_fd)
 
 
-def sweep(shared: Path) -> None:
+def sweep(*places: Path) -> None:
     """Remove the folders of this user whose owners are dead."""
-    for folder in left_by_the_dead(shared):
+    for folder in left_by_the_dead(*places):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def left_by_the_dead(shared: Path) -> Iterator[Path]:
+def left_by_the_dead(*places: Path) -> Iterator[Path]:
     """The folders of this user whose owners are dead, each locked until the next one is asked for."""
-    for folder in shared.glob(f"{PREFIX}*"):
+    for folder in chain.from_iterable(place.glob(f"{PREFIX}*") for place in places):
         lock_fd = _locked(folder)
         if lock_fd is not None:
             try:

@@ -1,6 +1,13 @@
 """What all tests share: fixtures, kits whose asserts explain themselves, and patience with busy machines."""
 
+# ruff: noqa: E402 - first of all
+from tests.fixtures.world import leave_the_users
+
+leave_the_users()
+
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,3 +48,16 @@ pytest_plugins = [
     "tests.fixtures.service",
     "tests.fixtures.workshop",
 ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--told", type=Path, help="a file for the numbers of tests, as `make test` shows them")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if file := config.getoption("--told"):
+        numbers = {
+            how: len(terminalreporter.stats.get(how, ())) for how in ("passed", "failed", "error", "skipped")
+        }
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(", ".join(f"{number:,} {how}" for how, number in numbers.items() if number))

@@ -36,12 +36,13 @@ def stack(directory: DataDir) -> str:
     return "none runs"
 
 
-def leftovers() -> str:
+def leftovers(directory: DataDir) -> str:
     """Raises Unavailable, naming the folders of parts that were killed."""
-    left = [str(folder) for folder in left_by_the_dead(host_folder())]
+    places = directory.scratch, host_folder()
+    left = [str(folder) for folder in left_by_the_dead(*places)]
     if left:
         raise Unavailable(f"killed parts left {', '.join(sorted(left))}", hint=NEXT_START)
-    return f"killed parts left nothing in {host_folder()}"
+    return f"killed parts left nothing in {' and '.join(map(str, places))}"
 
 
 def sandbox(mode: str) -> str:

@@ -19,6 +19,7 @@ from mallorn.core.artifacts import exports_beside, model_uri
 from mallorn.core.errors import MallornError, NotFound, StorageFull
 from mallorn.core.hosts import host_folder
 from mallorn.core.settings import Settings
+from stack.datadir import DataDir
 from stack.scratch import left_by_the_dead, sweep
 
 
@@ -33,7 +34,7 @@ def repaired(known: Settings) -> Iterator[Finding]:
 
 
 def _steps(known: Settings, aside: Aside) -> Iterator[str]:
-    yield from leftovers()
+    yield from leftovers(known.data_dir)
     yield from database(known.database_url, aside)
     opened = Database(known.database_url)
     try:
@@ -45,10 +46,11 @@ def _steps(known: Settings, aside: Aside) -> Iterator[str]:
         opened.dispose()
 
 
-def leftovers() -> Iterator[str]:
+def leftovers(data: Path) -> Iterator[str]:
     """Remove the folders of parts that were killed."""
-    if left := [str(folder) for folder in left_by_the_dead(host_folder())]:
-        sweep(host_folder())
+    places = DataDir(data).scratch, host_folder()
+    if left := [str(folder) for folder in left_by_the_dead(*places)]:
+        sweep(*places)
         yield f"removed what killed parts left: {', '.join(sorted(left))}"
 
 

@@ -14,9 +14,10 @@ from mallorn.client import Client
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.version import API
+from mallorn.job import Job
 from stack.datadir import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from stack.environ import python_path
-from stack.here import hints_for
+from stack.here import DataDirTransport, hints_for
 from stack.parts import mallorn
 from stack.probes import http_ok
 
@@ -32,6 +33,13 @@ class Connected:
 
     api: Client
     data: DataDir | None = None
+
+    def kept(self, job: Job) -> Job:
+        """A handle that reads a job of this stack also when the stack has ended."""
+        if self.data is None:
+            return job
+        kept = Client(self.api.connection.url, transport=DataDirTransport(self.data))
+        return Job(kept.connection, job.body)
 
 
 @contextmanager
@@ -71,7 +79,7 @@ def _running_or_started(directory: DataDir, starter: "Starter") -> StackInfo:
     deadline = time.monotonic() + START_TIMEOUT_SEC
     try:
         while time.monotonic() < deadline:
-            info = directory.read_stack()
+            info = directory.running_stack()
             if info is not None and http_ok(f"{info.url}{API}/healthz")():
                 return info
             starter.start_unless_held()

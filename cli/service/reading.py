@@ -12,6 +12,7 @@ import httpx
 from cli.terminal.output import print_note
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound, Unavailable
+from mallorn.core.listener import NotYours, check_yours
 from mallorn.core.settings import DEFAULT_URL, Settings
 from mallorn.core.version import API
 from mallorn.job import Job
@@ -44,7 +45,7 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
     usual = data is None and "MALLORN_DATA_DIR" not in os.environ
-    if url is None and stack is None and usual and _answers(DEFAULT_URL):
+    if url is None and stack is None and usual and _is_ours(DEFAULT_URL) and _answers(DEFAULT_URL):
         url = DEFAULT_URL
     if url:
         with Client(url, api_key) as api:
@@ -93,6 +94,16 @@ def check_moves(found: ReadFrom, job: Job) -> None:
         f"job {job.id} stands still at {spent} ({state}): no service runs on {found.still.path}",
         hint=f"mallorn resume {job.id}",
     )
+
+
+def _is_ours(url: str) -> bool:
+    """Whether nobody else is seen to listen there; another's service is named, and left alone."""
+    try:
+        check_yours(url)
+    except NotYours as error:
+        print_note(f"{error.message}; it is asked when it is named: --url {url}")
+        return False
+    return True
 
 
 def _answers(url: str) -> bool:

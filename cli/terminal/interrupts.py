@@ -8,12 +8,13 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM and SIGHUP too."""
+    """Raise KeyboardInterrupt for SIGTERM and SIGHUP too, but for what `nohup` or a shell had ignored."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, interrupt) for number in heeded}
     try:
         yield
     finally:

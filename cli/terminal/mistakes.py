@@ -58,7 +58,8 @@ def _setting_error(error: ValidationError) -> MallornError | None:
     names = [f"MALLORN_{str(part).upper()}" for part in first["loc"][:1]]
     said = first["msg"].removeprefix("Value error, ")
     if not names:
-        return InvalidRequest(f"the settings cannot be used: {said}")
+        hint = "choose another place with --data DIR or MALLORN_DATA_DIR"
+        return InvalidRequest(f"the settings cannot be used: {said}", hint=hint)
     return InvalidRequest(
         f"the setting {names[0]} cannot be {first['input']!r}: {said}", hint=f"unset {names[0]}"
     )

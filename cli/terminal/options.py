@@ -15,6 +15,9 @@ from mallorn.core.targets import LOCAL
 TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Write into --out, whatever schedules and files it holds.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 
 
@@ -80,6 +83,7 @@ class Choices(NamedTuple):
     policy: Annotated[str | None, typer.Option(help=words("policy"))] = None
     families: Annotated[str | None, typer.Option(help=words("families"))] = None
     contention: Annotated[bool, typer.Option("--contention", help=said_of("contention"))] = False
+    wait_for_quiet: Annotated[bool, typer.Option("--wait-for-quiet", help=said_of("wait_for_quiet"))] = False
     private: Annotated[bool, typer.Option("--private", help=said_of("private"))] = False
     round_size: Annotated[int | None, typer.Option(min=1, max=64, help=words("round_size"))] = None
     only: OnlyOption = None
@@ -99,6 +103,7 @@ class Choices(NamedTuple):
         """What was asked for by an option's own name, and then by --option."""
         named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
         named["contention"] = "on" if self.contention else None
+        named["wait_for_quiet"] = "on" if self.wait_for_quiet else None
         named["private"] = "on" if self.private else None
         given = {name: value for name, value in named.items() if value is not None}
         if self.dynamic:

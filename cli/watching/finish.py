@@ -10,7 +10,9 @@ import typer
 from cli.terminal.output import print_json, print_note, stderr
 from cli.watching.progress import follow
 from cli.watching.winnings import print_winnings
+from mallorn.core.allowed_classes import own_classes
 from mallorn.core.errors import Conflict, MallornError
+from mallorn.core.names import WORDS
 from mallorn.job import Job
 
 
@@ -27,6 +29,10 @@ class Ending:
     def reach(self, job: Job) -> None:
         """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
         print_note(f"its page: {job.page}")
+        for seam, name in own_classes(job.status.options):
+            print_note(
+                f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
+            )
         try:
             follow(job, stderr(), self.verbose)
         except KeyboardInterrupt:

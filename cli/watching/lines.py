@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rich.console import Console
-
 from cli.watching.standing import share, summary, words
 from mallorn.core.values.job import JobStatus
 
@@ -18,15 +16,15 @@ NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 class LineView:
     """A line where the job's state or what it says changes, at every tenth of the way, and now and then."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
         self._clock = clock
         self._last: StatusLine | None = None
 
     def show(self, job: JobStatus) -> None:
         line = StatusLine.of(job, self._clock())
         if line.is_news_after(self._last):
-            self._console.print(line.text, markup=False, soft_wrap=True)
+            self._say(line.text)
             self._last = line
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -34,7 +35,8 @@ def follow(job: Job, console: Console, verbose: bool = False) -> JobStatus:
     On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere lines.
     """
     if not console.is_terminal:
-        return _until_final(job, _advised(LineView(console).show, console))
+        say = partial(console.print, markup=False, soft_wrap=True)
+        return _until_final(job, _advised(LineView(say).show, console))
     bar = BarView(job, console)
     view: LiveView = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):

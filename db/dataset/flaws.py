@@ -34,9 +34,10 @@ def flaw(row: Row, widths: Mapping[str, int]) -> str | None:
 
 def _flaw_of_times(row: Row) -> str | None:
     ok = row["outcome"] == Outcome.OK
-    if ok != bool(row["run_us"]) or ok != (row["latency_us"] is not None):
+    time_us = row["latency_us"] if row["bound_us"] is None else row["bound_us"]
+    if ok != bool(row["run_us"]) or ok != (time_us is not None):
         return "times of a failure" if not ok else "no times"
     if ok and any(row[name] is None for name in CONTEXT):
         return "no measuring context"
-    times_us = [row["latency_us"], *row["run_us"]] if ok else []
+    times_us = [time_us, *row["run_us"]] if ok else []
     return None if all(time is not None and 0 < time < math.inf for time in times_us) else "latency"

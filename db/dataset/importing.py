@@ -31,7 +31,7 @@ from mallorn.core.values.candidate import unpack_sketch
 
 TEXTS: Final = 100  # programs and traces in one transaction
 COPIED: Final = (
-    *("slot", "outcome", "latency_us", "error", "origin"),
+    *("slot", "outcome", "latency_us", "bound_us", "disturbed", "error", "origin"),
     *("predicted", "build_ms", "run_ms", "created_at"),
 )
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from db.dataset.bounds import AGAIN, check_groups, check_texts
 from db.dataset.schema import (
+    ADDED,
     MEASUREMENT_TABLE,
     SKETCH_TABLE,
     SNAPSHOT_KEY,
@@ -44,8 +45,9 @@ class Parcel:
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         """The rows of a table, a bounded number at a time."""
+        absent = dict.fromkeys(ADDED.intersection(table.schema.names))
         for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
-            yield batch.to_pylist()
+            yield [absent | row for row in batch.to_pylist()]
 
 
 def open_parcel(directory: Path) -> Parcel:
@@ -94,10 +96,10 @@ def _check_version(path: Path, file: pq.ParquetFile) -> None:
 
 
 def _check_columns(path: Path, found: pa.Schema, table: Table) -> None:
-    missing = [name for name in table.schema.names if name not in found.names]
+    missing = [name for name in table.schema.names if name not in {*found.names, *ADDED}]
     if missing:
         raise InvalidRequest(f"{path} lacks the column {', '.join(missing)}", hint=AGAIN)
-    for wanted in table.schema:
+    for wanted in (each for each in table.schema if each.name in found.names):
         if found.field(wanted.name).type != wanted.type:
             kind = found.field(wanted.name).type
             raise InvalidRequest(

@@ -33,6 +33,8 @@ MEASUREMENTS: Final = pa.schema(
         pa.field("outcome", pa.string(), nullable=False),
         pa.field("run_us", pa.list_(pa.float32()), nullable=False),
         pa.field("latency_us", pa.float64()),
+        pa.field("bound_us", pa.float64()),  # in place of the latency, where others had its processors
+        pa.field("disturbed", pa.float64()),  # the share of its times in which they had; null: not known
         pa.field("error", pa.string()),
         pa.field("origin", pa.string(), nullable=False),
         pa.field("predicted", pa.float64()),
@@ -42,6 +44,8 @@ MEASUREMENTS: Final = pa.schema(
         pa.field("created_at", pa.float64(), nullable=False),  # seconds since the epoch
     ]
 )
+# Older exports do not have these.
+ADDED: Final = frozenset({"bound_us", "disturbed"})
 WORKLOADS: Final = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),

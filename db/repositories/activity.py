@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Row, case, func, or_, select
 
 from db.repositories.base import Repository, owned, until
+from db.repositories.unbuilt import failed
 from db.tables import Device, Job, Measurement, Round, Task
-from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState
 from mallorn.core.values.fleet import RoundOnWorker
 
@@ -24,14 +24,14 @@ class Activity(Repository):
         recent = or_(Round.finished_at.is_(None), Round.finished_at > since)
         newest = select(Round.id).where(*ran, recent).order_by(Round.id.desc()).limit(limit).subquery()
         trial = (Measurement.round_id == Round.id) & (Measurement.kind == MeasurementKind.TRIAL)
-        failed = case((Measurement.outcome != Outcome.OK, 1), else_=0)
+        failures = case((failed(), 1), else_=0)
         query = (
             select(
                 *(Round.id.label("round_id"), Round.state, Round.worker, Round.started_at, Round.finished_at),
                 *(owned(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
                 *(Task.index.label("task_index"), Task.name.label("task_name"), Device.name.label("device")),
                 func.count(Measurement.id).label("trials"),
-                func.coalesce(func.sum(failed), 0).label("failures"),
+                func.coalesce(func.sum(failures), 0).label("failures"),
                 (func.coalesce(func.sum(Measurement.run_ms), 0.0) / 1000).label("measuring_sec"),
             )
             .join(newest, newest.c.id == Round.id)

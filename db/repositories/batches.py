@@ -19,7 +19,7 @@ class Batches(Repository):
     def timed(self, round_id: int) -> Sequence[tuple[Trial, int]]:
         """The valid candidates of a round in their order, whichever attempt committed them; and contexts."""
         columns = Measurement.decisions, Measurement.latency_us, Measurement.predicted, Measurement.context_id
-        valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.outcome == Outcome.OK
+        valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
         query = (
             select(SketchRow.key, *columns)
             .join(SketchRow, SketchRow.id == Measurement.sketch_id)

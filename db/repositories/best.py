@@ -20,6 +20,11 @@ def eligible() -> ColumnElement[bool]:
     return and_(Measurement.kind.not_in(IMPORTED), sound())
 
 
+def bounded() -> ColumnElement[bool]:
+    """Ran here while others had its processors, and was not found wrong."""
+    return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
+
+
 def brought() -> ColumnElement[bool]:
     """Timed elsewhere and not found wrong; it may not be as fast here."""
     return and_(Measurement.kind.in_(IMPORTED), sound())
@@ -27,6 +32,10 @@ def brought() -> ColumnElement[bool]:
 
 def sound() -> ColumnElement[bool]:
     """Timed, and no measurement of the same candidate found its results wrong."""
+    return and_(Measurement.latency_us.is_not(None), ~_refuted())
+
+
+def _refuted() -> ColumnElement[bool]:
     same_candidate = and_(
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,
@@ -35,8 +44,7 @@ def sound() -> ColumnElement[bool]:
         _Refuted.sketch_id == Measurement.sketch_id,
         _Refuted.decisions == Measurement.decisions,
     )
-    refuted = exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
-    return and_(Measurement.latency_us.is_not(None), ~refuted)
+    return exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
 
 
 def shared() -> ColumnElement[bool]:
@@ -47,6 +55,11 @@ def shared() -> ColumnElement[bool]:
 def believed() -> ColumnElement[bool]:
     """Not taken back with the device that measured it; then it was as if nobody had tried it."""
     return Measurement.outcome != Outcome.WITHDRAWN
+
+
+def undisturbed() -> ColumnElement[bool]:
+    """A time, or a failure, and no mere bound: who looks for what is known does not find one."""
+    return Measurement.bound_us.is_(None)
 
 
 def comparable() -> ColumnElement[bool]:

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, c
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.best import comparable, eligible
+from db.repositories.unbuilt import failed
 from db.tables import CostModelRow, HeldWork, Job, Measurement, Round, Task
-from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, WorkKind
 from mallorn.core.versions import VersionName
 
@@ -72,10 +72,9 @@ class DecisionLog(Repository):
 
 def _decisions() -> Select[*tuple[Any, ...]]:
     columns = Task.index, Task.name, Task.weight, CostModelRow.family, CostModelRow.name, CostModelRow.version
-    failed = Measurement.outcome != Outcome.OK
     best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), comparable())
     found_us = best.correlate(Round, Job).scalar_subquery()
-    query = select(Round, *columns, _count(), _count(failed), _before(), found_us, HeldWork.attempt)
+    query = select(Round, *columns, _count(), _count(failed()), _before(), found_us, HeldWork.attempt)
     held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
     return (
         query.join(HeldWork, and_(*held))

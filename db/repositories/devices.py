@@ -72,10 +72,11 @@ class Devices(Repository):
         return None if newest is None else newest.machine
 
     def fresh_machine_of(self, like: Like, again_sec: float) -> DeviceMachine | None:
-        """The same; None also where it could not be measured, and that is longer ago."""
+        """The same; None also where it could not be measured undisturbed, and that is longer ago."""
         known = self.machine_of(like)
-        tried_again = known is not None and known.machine is None and self._age_sec(known) > again_sec
-        return None if tried_again else known
+        if known is None or (known.machine is not None and not known.machine.disturbed):
+            return known
+        return None if self._age_sec(known) > again_sec else known
 
     def machine_before(self, like: Like, ago_sec: float) -> Machine | None:
         """What was measured, if that is so long ago that it may be doubted."""

@@ -81,7 +81,16 @@ def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
     return (
         select(
             *(found.id, found.kind, found.slot, found.outcome, found.latency_us, found.error, found.origin),
-            *(found.predicted, found.build_ms, found.run_ms, found.created_at, found.decisions, found.run_us),
+            *(
+                found.bound_us,
+                found.disturbed,
+                found.predicted,
+                found.build_ms,
+                found.run_ms,
+                found.created_at,
+                found.decisions,
+                found.run_us,
+            ),
             *(found.workload_id, found.context_id, found.sketch_id, found.source_row),
             *(Source.key.label("source"), TargetRow.text.label("target"), SketchRow.key.label("sketch")),
             *(Workload.key.label("workload"), Workload.op, Workload.flops, _MODEL.label("model")),

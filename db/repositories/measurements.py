@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, update
 
 from db.codec import pack_decisions, pack_times
 from db.repositories.base import Repository
@@ -31,7 +31,7 @@ class NewMeasurement:
 
 
 class Measurements(Repository):
-    """The dataset's rows. They are only ever added."""
+    """The dataset's rows. They are only ever added; a time may turn out to be a bound."""
 
     def add_batch(self, round_id: int, attempt: int, rows: Sequence[NewMeasurement]) -> int:
         """Commit trials of a round and return how many were new; a slot is stored once.
@@ -66,6 +66,22 @@ class Measurements(Repository):
         owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)
 
+    def disturb(self, round_id: int, shares: Mapping[int, float | None]) -> None:
+        """Times of a round, by slot, turned out to be mere bounds: with which share of disturbance each."""
+        for slot, share in shares.items():
+            one = (
+                Measurement.round_id == round_id,
+                Measurement.slot == slot,
+                Measurement.kind == MeasurementKind.TRIAL,
+            )
+            self.mark_as_bounds(share, *one)
+
+    def mark_as_bounds(self, share: float | None, *which: ColumnElement[bool]) -> int:
+        """From now on these times are upper bounds; how many were none before."""
+        bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
+        rows = update(Measurement).where(*which, Measurement.latency_us.is_not(None))
+        return self.changed(rows.values(bound))
+
     def _add(self, common: Mapping[str, object], rows: Sequence[NewMeasurement]) -> Sequence[int]:
         if not rows:
             return []
@@ -82,7 +98,9 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "sketch_id": row.sketch_id,
         "decisions": pack_decisions(trial.candidate.decisions),
         "outcome": trial.outcome,
-        "latency_us": trial.latency_us,
+        "latency_us": None if trial.is_bound else trial.latency_us,
+        "bound_us": trial.latency_us if trial.is_bound else None,
+        "disturbed": trial.disturbed,
         "run_us": pack_times(trial.run_us) if trial.run_us else None,
         "error": trial.error or None,
         "context_id": row.context_id,

@@ -9,7 +9,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from db.repositories.best import best_of_task
+from db.repositories.unbuilt import left_unbuilt
 from db.tables import Job, Measurement, Round, Task
+from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 
 
@@ -19,6 +21,7 @@ class _OfJob(Protocol):
 
 
 OfJob = TypeVar("OfJob", bound=_OfJob)
+Outcomes = Mapping[str | None, dict[str, int]]  # how many, by job and outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,13 @@ class Progress:
 
     @property
     def failures(self) -> dict[str, int]:
-        return {outcome: count for outcome, count in self.outcomes.items() if outcome != "ok"}
+        return {
+            name: count for name, count in self.outcomes.items() if name not in (Outcome.OK, LEFT_UNBUILT)
+        }
+
+    @property
+    def left_unbuilt(self) -> int:
+        return self.outcomes.get(LEFT_UNBUILT, 0)
 
 
 def progress(session: Session, job: Job) -> Progress:
@@ -45,9 +54,12 @@ def progress(session: Session, job: Job) -> Progress:
 
 
 def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
-    """By job: four queries however many jobs, each answered from an index; none reads rows of others."""
+    """By job: few queries however many jobs, each answered from an index; none reads rows of others.
+
+    Build errors are read themselves: their text tells what was left unbuilt.
+    """
     ids = [job.id for job in jobs]
-    outcomes, tasks = count_by_outcome(session, ids), _tasks(session, ids)
+    outcomes, tasks = _told_apart(session, count_by_outcome(session, ids)), _tasks(session, ids)
     in_flight, visits = _in_flight(session, ids), _visits(session, ids)
     return {
         job.id: _progress(job, outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
@@ -71,13 +83,25 @@ def _progress(
     )
 
 
-def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Mapping[str | None, dict[str, int]]:
+def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
     """Trials of jobs by outcome."""
     trials = Measurement.job_id.in_(job_ids), Measurement.kind == MeasurementKind.TRIAL
     key = Measurement.job_id, Measurement.outcome
     found: defaultdict[str | None, dict[str, int]] = defaultdict(dict)
     for job_id, outcome, count in session.execute(select(*key, func.count()).where(*trials).group_by(*key)):
         found[job_id][outcome] = count
+    return found
+
+
+def _told_apart(session: Session, outcomes: Outcomes) -> Outcomes:
+    """The same, in which what was left unbuilt is no build error."""
+    ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
+    trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
+    query = select(Measurement.job_id, func.count()).where(*trials, left_unbuilt())
+    found = defaultdict[str | None, dict[str, int]](dict, outcomes)
+    for job_id, left in session.execute(query.group_by(Measurement.job_id)) if ids else ():
+        counts = Counter(found[job_id]) - Counter({Outcome.BUILD_ERROR: left})
+        found[job_id] = {**counts, LEFT_UNBUILT: left}
     return found
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Row, Select, func, or_, select
 
 from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.repositories.best import believed, shared
+from db.repositories.best import believed, shared, undisturbed
 from db.tables import Context, Device, Measurement, SketchRow, TargetRow, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -77,7 +77,8 @@ def _full_trials(of: MeasuredTask) -> Select[*tuple[Any, ...]]:
         .join(Workload, Workload.id == Measurement.workload_id)
         .where(shared())
         .where(Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id, _is_trial())
-        .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)), believed())
+        .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)))
+        .where(believed(), undisturbed())
         .order_by(Measurement.id)
     )
 

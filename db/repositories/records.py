@@ -67,6 +67,8 @@ def _record(row: Row[*tuple[Any, ...]]) -> Record:
         decisions=list(unpack_decisions(found.decisions)),
         outcome=Outcome(found.outcome),
         latency_us=found.latency_us,
+        bound_us=found.bound_us,
+        disturbed=found.disturbed,
         run_us=list(unpack_times(found.run_us or b"")),
         error=found.error,
         device=device,

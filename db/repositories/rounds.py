@@ -132,6 +132,11 @@ class Rounds(Repository):
         found = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
         return page(found, limit, lambda row: (row.index,))
 
+    def stats(self, job_id: str) -> Sequence[RoundStats]:
+        """The figures of a job's rounds that were measured to their end."""
+        query = select(Round.stats).where(Round.job_id == job_id, Round.stats.is_not(None))
+        return [stats for stats in self.session.scalars(query.order_by(Round.index)) if stats is not None]
+
     def cancel_open(self, job_id: str) -> int:
         """End all open rounds of a job; a worker that holds one learns it from its next renewal."""
         self.lock_job(job_id)

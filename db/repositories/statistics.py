@@ -5,14 +5,16 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Row, Subquery, func, select
+from sqlalchemy import ColumnElement, Integer, Row, Subquery, case, func, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from db.repositories.base import Repository, owned
 from db.repositories.best import IMPORTED
+from db.repositories.unbuilt import left_unbuilt
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Model, TargetRow, Workload
+from mallorn.core.outcomes import LEFT_UNBUILT
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
 
 DAY_SEC = 86400
@@ -37,7 +39,7 @@ class Statistics(Repository):
             models=_counted(
                 (models.get(cell.model_id, cell.model_id), cell.rows) for cell in cells if cell.model_id
             ),
-            outcomes=_counted((cell.outcome, cell.rows) for cell in cells),
+            outcomes=_counted((cell.told, cell.rows) for cell in cells),
             days=_growth(cells),
             foreign=self._foreign() if owner is None else [],
         )
@@ -79,11 +81,12 @@ def _sqlite_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) ->
 
 def _grouped(owner: str | None) -> Subquery:
     day: ColumnElement[int] = days_since_epoch(Measurement.created_at).label("day")
-    alike = Measurement.target_id, Measurement.workload_id, Measurement.job_id, Measurement.outcome
-    query = select(*alike, Measurement.kind, day, func.count().label("rows"))
+    alike = Measurement.target_id, Measurement.workload_id, Measurement.job_id
+    told = case((left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome).label("told")
+    query = select(*alike, told, Measurement.kind, day, func.count().label("rows"))
     if owner is not None:
         query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
-    return query.group_by(*alike, Measurement.kind, day).subquery()
+    return query.group_by(*alike, "told", Measurement.kind, day).subquery()
 
 
 def _counted(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[NamedCount]:

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, upd
 
 from db.repositories.base import Repository
 from db.repositories.best import best_of_task
+from db.repositories.unbuilt import failed
 from db.tables import Job, Measurement, Round, Task, Workload
-from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 
 
@@ -117,10 +117,10 @@ class Tasks(Repository):
 
     def _rounds(self, job_id: str) -> Mapping[int, Sequence[RoundResult]]:
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
-        failed = func.sum(case((Measurement.outcome != Outcome.OK, 1), else_=0))
+        failures = func.sum(case((failed(), 1), else_=0))
         columns = Round.task_id, Round.index, Round.state, Round.size
         query = (
-            select(*columns, func.count(Measurement.id), failed, func.min(Measurement.latency_us))
+            select(*columns, func.count(Measurement.id), failures, func.min(Measurement.latency_us))
             .join(Measurement, trial, isouter=True)
             .where(Round.job_id == job_id)
             .group_by(Round.id, *columns)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from db.codec import unpack_decisions
 from db.columns import Columns
 from db.repositories.base import Repository
-from db.repositories.best import believed, brought, eligible
+from db.repositories.best import believed, bounded, brought, eligible, undisturbed
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -68,11 +69,15 @@ class Trials(Repository):
     def best(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
-        """The fastest distinct candidates, best first; those found to compute wrong results are left out."""
-        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, eligible()]
+        """The fastest distinct candidates, best first; those found to compute wrong results are left out.
+
+        Where nothing was timed undisturbed, those with the lowest bounds.
+        """
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         if context_id is not None:
             same.append(Measurement.context_id == context_id)
-        return self._fastest(same, count)
+        timed = self._fastest([*same, eligible()], count)
+        return timed or self._fastest([*same, bounded()], count, Measurement.bound_us)
 
     def first(self, workload_id: int, target_id: int, context_id: int | None, means: str) -> Trial | None:
         """The oldest candidate that was timed and found by these means; none where its results are wrong."""
@@ -92,8 +97,13 @@ class Trials(Repository):
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]
         return self._fastest(same, count)
 
-    def _fastest(self, conditions: Sequence[ColumnElement[bool]], count: int) -> Sequence[Trial]:
-        query = _trials().where(*conditions).order_by(Measurement.latency_us, Measurement.id)
+    def _fastest(
+        self,
+        conditions: Sequence[ColumnElement[bool]],
+        count: int,
+        time: InstrumentedAttribute[float | None] = Measurement.latency_us,
+    ) -> Sequence[Trial]:
+        query = _trials(time).where(*conditions).order_by(time, Measurement.id)
         # Repeats of a candidate stand near each other: a few rows from the fast end of the index will do.
         size = _ENOUGH + 4 * count
         found: dict[Candidate, Trial] = {}
@@ -118,9 +128,9 @@ class Trials(Repository):
         ]
 
 
-def _trials() -> Select[*tuple[Any, ...]]:
+def _trials(time: InstrumentedAttribute[float | None] = Measurement.latency_us) -> Select[*tuple[Any, ...]]:
     found = Measurement
-    columns = found.decisions, found.outcome, found.latency_us, found.origin, found.build_ms
+    columns = found.decisions, found.outcome, time, found.origin, found.build_ms
     return select(SketchRow.key, *columns).join(SketchRow, SketchRow.id == found.sketch_id)
 
 
@@ -136,5 +146,5 @@ def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
     )
 
 
-def _learnable() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return Measurement.kind.in_(_LEARNABLE), believed()
+def _learnable() -> tuple[ColumnElement[bool], ...]:
+    return Measurement.kind.in_(_LEARNABLE), believed(), undisturbed()

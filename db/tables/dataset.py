@@ -107,7 +107,9 @@ class Measurement(Base):
     sketch_id: Mapped[int] = mapped_column(ForeignKey("sketches.id"))
     decisions: Mapped[bytes] = mapped_column(LargeBinary)  # db.codec.pack_decisions
     outcome: Mapped[str]
-    latency_us: Mapped[float | None]  # median of the run times
+    latency_us: Mapped[float | None]  # median of the run times; None where that is a bound
+    bound_us: Mapped[float | None]  # the same, where others had its processors: it is no slower than that
+    disturbed: Mapped[float | None]  # the share of its run times in which they had; None: not known
     run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.codec.pack_times
     error: Mapped[str | None]
     device_id: Mapped[int | None] = mapped_column(ForeignKey("devices.id"))

@@ -40,6 +40,7 @@ class Asked(TypedDict, total=False):
     families: str
     contests: str
     contention: str
+    wait_for_quiet: str
     private: str
     measurer: str
     recording: str

@@ -50,6 +50,10 @@ class UnknownName(InvalidRequest):
     """Nothing of this name is known here."""
 
 
+class ClassRefused(InvalidRequest):
+    """A job may not name this class: it is on no list, or not what its place asks for."""
+
+
 class Unauthorized(MallornError):
     """An API key is needed; set MALLORN_API_KEY."""
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from mallorn.core.errors import PluginFailed, UnknownName
+from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 
 REGISTRY: Final[dict[str, dict[str, str]]] = {
     "search": {
@@ -124,8 +124,11 @@ _OF_ONES_OWN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", 
 def check_name(seam: str, name: str) -> None:
     """Raise UnknownName, listing the known names, for what is neither registered nor MODULE:CLASS.
 
-    A class of one's own is not imported here: it need only be where it runs.
+    A class of one's own is not imported here: it need only be where it runs. One of ours has its name alone.
     """
+    ours = {location: known for known, location in REGISTRY[seam].items()}
+    if name in ours:
+        raise UnknownName(f"{name} has a name here", hint=f"known: {ours[name]}")
     if name in REGISTRY[seam] or (seam in CONTRACTS and (_OF_ONES_OWN.fullmatch(name) or _entry(seam, name))):
         return
     known = ", ".join(sorted(REGISTRY[seam]))
@@ -136,8 +139,8 @@ def check_name(seam: str, name: str) -> None:
 def resolve(seam: str, name: str) -> Any:
     """The object of a name, imported on first use.
 
-    Raises UnknownName, and PluginFailed where a class of one's own cannot be imported, or is not what the
-    seam asks for.
+    Raises UnknownName, PluginFailed where a class of one's own cannot be imported, and ClassRefused where it
+    is not what the seam asks for.
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)
@@ -158,15 +161,17 @@ def _entry(seam: str, name: str) -> str:
 def _of_ones_own(seam: str, name: str) -> Any:
     try:
         found = _load(_entry(seam, name) or name)
-    except Exception as error:  # whatever foreign code does when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever foreign code does when it is imported, sys.exit() too
         what = f"cannot be imported: {type(error).__name__}: {error}"
         hint = "put its module on the PYTHONPATH of every worker and of control, and start them again"
         raise PluginFailed(f"the {WORDS[seam]} {name} {what}", hint=hint, seam=seam, name=name) from error
     contract = _load(CONTRACTS[seam])
     if not (isinstance(found, type) and issubclass(found, contract)):
         why = f"is no {contract.__module__}.{contract.__name__}"
-        raise PluginFailed(f"the {WORDS[seam]} {name} {why}", seam=seam, name=name)
+        raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
     if undone := sorted(getattr(found, "__abstractmethods__", ())):
         why = f"leaves part of its contract undone: {', '.join(undone)}"
-        raise PluginFailed(f"the {WORDS[seam]} {name} {why}", seam=seam, name=name)
+        raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
     return found

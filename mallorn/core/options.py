@@ -101,6 +101,13 @@ class JobOptions(BaseModel):
             "many on they win, and exports both."
         ),
     ] = "off"
+    wait_for_quiet: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Times candidates in quiet moments alone: a round waits as long as other programs "
+            "disturb its device, and the job says which do. Off: times are taken in the gaps that they leave."
+        ),
+    ] = "off"
     private: Annotated[
         Literal["off", "on"],
         Field(
@@ -165,6 +172,11 @@ class JobOptions(BaseModel):
     def beside_others(self) -> bool:
         """Whether a version for busy machines is asked for."""
         return self.contention == "on"
+
+    @property
+    def waits_for_quiet(self) -> bool:
+        """Whether a round waits where others disturb its device."""
+        return self.wait_for_quiet == "on"
 
     @property
     def is_private(self) -> bool:

@@ -1,6 +1,11 @@
 """What can become of a candidate."""
 
 from enum import StrEnum
+from typing import Final
+
+# To leave a candidate unbuilt is a choice: a build error whose text begins so, which is counted apart.
+NOT_COMPILED: Final = "not compiled: "
+LEFT_UNBUILT: Final = "left_unbuilt"
 
 
 class Outcome(StrEnum):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from mallorn.core.errors import MallornError, PluginFailed
+from mallorn.core.errors import HostFault, MallornError, PluginFailed
 from mallorn.core.names import WORDS, resolve
+from mallorn.core.refused import refused
 
 
 class Part(NamedTuple):
@@ -27,13 +28,17 @@ HINT: Final = "mend it, start its workers again, and submit the model again: wha
 def blaming(*parts: tuple[str, str]) -> Iterator[None]:
     """Raise PluginFailed for an exception that passed through the code of one of these (seam, name).
 
-    What none of them had a hand in, and every MallornError, passes as it is.
+    What none of them had a hand in, and every MallornError, passes as it is. Raises HostFault where the host
+    gave no handle or no memory.
     """
     try:
         yield
     except MallornError:
         raise
-    except Exception as error:  # whatever foreign code raises
+    except (Exception, SystemExit) as error:  # whatever foreign code raises
+        known = refused(error) if isinstance(error, OSError) else None
+        if isinstance(known, HostFault):  # a child could not start, say
+            raise known from error
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             owners = (Part(*part) for part in parts if frame.filename in _files(*part))
             if (part := next(owners, None)) is not None:
@@ -51,7 +56,7 @@ def _files(seam: str, name: str) -> set[str | None]:
     """The files of a part and of its bases; none of one that cannot be loaded: that is all it raised."""
     try:
         found = resolve(seam, name)
-    except PluginFailed:
+    except MallornError:
         return set()
     modules = {getattr(each, "__module__", "") for each in getattr(found, "__mro__", (found,))}
     return {getattr(sys.modules.get(module), "__file__", None) for module in modules - {"builtins", "abc"}}

@@ -52,6 +52,12 @@ class Settings(BaseSettings):
     oidc_admins: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="Owners, comma-separated, who may do all when signed in so."
     )
+    plugins: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="Classes, comma-separated, that jobs may name besides those of installed packages: "
+        "`MODULE:CLASS`, or `MODULE:*`; the same for coordinator, control and workers. `*`: any, as long as "
+        "there is no API key, which `mallorn up` sets on loopback.",
+    )
     shipped: bool = Field(
         True, description="Whether a database begins with the measurements and bases that come along."
     )
@@ -130,9 +136,9 @@ class Settings(BaseSettings):
             values["api_keys"] = {name.strip(): digest.strip().lower() for name, _, digest in pairs}
         return values
 
-    @field_validator("oidc_admins", mode="before")
+    @field_validator("oidc_admins", "plugins", mode="before")
     @classmethod
-    def _split_admins(cls, value: object) -> object:
+    def _split_list(cls, value: object) -> object:
         return (
             [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
         )
@@ -149,6 +155,10 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fill_from_data_dir(self) -> Self:
         if not self.database_url:
+            if "?" in str(self.data_dir):
+                raise ValueError(
+                    f"{self.data_dir} has a question mark, at which a database's URL ends the path"
+                )
             self.database_url = f"sqlite:///{self.data_dir / 'mallorn.db'}"
         if not self.artifacts:
             self.artifacts = str(self.data_dir / "artifacts")

@@ -44,7 +44,7 @@ def _standing(job: JobStatus) -> dict[str, Cell]:
         "Sum over tasks": latency(job.progress.estimated_us),
         "Headroom": headroom(job) or None,
         "Whole model": None if tuned is None else latency(tuned),
-        "Beside onnxruntime": beside_onnxruntime(report.latency_us),
+        "Beside onnxruntime": str(beside_onnxruntime(report.latency_us) or ""),
         "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,
         "Failures": sum(job.progress.failures.values()) or None,
         "Took": None if ended is None else duration(ended - job.created_at),

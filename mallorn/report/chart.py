@@ -12,6 +12,8 @@ from mallorn.wording.units import duration, latency
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 80, 16, 14, 40
+# A line farther from the curve would flatten it: it is told in words.
+APART: Final = 4.0
 Read = Callable[[CurvePoint], float]
 
 
@@ -50,14 +52,17 @@ def chart(
     """The curve on a logarithmic axis, with dashed lines for other latencies; None without two points."""
     if len(points) < 2:
         return None
-    beside = beside_us or {}
-    low, high = padded([points[0].total_us, points[-1].total_us, *beside.values()])
+    ends_us = [point.total_us for point in (points[0], points[-1])]
+    known = beside_us or {}
+    beside = {n: us for n, us in known.items() if min(ends_us) / APART <= us <= max(ends_us) * APART}
+    low, high = padded([*ends_us, *beside.values()])
     frame = _Frame(axis.read(points[-1]) or 1.0, low, high)
     said = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
     return el(
         "svg",
         _grid(frame, axis),
         _beside(frame, beside),
+        _beyond({name: us for name, us in known.items() if name not in beside}),
         el("path", d=_path(points, axis, frame), class_="curve"),
         _marks(points, axis, frame),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
@@ -84,6 +89,12 @@ def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
         yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="beside")
         words = f"{name} {latency(value)}"
         yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
+
+
+def _beyond(known: Mapping[str, float]) -> Html | None:
+    words = "; ".join(f"{name}, {latency(us)}" for name, us in known.items())
+    place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
+    return el("text", f"off the picture: {words}", **place) if words else None
 
 
 def _path(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> str:

@@ -16,7 +16,7 @@ from mallorn.results.decisions import summarise
 from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows
 from mallorn.wording.columns import Column
 from mallorn.wording.outlook import headroom
-from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, warnings
+from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, unbuilt, warnings
 from mallorn.wording.results import facts as job_facts
 from mallorn.wording.rounds import ROUND_COLUMNS, log_rows
 from mallorn.wording.summaries import SHARE_COLUMNS, summary_lines, top_shares
@@ -121,9 +121,9 @@ def decisions(story: Story) -> Html | None:
 
 def failures(story: Story) -> Html:
     """What went wrong, in its own words."""
-    if not story.failures:
-        return el("section", el("h2", "Failures"), el("p", "No candidate failed."))
-    return el("section", el("h2", "Failures"), table(story.failures, FAILED))
+    left = unbuilt(story.job.progress)
+    told = table(story.failures, FAILED) if story.failures else el("p", "No candidate failed.")
+    return el("section", el("h2", "Failures"), told, el("p", f"{left}.") if left else None)
 
 
 def trouble(story: Story) -> Html | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mallorn.core.outcomes import NOT_COMPILED
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -52,9 +53,14 @@ class Story:
 
 
 def grouped(failed: Iterable[Record]) -> list[Failure]:
-    """Failures by outcome and the first line of their text, most frequent first."""
+    """Failures by outcome and the first line of their text, most frequent first.
+
+    What was left unbuilt is none: it has the outcome of those whose build failed.
+    """
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in failed:
+        if (record.error or "").startswith(NOT_COMPILED):
+            continue
         groups[record.outcome, first_line(record.error or "")].append(record)
     found = [
         Failure(

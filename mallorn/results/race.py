@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.values.report import ModelLatency
+from mallorn.core.values.verdict import Beside, Level
 
 # Medians nearer than this are as fast as one another where their intervals overlap.
 ALIKE: Final = 1.2
@@ -41,14 +42,22 @@ class Race:
         return self.times * LITTLE_SLOWER <= 1 and not self.even
 
     @property
+    def level(self) -> Level:
+        return Level.POOR if self.lost else Level.GOOD if self.won else Level.FAIR
+
+    @property
+    def short(self) -> str:
+        """As `1.4 times faster`, for those who know than what."""
+        if self.even:
+            return "as fast"
+        way, times = ("faster", self.times) if self.times >= 1 else ("slower", 1 / self.times)
+        return f"{_how_much(times)} {way}"
+
+    @property
     def words(self) -> str:
         """As `1.4 times faster than onnxruntime`."""
-        rival = RIVALS[self.rival]
-        if self.even:
-            return f"as fast as {rival}{self._alone}"
-        maybe = "probably " if self.overlap else ""
-        way, times = ("faster", self.times) if self.times >= 1 else ("slower", 1 / self.times)
-        return f"{maybe}{_how_much(times)} {way} than {rival}{self._alone}"
+        maybe = "probably " if self.overlap and not self.even else ""
+        return f"{maybe}{self.short} {'as' if self.even else 'than'} {RIVALS[self.rival]}{self._alone}"
 
     @property
     def _alone(self) -> str:
@@ -66,14 +75,10 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Race | None:
     return Race(rival, other.median / tuned.median, overlap)
 
 
-def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> str:
-    """A few words for a column, as `1.4x faster`; empty where onnxruntime was not timed."""
+def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside | None:
+    """How it stands beside onnxruntime; None where that was not timed."""
     race = raced(latency_us)
-    if race is None or race.by_default_build:
-        return ""
-    if race.even:
-        return "as fast"
-    return f"{race.times:.1f}x faster" if race.times >= 1 else f"{1 / race.times:.1f}x slower"
+    return None if race is None or race.by_default_build else Beside(level=race.level, words=race.short)
 
 
 def _how_much(times: float) -> str:

@@ -13,7 +13,7 @@ from mallorn.core.states import SEARCH, ZERO_SHOT, JobState, Mode
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.results.race import Race, raced
+from mallorn.results.race import Race, beside_onnxruntime, raced
 
 # Whoever reaches this share of what the machine computes has little left to win.
 PEAK_ENOUGH: Final = 0.85
@@ -70,7 +70,8 @@ def _done(facts: JobFacts) -> Verdict:
     race = raced(facts.report.latency_us)
     who = measured_by(facts.report.measured_by)
     said = [*filter(None, [who]), *_standing(facts, race), *_doubts(facts)]
-    return Verdict(level=_level(facts, race), summary="; ".join(said), next=_next(facts, race))
+    beside = beside_onnxruntime(facts.report.latency_us)
+    return Verdict(level=_level(facts, race), summary="; ".join(said), next=_next(facts, race), beside=beside)
 
 
 def _standing(facts: JobFacts, race: Race | None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.figures import percent
 from mallorn.core.stand_ins import STAND_INS
-from mallorn.core.values.job import JobStatus
+from mallorn.core.values.job import JobProgress, JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency, PointTimes
 from mallorn.wording.answers import rests_on
 from mallorn.wording.columns import Column
@@ -100,9 +100,8 @@ def _timed(point: PointTimes, engine: str) -> str:
 def facts(job: JobStatus) -> list[str]:
     """What else is known of a finished job, a line each."""
     report = job.report or FinishReport()
-    failed = ", ".join(f"{count} {outcome}" for outcome, count in job.progress.failures.items()) or "none"
     took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
-    trials = f"{job.progress.trials} trials in {took}; failures: {failed}"
+    trials = f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"
     return [
         trials,
         *_earned(report),
@@ -112,6 +111,17 @@ def facts(job: JobStatus) -> list[str]:
         *left_undone(report),
         *warnings(job),
     ]
+
+
+def failures(progress: JobProgress) -> str:
+    """How many candidates failed, by outcome, and how many nobody built."""
+    failed = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items()) or "none"
+    return "; ".join(filter(None, [failed, unbuilt(progress)]))
+
+
+def unbuilt(progress: JobProgress) -> str:
+    """What was not built by choice; empty where that is nothing."""
+    return f"{progress.left_unbuilt} left unbuilt: they unroll too far" if progress.left_unbuilt else ""
 
 
 def left_undone(report: FinishReport | None) -> list[str]:

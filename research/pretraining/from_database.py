@@ -58,11 +58,11 @@ def _gather(gathering: Gathering, page: Columns) -> Mapping[str, int]:
     """Add the trials of a page; returns the ids of their workloads by key."""
     ids: dict[str, int] = {}
     places = page.rows("workload_id", "workload", "target", "context_id", "kind")
-    trials = page.rows("sketch", "decisions", "outcome", "latency_us")
+    trials = page.rows("sketch", "decisions", "outcome", "latency_us", "bound_us")
     for place, trial in zip(places, trials, strict=True):
         number, workload, target, context_id, kind = place
-        sketch, decisions, outcome, latency_us = trial
-        if MeasurementKind(kind).measured is MeasurementKind.TRIAL:
+        sketch, decisions, outcome, latency_us, bound_us = trial
+        if MeasurementKind(kind).measured is MeasurementKind.TRIAL and bound_us is None:
             ids[workload] = number
             here = TaskKey(workload, target, NOWHERE if context_id is None else str(context_id))
             gathering.add(here, sketch, decisions, Outcome(outcome), latency_us)

@@ -17,9 +17,11 @@ from db.repositories.standings import Standing, Standings
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
-from mallorn.core.errors import PluginFailed
+from mallorn.core.allowed_classes import check_classes
+from mallorn.core.errors import ClassRefused, MallornError, PluginFailed
 from mallorn.core.options import JobOptions
 from mallorn.core.plugins import blaming
+from mallorn.core.settings import settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
@@ -66,9 +68,10 @@ def take_turn(
         return Settled(over=True)
     step = _JobStep(session, job, JobOptions.model_validate(job.options))
     try:
+        check_classes(step.options, settings().plugins)
         with blaming(("policy", step.options.policy), ("families", step.options.families)):
             return _turn(step, slots, devices, patience)
-    except PluginFailed as error:
+    except (ClassRefused, PluginFailed) as error:
         return _give_up(step, error)
 
 
@@ -87,7 +90,7 @@ def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: Patie
     return turn
 
 
-def _give_up(step: _JobStep, error: PluginFailed) -> Settled:
+def _give_up(step: _JobStep, error: MallornError) -> Settled:
     """Without its policy or its families a job cannot go on as it was asked for."""
     log.error("the job fails: %s", error, exc_info=error)
     fail_job(step.session, step.job.id, JobState.TUNING, error)

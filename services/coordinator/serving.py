@@ -10,6 +10,7 @@ from db.keyed import holds_keys
 from mallorn.core.binding import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
+from services.coordinator.web.store import Store
 
 # For requests that are under way when the process is told to stop.
 SHUTDOWN_SEC: Final = 5
@@ -35,6 +36,7 @@ def serve(settings: Settings) -> None:
     check_binding(
         settings.host, bool(settings.api_keys or settings.oidc_issuer) or holds_keys(settings.database_url)
     )
+    Store(settings.artifacts).sweep()
     app = create_app(settings)
     config = uvicorn.Config(
         app,

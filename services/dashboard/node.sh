@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # node.sh build|test [--if-here]: runs one of web/package.json's scripts with the machine's Node where that is
-# new enough for Vite, else with Node from PyPI in build/node; with --if-here it is then left out instead.
+# new enough for Vite, else with Node from PyPI in build/node; not so with --if-here.
 # Ends with 75 where Node or npm packages cannot be had, and the script was never run.
 set -euo pipefail
 
@@ -17,7 +17,7 @@ new_enough() {
 if ! new_enough; then
   if [ "${2:-}" = --if-here ]; then
     echo "page: left out, for want of Node 20.19 or newer (make page brings one from PyPI)"
-    exit 0
+    exit 75
   fi
   if [ ! -x "$root/build/node/bin/npm" ]; then
     "${PYTHON:-python3}" -m venv "$root/build/node" || exit 75
@@ -30,9 +30,8 @@ cd "$here/web"
 # npm ci removes what is there: only where it is not what the lock says.
 if ! cmp -s package-lock.json node_modules/.mallorn-lock; then
   if ! npm ci --no-audit --no-fund --loglevel=error --fetch-timeout=60000; then
-    [ "${2:-}" = --if-here ] || exit 75
     echo "page: left out, for want of its npm packages (the lines above say why)"
-    exit 0
+    exit 75
   fi
   cp package-lock.json node_modules/.mallorn-lock
 fi

@@ -147,8 +147,8 @@ def test_a_misspelt_target_is_refused_before_a_service_is_started(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def tuned(service: Service, networks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The schedules of the small network."""
-    job = service.client.tune(networks / "tiny.onnx", trials=4)
+    """Schedules of the small network."""
+    job = service.client.tune(networks / "tiny.onnx", mode="zero-shot")
     job.wait(JOB_SEC)
     return job.schedules(tmp_path_factory.mktemp("tuned"))
 

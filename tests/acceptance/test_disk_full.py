@@ -12,9 +12,10 @@ from tests.fixtures.command_line import assert_refused, mallorn
 from tests.fixtures.service import JOB_SEC, Service, seldom, start_service, stop_service, trials
 from tests.fixtures.waiting import wait_for
 
+pytestmark = pytest.mark.long
 DISK_MEGABYTES = 48
 TRIALS = 32
-FULL = "The disk that holds the data directory is full"
+FULL = "is full"
 
 
 @pytest.fixture

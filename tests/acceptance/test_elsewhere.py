@@ -18,6 +18,7 @@ from tests.fixtures.processes import end
 from tests.fixtures.service import JOB_SEC, START_SEC, seldom
 from tests.fixtures.waiting import wait_for
 
+pytestmark = pytest.mark.long
 PARTS = (("serve",), ("control",), ("control", "--beat"), ("tracker",), ("worker",))
 
 

@@ -41,6 +41,7 @@ def tune(networks: Path, data: Path, out: Path, *options: str) -> dict[str, obje
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_stock_logs_answer_without_a_trial_and_the_whole_model_is_checked(
     networks: Path, taught: Path, tmp_path: Path
 ) -> None:

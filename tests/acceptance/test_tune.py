@@ -108,7 +108,7 @@ def test_what_is_known_is_there_before_the_first_trial_and_never_measured_again(
     assert not set(fresh) & set(before)
 
 
-@pytest.mark.parametrize("name", ["scaled by a float", "branching"])
+@pytest.mark.parametrize("name", ["scaled by a float", pytest.param("branching", marks=pytest.mark.long)])
 def test_a_model_with_a_scalar_input_is_timed_whole_and_handed_out(
     service: Service, tmp_path: Path, name: str
 ) -> None:
@@ -124,6 +124,7 @@ def test_a_model_with_a_scalar_input_is_timed_whole_and_handed_out(
     assert answer["relative_error"] < RELATIVE_ERROR
 
 
+@pytest.mark.long
 def test_with_the_plain_recipe_stock_compile_relax_finds_the_logs(
     service: Service, networks: Path, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def run_python(code: str, *args: str) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
+@pytest.mark.long
 def test_a_target_of_this_machine_that_no_device_serves_gets_one(service: Service, networks: Path) -> None:
     older = {"kind": "llvm", "mtriple": f"{os.uname().machine}-linux-gnu", "num-cores": 1}
     job = service.client.tune(networks / "tiny.onnx", target=older, trials=4)

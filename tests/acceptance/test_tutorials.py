@@ -11,6 +11,8 @@ from tests.fixtures.tutorials import Block, Checkout, blocks
 PAGES = ROOT / "docs" / "tutorials"
 # In an order in which each finds what it says that it needs.
 TUTORIALS = ("replay", "tune", "stock-tvm", "use", "searcher", "cost-model", "fleet")
+LONG = {"replay", "use", "fleet"}
+EACH = [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TUTORIALS]
 
 
 def read(name: str) -> list[Block]:
@@ -34,7 +36,7 @@ def test_every_tutorial_is_listed_and_run() -> None:
     assert all(f"({name}.md)" in (PAGES / "README.md").read_text() for name in written)
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+@pytest.mark.parametrize("name", EACH)
 def test_the_code_of_a_tutorial_runs(checkout: Checkout, name: str) -> None:
     said = "".join(checkout.run(block) for block in read(name))
     assert "Traceback" not in said, said

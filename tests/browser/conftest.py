@@ -3,15 +3,13 @@
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-import uvicorn
 from starlette.responses import PlainTextResponse
 
 from db.session import Database
@@ -19,8 +17,8 @@ from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from services.dashboard.pages import STATIC
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.coordinator import server_config
-from tests.fixtures.waiting import PATIENCE, wait_for
+from tests.fixtures.coordinator import serving
+from tests.fixtures.waiting import PATIENCE
 
 TIMEOUT_MS = PATIENCE * 1000
 VIEWPORT = {"width": 1280, "height": 900}
@@ -73,21 +71,6 @@ def open_page(chromium: Any) -> Iterator[Open]:
     assert [text for text in complaints if not any(words in text for words in expected)] == []
 
 
-@contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """An app on a free port of loopback; gives its address."""
-    server = uvicorn.Server(server_config(app, port=0))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_for(lambda: server.started, "the coordinator")
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def behind_proxy(prefix: str, app: Any) -> Any:
     """Takes the prefix off, as docs/runbook.md has a proxy do it; without it there is nothing."""
 
@@ -122,6 +105,6 @@ def serve(quiet_database: Database, tmp_path: Path) -> Iterator[Callable[..., st
             known = {"data_dir": tmp_path, "redis_url": "memory://"}
             app = create_app(Settings(**known | settings))
             outer = behind_proxy(prefix, app) if prefix else app
-            return stack.enter_context(serving(outer)) + (f"{prefix.strip('/')}/" if prefix else "")
+            return f"{stack.enter_context(serving(outer))}{prefix}/"
 
         yield start

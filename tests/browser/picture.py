@@ -11,9 +11,9 @@ from db.migrate import upgrade
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
-from tests.browser.conftest import serving
 from tests.browser.furnished import furnish
 from tests.browser.looks import settle
+from tests.fixtures.coordinator import serving
 
 VIEW: Final = {"width": 1200, "height": 960}
 MOST_BYTES: Final = 200_000
@@ -25,7 +25,7 @@ def main(file: Path) -> None:
         job_id = _furnished(Path(folder))
         settings = Settings(data_dir=Path(folder), redis_url="memory://")
         with serving(create_app(settings)) as url, browser() as chromium:
-            file.write_bytes(_seen(chromium, f"{url}#/jobs/{job_id}"))
+            file.write_bytes(_seen(chromium, f"{url}/#/jobs/{job_id}"))
     size = file.stat().st_size
     if size > MOST_BYTES:
         sys.exit(f"{file} has {size:,} bytes, and a README's picture at most {MOST_BYTES:,}")

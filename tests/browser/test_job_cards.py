@@ -11,7 +11,7 @@ from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.values.job import SuggestedOptions
 from tests.browser.conftest import Open
-from tests.browser.looks import SEARCH
+from tests.browser.looks import LOOKS, SEARCH
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.rows import new_job
 
@@ -101,6 +101,28 @@ def test_a_result_that_is_slower_than_onnxruntime_is_no_success(
     assert all(words in remarks for words in ("profile, no time was left", "mallorn profile m.onnx", note))
     page.get_by_role("link", name="Jobs", exact=True).first.click()
     page.locator("tbody .mark-done-poor").wait_for()
+
+
+def test_on_a_phone_the_verdict_comes_before_what_can_be_done(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    end(rows, timed(tuned=607.8, onnxruntime=612.0))
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}", **LOOKS["narrow"])
+    verdict, actions = page.get_by_role("group", name="Verdict"), page.get_by_role("button", name="Delete …")
+    verdict.wait_for()
+    assert verdict.bounding_box()["y"] < actions.bounding_box()["y"]
+
+
+def test_the_verdict_and_the_figure_beside_it_judge_alike(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    spread = {"low": 400.0, "high": 700.0}
+    times = {"tuned": {"median": 607.8} | spread, "onnxruntime": {"median": 567.8} | spread}
+    end(rows, {"latency_us": times})
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_role("group", name="Verdict").get_by_text("as fast as onnxruntime").wait_for()
+    assert page.locator("dd .good").get_by_text("as fast", exact=True).count() == 1
+    assert page.locator("dd .bad").count() == 0
 
 
 def test_a_jobs_id_seed_owner_and_commands_are_on_its_page(

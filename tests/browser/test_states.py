@@ -22,6 +22,8 @@ PAGES: Final = {
     "#/keys": "keys",
 }
 
+RETRIED_MS: Final = 60_000  # the page has asked again by then
+
 
 @pytest.fixture
 def rows(quiet_database: Database) -> OwnedRows:
@@ -42,6 +44,7 @@ def test_a_page_that_waits_says_for_what(serve: Serve, open_page: Open, place: s
 def test_a_page_that_cannot_be_had_says_why_and_comes_back(serve: Serve, open_page: Open, place: str) -> None:
     url = serve()
     page = open_page("about:blank")
+    page.clock.install()
     page.route("**/api/**", lambda route: route.abort())
     page.goto(url + place)
     alert = page.get_by_role("alert").first
@@ -49,6 +52,7 @@ def test_a_page_that_cannot_be_had_says_why_and_comes_back(serve: Serve, open_pa
     assert "The coordinator does not answer." in alert.inner_text()
     assert page.locator("h1").is_visible()
     page.unroute("**/api/**")
+    page.clock.fast_forward(RETRIED_MS)
     page.get_by_text("The coordinator does not answer.").first.wait_for(state="detached")
 
 

@@ -36,6 +36,7 @@ def runner() -> Iterator[Runner]:
     ("hazard", "outcome", "text"),
     [
         ("build_segfault", Outcome.BUILD_ERROR, "SIGSEGV"),
+        ("build_killed", Outcome.WORKER_LOST, "SIGKILL"),
         ("build_loop", Outcome.BUILD_TIMEOUT, "30 s"),
         ("run_segfault", Outcome.RUN_ERROR, "SIGSEGV"),
         ("run_loop", Outcome.RUN_TIMEOUT, "did not return in time"),
@@ -64,6 +65,20 @@ def test_a_bad_candidate_costs_its_own_slot(
     assert len(fleet.executions()) == built
     assert (bad.endpoint is None) == hazard.startswith("build")
     fleet.wait_free(local_target)
+
+
+def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial(
+    fleet: TestFleet, local_target: Target, subject: Subject, runner: Runner
+) -> None:
+    long = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=10_000)
+    slow = OPTIONS.model_copy(update={"run_timeout_sec": 1, "evaluator": long, "stopping": "racing"})
+    with ChildPool(Compiler, 1, name="builder") as builders:
+        measurer = TvmMeasurer(fleet.settings, builders, runner)
+        (ended,) = measurer.measure(subject.program, local_target, subject.slots[:1], slow)
+        assert (ended.trial.outcome, ended.trial.run_us) == (Outcome.RUN_TIMEOUT, ())
+        assert "did not return in time" in ended.trial.error
+        (whole,) = measurer.measure(subject.program, local_target, subject.slots[:1], OPTIONS)
+        assert whole.trial.outcome is Outcome.OK
 
 
 def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(

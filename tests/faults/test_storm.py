@@ -4,10 +4,13 @@ left lying after the next start."""
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from benchmarks.storm.run import Damage, Weather, storm, told
 from tests.fixtures.service import JOB_SEC, networks
 
 __all__ = ["networks"]  # a fixture
+pytestmark = pytest.mark.long
 GENTLE = Weather(seed=1, candidates=48, jobs=2, real=0, pause_sec=5.0, storm_sec=30.0, calm_sec=JOB_SEC)
 TWO_OF_EACH = replace(GENTLE, candidates=192, kills=False, restart_sec=(2.0, 6.0), twins=True)
 

@@ -111,9 +111,10 @@ def test_what_a_killed_stack_left_is_a_warning(data: Path) -> None:
     assert bad(data)["name"] == "stack"
 
 
-def test_a_folder_of_a_dead_part_is_a_warning_and_stays(data: Path, tmp_path: Path) -> None:
-    folder = tmp_path / f"{PREFIX}worker-dead"
-    folder.mkdir()
+@pytest.mark.parametrize("place", [".", "data/scratch"])
+def test_a_folder_of_a_dead_part_is_a_warning_and_stays(data: Path, tmp_path: Path, place: str) -> None:
+    folder = tmp_path / place / f"{PREFIX}worker-dead"
+    folder.mkdir(parents=True)
     found = bad(data)
     assert found["name"] == "leftovers"
     assert str(folder) in found["words"]

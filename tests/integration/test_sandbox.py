@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,14 +53,15 @@ LIMITS = {
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Path]:
-    """A folder of this process, and what listens there."""
-    folder = tmp_path / "outside"
-    (folder / "empty").mkdir(parents=True)
-    for name in ("secret", "moved", "removed"):
-        (folder / name).write_text("secret")
-    with _unix(str(folder / "socket")):
-        yield folder
+def outside() -> Iterator[Path]:
+    """A folder of this process, and what listens there: a socket's path has to be short."""
+    with tempfile.TemporaryDirectory(prefix="outside-") as made:
+        folder = Path(made)
+        (folder / "empty").mkdir()
+        for name in ("secret", "moved", "removed"):
+            (folder / name).write_text("secret")
+        with _unix(str(folder / "socket")):
+            yield folder
 
 
 def _unix(address: str) -> socket.socket:
@@ -75,7 +77,7 @@ def tried(tmp_path: Path, outside: Path, names: set[str], *walls: str) -> dict[s
     room.mkdir()
     abstract = f"mallorn-test-{os.getpid()}"
     command = [sys.executable, "-P", "-m", "tests.fixtures.escapes", str(room), str(outside), *walls]
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
     with socket.create_server(("127.0.0.1", 0)) as tcp, _unix(f"\0{abstract}"):
         ways = sorted(names, key=list(escapes.ALL).index)
         known = {"ways": ways, "port": tcp.getsockname()[1], "abstract": abstract}

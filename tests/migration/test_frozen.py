@@ -19,6 +19,7 @@ from db.repositories.jobs import Jobs
 from db.session import Database
 from db.tables import Base, Job, Measurement
 from mallorn.core.states import JobState
+from tests.fixtures.database import POSTGRES_LONG
 from tests.fixtures.transcript import Terminal, Typed
 from tests.migration.freezing import FROZEN
 
@@ -143,6 +144,7 @@ def test_an_upgrade_that_dies_at_any_statement_leaves_everything_to_the_next(fro
 STATES = (JobState.DONE, JobState.TUNING, JobState.FAILED)
 
 
+@pytest.mark.parametrize("empty_database_url", POSTGRES_LONG, indirect=True)
 def test_a_job_that_was_cut_off_goes_on_and_measures_nothing_again(frozen: Frozen) -> None:
     job = frozen.job(JobState.TUNING)
     before = frozen.measured(job)

@@ -12,7 +12,7 @@ from costmodels.metrics import coverage
 from costmodels.momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.pacm import BUFFERS, PaCM
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.testing import StoredModelTestCase
 from costmodels.tlp import TLP
 from costmodels.tree_lstm import TreeLSTM
 from costmodels.views import STATEMENTS
@@ -21,11 +21,6 @@ from mallorn.core.errors import InvalidRequest
 
 class NeuralTestCase(StoredModelTestCase):
     """What holds of them all beside the contract."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def fitted(cls) -> CostModel:
-        return cls._fit(cls.kind(), easy_data(300, 0, cls.view))
 
     @staticmethod
     def kind() -> CostModel:

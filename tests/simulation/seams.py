@@ -15,7 +15,7 @@ from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.report import FinishReport
 from services.control.waiting import Patience
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
-from tests.simulation.benches import Bench, Benches, verifier_of
+from tests.simulation.benches import NAME, Bench, Benches, verifier_of
 from tests.simulation.broker import Broker
 from tests.simulation.clockwork import Threading, Time
 from tests.simulation.history import History
@@ -28,7 +28,7 @@ from workers.search.synthetic import SyntheticSpace
 from workers.slot.runtime import Runtime
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
-SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0)
+SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME])
 IMPORT_SEC: Final = 1.0
 #: Modules that wait, or tell how long something took.
 WAITING: Final = ("workers.slot.lease.threading",)
@@ -93,6 +93,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
         "services.control.tasks.database": lambda: loom.process.runtime,
         "services.control.tasks.send": broker.send,
         "services.control.tasks.app": later,
+        "services.control.turn.settings": lambda: SETTINGS,
         "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec, since=loom.now),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
         "workers.importing.run._extract": _extract(loom),

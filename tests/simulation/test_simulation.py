@@ -1,4 +1,4 @@
-"""A few hundred seeds of the whole service, and that the simulation would find what it is there for."""
+"""Some dozen seeds of the whole service, and that the simulation would find what it is there for."""
 
 import os
 import subprocess
@@ -15,9 +15,13 @@ from tests.simulation.weather import Fault, Kind, draw
 from tests.simulation.world import Scenario, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-SEEDS = 120  # of all tests of this kind together
+SEEDS, MORE = 40, 120  # of all tests of this kind together
 PARTS = 8  # so that they run side by side
-ON_POSTGRES = range(16)
+SIDE_BY_SIDE = [range(part, SEEDS, PARTS) for part in range(PARTS)]
+LONG = [
+    pytest.param(range(seed, MORE, PARTS), marks=pytest.mark.long) for seed in range(SEEDS, SEEDS + PARTS)
+]
+ON_POSTGRES = [range(6), pytest.param(range(6, 16), marks=pytest.mark.long)]
 
 
 @pytest.fixture(scope="module")
@@ -26,17 +30,18 @@ def storage() -> Iterator[Storage]:
         yield storage
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_law_holds_whatever_the_weather(storage: Storage, part: int) -> None:
-    for seed in range(part, SEEDS, PARTS):
+@pytest.mark.parametrize("seeds", [*SIDE_BY_SIDE, *LONG], ids=str)
+def test_every_law_holds_whatever_the_weather(storage: Storage, seeds: range) -> None:
+    for seed in seeds:
         outcome = simulate(storage, Scenario.of(seed))
         assert not outcome.broken, str(shrunk(storage, outcome))
 
 
 @pytest.mark.postgres
-def test_every_law_holds_on_postgres_where_transactions_overlap() -> None:
+@pytest.mark.parametrize("seeds", ON_POSTGRES, ids=str)
+def test_every_law_holds_on_postgres_where_transactions_overlap(seeds: range) -> None:
     with opened("postgres") as storage:
-        for seed in ON_POSTGRES:
+        for seed in seeds:
             outcome = simulate(storage, Scenario.of(seed))
             assert not outcome.broken, str(shrunk(storage, outcome))
         assert storage.waits > 0, "somebody waited for a lock that another held, and let others run"

@@ -13,7 +13,15 @@ from typing import ClassVar, Final, Self, TypeVar
 
 from workers.children.call import Call
 from workers.children.channel import Channel, ChannelClosed, Frame
-from workers.children.errors import ChildCrashed, ChildKilled, ChildOutOfMemory, ChildTimeout, unpack_error
+from workers.children.errors import (
+    ChildCrashed,
+    ChildError,
+    ChildKilled,
+    ChildNotStarted,
+    ChildOutOfMemory,
+    ChildTimeout,
+    unpack_error,
+)
 from workers.children.log import ChildLog
 from workers.children.memory import killed_for_memory
 from workers.children.orders import Orders
@@ -120,11 +128,13 @@ class Child:
         """Sleep until `answered` can make progress, or so long."""
         self._open_channel.wait(timeout_sec)
 
-    def expire(self, timeout_sec: float) -> ChildTimeout:
+    def expire(self, timeout_sec: float) -> ChildError:
         """Kill the process for taking too long; the error to raise."""
-        waited = f"took longer than {timeout_sec:g} s" if self.ready else "did not start"
+        was_ready = self.ready
         self.kill()
-        return ChildTimeout(f"{self.name} {waited}")
+        if not was_ready:
+            return ChildNotStarted(f"{self.name} did not start")
+        return ChildTimeout(f"{self.name} took longer than {timeout_sec:g} s")
 
     def fileno(self) -> int:
         """Where to wait for progress, with `events` for `select.poll`."""
@@ -208,9 +218,11 @@ class Child:
                 died_of = signal.Signals(-code) if code < 0 else None
                 how = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
         tail = self._log.tail() if self._log is not None else ""
+        kind: type[ChildCrashed] = ChildCrashed if self.ready else ChildNotStarted
         self.kill()
         STOP.check()  # then it did not die of what it was doing
-        kind = ChildKilled if died_of is signal.SIGKILL else ChildCrashed
+        if died_of is signal.SIGKILL:
+            kind = ChildKilled
         if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
             kind, how = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
         return kind(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)

@@ -1,7 +1,8 @@
 """How a call into a child process can end badly, and the way of errors across the process border."""
 
 import signal
-from typing import Any
+import tempfile
+from typing import Any, Final
 
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
@@ -34,6 +35,14 @@ class ChildOutOfMemory(ChildCrashed):
     """A helper process got a SIGKILL from the kernel, for want of memory: what it did took too much."""
 
 
+class ChildNotStarted(ChildCrashed):
+    """A helper process never became ready: what it would have done is not to blame."""
+
+
+#: The host's doing, and not that of what was asked.
+HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted)
+
+
 class ChildFailed(ChildError):
     """A helper process raised an exception; `kind` is the name of its class."""
 
@@ -51,7 +60,8 @@ def pack_error(error: Exception) -> dict[str, Any]:
             "hint": error.hint,
         }
     if isinstance(error, OSError) and error.errno in FULL:
-        error = StorageFull()
+        # All that a child writes lies there, unless the error knows better.
+        error = StorageFull(f"the disk of {error.filename or tempfile.gettempdir()} is full")
     elif not isinstance(error, MallornError) and lacks_handles(str(error)):
         error = no_handle()
     if isinstance(error, MallornError):

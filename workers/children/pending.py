@@ -5,7 +5,7 @@ from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
 from workers.children.call import Call
-from workers.children.errors import ChildTimeout
+from workers.children.errors import ChildError
 
 R = TypeVar("R")
 START_TIMEOUT_SEC: Final = 300.0  # half a dozen may start at once, each with all of TVM to load
@@ -19,7 +19,7 @@ class Process(Protocol):
     def answered(self) -> bool: ...
     def take(self) -> bytes: ...
     def wait(self, timeout_sec: float) -> None: ...
-    def expire(self, timeout_sec: float) -> ChildTimeout: ...
+    def expire(self, timeout_sec: float) -> ChildError: ...
 
 
 class Pending(Generic[R]):
@@ -36,7 +36,7 @@ class Pending(Generic[R]):
     def poll(self) -> bool:
         """Whether the answer is here; never waits.
 
-        Raises ChildCrashed when the process died, ChildTimeout when its time was over and it was killed.
+        Raises ChildCrashed when the process died or never began, ChildTimeout when its time was over.
         """
         if self._process.answered():
             return True

@@ -17,6 +17,7 @@ from workers.device.identity import Identity
 from workers.device.registration import Registration
 from workers.device.tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
+from workers.host.cores import Cores
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import BEST_EFFORT, OFF
 
@@ -42,9 +43,11 @@ def serve_device(
     before it begins: time, candidate key, pid of the session.
     `sandbox` is a mode of the walls around sessions, as in Settings.
     Raises NoSandbox where they are required and this host has not all of them, InvalidRequest for a public
-    address, InvalidTarget when this host has not what the target asks for.
+    address, InvalidTarget when this host has not what the target asks for, HostFault for locks that are
+    closed to us.
     """
     prepare_runtime(target)
+    Cores().files()
     listener = listen(host, ports, key)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its settings only then.

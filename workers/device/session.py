@@ -19,10 +19,12 @@ from mallorn.core.targets import Target
 from workers.device.identity import Identity, RuntimeFacts
 from workers.device.kernels import Kernels
 from workers.device.poison import poison_fresh_memory
+from workers.device.slice_timer import NEXT_SLICE, SliceTimer
 from workers.device.values import random_values
 from workers.host.cores import Cores
 from workers.host.load import LoadMeter
 from workers.host.memory import free_bytes
+from workers.host.priority import raise_priority
 from workers.sandbox.landlock import APPEND, READ_FILE
 from workers.sandbox.walls import Walls, enclose
 
@@ -45,13 +47,14 @@ class Session:
         """Answer the client until it closes the connection."""
         os.chdir(self._folder)
         poison_fresh_memory()
+        timer = SliceTimer(self._on_cores, self._on_cores and raise_priority())
         if self._walled:
             enclose(walls(self._folder, self._log_path, self._cores, self._on_cores))
-        for name, function in self._functions().items():
+        for name, function in self._functions(timer).items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
 
-    def _functions(self) -> dict[str, Callable[..., object]]:
+    def _functions(self, timer: SliceTimer) -> dict[str, Callable[..., object]]:
         return {
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
@@ -62,6 +65,8 @@ class Session:
             "mallorn.end": self.end,
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
+            "mallorn.time_slices": lambda *call: timer.times(*call).model_dump_json(),
+            NEXT_SLICE: timer.next_slice,
             "mallorn.load": self.load,
             "mallorn.free_memory": self.free_memory,
         }

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.disturbance import Disturbance
 from workers.children.child import Child
 from workers.children.method import method
 from workers.device.endpoint import Endpoint
+from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
 from workers.faces.values import Arguments
@@ -28,6 +30,8 @@ class LibraryRun:
     run_us: tuple[float, ...] = ()
     error: str = ""
     run_ms: float | None = None  # with all that belongs to it
+    disturbed: float | None = None  # the share of its times in which others had its processors; None: unknown
+    disturbance: Disturbance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,10 @@ class DeviceModel:
 
 def _on_top_of(parameter: str) -> Callable[[Mapping[str, Any]], float]:
     return lambda given: float(given[parameter]) + GRACE_SEC
+
+
+def _with_patience(given: Mapping[str, Any]) -> float:
+    return float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC
 
 
 def _with_a_wait(given: Mapping[str, Any]) -> float:
@@ -69,7 +77,7 @@ class Runner(Child):
         lost since the last one is the fault of neither: it gets a successor. Raises NoDevice, Unavailable.
         """
 
-    @method(limit_sec=_on_top_of("timeout_sec"))
+    @method(limit_sec=_with_patience)
     def measure(
         self,
         tracker: str,
@@ -80,9 +88,13 @@ class Runner(Child):
         stopping: str,
         candidate_key: str,
         timeout_sec: float,
+        patience_sec: float,
         best_us: float | None = None,
     ) -> LibraryRun:
-        """Time a library by a stopping rule. Raises Unavailable when the device itself was lost."""
+        """Time a library by a stopping rule. Raises Unavailable when the device itself was lost.
+
+        Timings in which others had the device's processors are taken again, for as long as `patience_sec`.
+        """
 
     @method(limit_sec=_on_top_of("timeout_sec"))
     def run_outputs(
@@ -100,8 +112,8 @@ class Runner(Child):
     @method(limit_sec=_on_top_of("timeout_sec"))
     def clock(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
-    ) -> list[float]:
-        """Seconds of the shortest run of each probe of one library in `folder`; none where it fails.
+    ) -> list[Slice]:
+        """The shortest run of each probe of one library in `folder`; none where it fails.
 
         Raises Unavailable when the device itself was lost.
         """

@@ -95,7 +95,7 @@ def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
-    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
 def upload(claimed: Stage, directory: Path) -> str:

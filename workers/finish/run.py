@@ -23,6 +23,7 @@ from workers.faces.graphs import Graphs
 from workers.finish.busy import beside_others
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
+from workers.finish.conditions import conditions
 from workers.finish.contenders import Contest
 from workers.finish.deciding import Decided, decide_all
 from workers.finish.export import complete_export, settle_rules, upload
@@ -85,9 +86,8 @@ def _finish(claimed: Stage) -> None:
             parts.append(beside_others(model, decided.winners, handout, check, undone))
         claimed.lease.check()
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
-        report = _together(
-            *parts, _trials(claimed), FinishReport(finish_sec=finish_sec, not_done=undone.entries)
-        )
+        parts += _trials(claimed), FinishReport(finish_sec=finish_sec, not_done=undone.entries)
+        report = _together(*parts, conditions(claimed, _together(*parts)))
         (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
         _store(claimed, why, report, upload(claimed, handout.directory))
 

@@ -25,12 +25,14 @@ from typing import Final
 from mallorn.core.hosts import host_folder
 from workers.children.shutdown import STOP
 from workers.host.cores import LOCK_NAME, Cores
+from workers.host.lock_file import open_lock
 
 # Longer than a compilation that cannot be stopped for us, and shorter than anyone waits for a last figure.
 ALONE_PATIENCE_SEC: Final = 120.0
 # Longer than any model is timed.
 SHARED_PATIENCE_SEC: Final = 600.0
 POLL_SEC: Final = 0.05
+OURS: Final = 0o600
 log = logging.getLogger(__name__)
 
 
@@ -104,7 +106,7 @@ class Host:
     def _open(self, name: str) -> Iterator[int]:
         """An open lock file; closing it releases the lock."""
         path = self._folder / f"mallorn-{os.getuid()}-{name}.lock"
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        opened = open_lock(path, OURS)
         try:
             yield opened
         finally:

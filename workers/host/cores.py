@@ -7,14 +7,16 @@ temporary files do not see each other's.
 import fcntl
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from mallorn.core.hosts import host_folder
+from workers.host.lock_file import open_lock
 
 LOCK_NAME: Final = "mallorn-cores.lock"
 LOOK_SEC: Final = 0.005
+EVERYBODYS: Final = 0o644
 
 
 class Cores:
@@ -27,22 +29,26 @@ class Cores:
     def take(self, wait_sec: float) -> bool:
         """Take the cores alone, unless we have them; False if others used them all the time."""
         deadline_sec = time.monotonic() + wait_sec
-        for path in (self._gate, self._path)[len(self._held) :]:
-            while (lock_fd := _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
-                if time.monotonic() > deadline_sec:
-                    self.give_back()
-                    return False
-                time.sleep(LOOK_SEC)
-            self._held.append(lock_fd)
+        with ExitStack() as unless_all:
+            unless_all.callback(self.give_back)
+            for path in (self._gate, self._path)[len(self._held) :]:
+                while (lock_fd := _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
+                    if time.monotonic() > deadline_sec:
+                        return False
+                    time.sleep(LOOK_SEC)
+                self._held.append(lock_fd)
+            unless_all.pop_all()
         return True
 
     def share(self) -> None:
         """Wait until nobody times or waits to; then nobody begins to before we give the cores back."""
         gate_fd = _locked(self._gate, fcntl.LOCK_SH)
-        lock_fd = _locked(self._path, fcntl.LOCK_SH)
+        try:
+            lock_fd = _locked(self._path, fcntl.LOCK_SH)
+        finally:
+            if gate_fd is not None:
+                os.close(gate_fd)
         self._held = [found_fd for found_fd in (lock_fd,) if found_fd is not None]
-        if gate_fd is not None:
-            os.close(gate_fd)
 
     def give_back(self) -> None:
         """Release the cores."""
@@ -50,9 +56,9 @@ class Cores:
             os.close(self._held.pop())
 
     def files(self) -> tuple[Path, Path]:
-        """The files that the locks are on; they are there from now on."""
+        """The files that the locks are on; they are there from now on. Raises HostFault."""
         for path in (self._gate, self._path):
-            os.close(_open(path))
+            os.close(open_lock(path, EVERYBODYS))
         return self._gate, self._path
 
     @property
@@ -62,17 +68,10 @@ class Cores:
 
 def _locked(path: Path, how: int) -> int | None:
     """A locked file; None when others have it and `how` does not wait."""
-    lock_fd = _open(path)
+    lock_fd = open_lock(path, EVERYBODYS)
     try:
         fcntl.flock(lock_fd, how)
     except BlockingIOError:
         os.close(lock_fd)
         return None
     return lock_fd
-
-
-def _open(path: Path) -> int:
-    # Another user's file in a shared directory may be opened, but not with the flag that creates one.
-    with suppress(FileNotFoundError):
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)

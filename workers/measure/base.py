@@ -10,6 +10,7 @@ from typing import Self
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from workers.children.pool import ChildPool
 from workers.device.endpoint import Endpoint
@@ -45,6 +46,7 @@ class SlotTrial:
     slot: int
     trial: Trial
     endpoint: Endpoint | None = None  # None: never reached a device
+    disturbance: Disturbance | None = None  # None: it was not timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Measurer(ABC):
     """Builds and times candidates. Any room may have one: `mallorn/core/names.py` says where each lies.
 
     Contract
-    - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order.
+    - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order. A slot whose time
+      turns out to have been disturbed is told once more, with a trial that is a bound.
     - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a trial.
     - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
     - Closing the generator early stops the work and leaves no process of this round running a candidate.

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mallorn.core.errors import HostFault, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.children.call import Call
-from workers.children.errors import ChildTimeout
+from workers.children.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from workers.children.pool import ChildPool, Finished
 from workers.faces.compiler import Compiler, Library
 from workers.faces.values import Tensor
@@ -44,6 +44,8 @@ class Builds:
     ) -> None:
         self._builders = builders
         self._waiting = deque(slots)
+        self._alone: deque[Slot] = deque()  # to be built once more, with nothing beside them
+        self._lost: set[int] = set()  # whose builder the host ended once
         self._slots = {slot.slot: slot for slot in slots}
         self._program = program
         self._target = target
@@ -53,21 +55,26 @@ class Builds:
 
     @property
     def unfinished(self) -> bool:
-        return bool(self._waiting or self._builders.tags)
+        return bool(self._waiting or self._alone or self._builders.tags)
 
     def feed(self) -> None:
-        """Give every idle builder a candidate: the first that it has the schedule of, or the first."""
+        """Give every idle builder a candidate: the first that it has the schedule of, or the first.
+
+        Whose builder the host ended comes last, and alone.
+        """
         for place in self._builders.idle[: len(self._waiting)]:
             slot = next((each for each in self._waiting if self._home(each) == place), self._waiting[0])
             self._waiting.remove(slot)
-            self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
+            self._submit(slot, place)
+        if self._alone and not self._builders.tags:
+            self._submit(self._alone.popleft(), self._builders.idle[0])
 
     def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
         """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
         self.feed()
         finished = self._builders.poll(timeout_sec)
         self.feed()
-        return [self._judge(end) for end in finished]
+        return [end for each in finished if (end := self._judge(each)) is not None]
 
     def pause(self) -> None:
         """Leave the cores to the device."""
@@ -79,11 +86,15 @@ class Builds:
     def abort(self) -> None:
         """Stop the work on this round; the builders stay usable."""
         self._waiting.clear()
+        self._alone.clear()
         self._builders.cancel()
         self._builders.resume()
 
     def _home(self, slot: Slot) -> int:
         return home(slot.candidate.decisions, self._builders.size)
+
+    def _submit(self, slot: Slot, place: int) -> None:
+        self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
 
     def _call(self, slot: Slot) -> Call[Library]:
         return Compiler.build.of(
@@ -98,11 +109,23 @@ class Builds:
     def _artifact(self, slot: Slot) -> Path:
         return self._folder / f"{slot.slot}.so"
 
-    def _judge(self, finished: Finished[Library]) -> Built | SlotTrial:
+    def _judge(self, finished: Finished[Library]) -> Built | SlotTrial | None:
+        """None for one that is built once more. Raises HostFault and StorageFull."""
         slot, end = self._slots[int(str(finished.tag))], finished.end
         if isinstance(end, Library):
             return Built(slot, self._artifact(slot), end.args, end.build_ms)
         if isinstance(end, HostFault | StorageFull):
             raise end  # of our own host: no candidate is to blame
-        outcome = Outcome.BUILD_TIMEOUT if isinstance(end, ChildTimeout) else Outcome.BUILD_ERROR
-        return SlotTrial(slot.slot, Trial(slot.candidate, outcome, error=shorten(end.message)))
+        if isinstance(end, HOSTS_DOING) and slot.slot not in self._lost:
+            self._lost.add(slot.slot)
+            self._alone.append(slot)
+            return None
+        if isinstance(end, ChildNotStarted):
+            raise HostFault(end.message, hint="mallorn check") from end
+        return SlotTrial(slot.slot, Trial(slot.candidate, _outcome(end), error=shorten(end.message)))
+
+
+def _outcome(error: MallornError) -> Outcome:
+    if isinstance(error, HOSTS_DOING):
+        return Outcome.WORKER_LOST
+    return Outcome.BUILD_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.BUILD_ERROR

@@ -4,20 +4,27 @@ from collections.abc import Collection
 from math import inf
 from typing import Final
 
-from mallorn.core.options import JobOptions
+from mallorn.core.errors import HostFault, Unavailable
+from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.children.errors import ChildError, ChildTimeout
+from workers.children.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.children.pending import Pending
 from workers.device.endpoint import Endpoint
 from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import Program, SlotTrial
 from workers.measure.builds import Built
+from workers.measure.retakes import Retakes
 from workers.measure.texts import shorten
 
 # Of a program's key, in the device's own log.
 KEY_CHARS: Final = 16
+# Whether a known time still holds, a moment tells.
+MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
+DRIFT: Final = "/drift"
+WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is handed back
+TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
 
 
 class Timing:
@@ -43,7 +50,10 @@ class Timing:
         self._timeout_sec = timeout_sec
         self._best_us = best_us
         self._keeps_best = keeps_best  # whoever comes next is timed beside the fastest of those before, too
+        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
         self._purpose = purpose  # marks repeats in the device's own log
+        self.fastest: tuple[Built, float] | None = None  # of those that were timed here, undisturbed
+        self._again = False
         self._built: Built | None = None
         self._taking: Pending[Endpoint] | None = None
         self._running: Pending[LibraryRun] | None = None
@@ -75,6 +85,14 @@ class Timing:
         while (result := self.poll()) is None:
             self.wait()
         return result
+
+    def measure_again(self, built: Built) -> SlotTrial:
+        """Time a candidate whose time is known, for a moment."""
+        self._again = True
+        try:
+            return self.measure(built)
+        finally:
+            self._again = False
 
     def begin(self, built: Built) -> None:
         """Start timing a candidate; the device is taken first, should the last one have lost it."""
@@ -121,24 +139,34 @@ class Timing:
             target=self._target.text,
             artifact=str(built.artifact),
             args=self._program.args.of(built.args),
-            evaluator=self._options.evaluator,
-            stopping=self._options.stopping,
-            candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{self._purpose}",
+            evaluator=MOMENT if self._again else self._options.evaluator,
+            stopping="fixed" if self._again else self._options.stopping,
+            candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{self._mark}",
             timeout_sec=self._timeout_sec,
+            patience_sec=self._retakes.left_sec(),
             best_us=self._best_us,
         )
 
+    @property
+    def _mark(self) -> str:
+        """Of repeats, in the device's own log."""
+        return DRIFT if self._again else self._purpose
+
     def _failed(self, error: ChildError) -> SlotTrial:
-        """A runner that failed while it timed a candidate failed because of it."""
+        """A runner that failed while it timed a candidate failed because of it, unless its host ended it."""
         built = self._built
         if built is None or self._running is None:
             self._taking = self._built = None
-            raise error
-        outcome = Outcome.RUN_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.RUN_ERROR
+            kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
+            raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
+        # Who is too slow is ended by the device itself, in time: silence is a device's or a network's.
+        lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
+        outcome = Outcome.WORKER_LOST if lost else Outcome.RUN_ERROR
         return self._finish(built, LibraryRun(outcome, error=error.message))
 
     def _finish(self, built: Built, run: LibraryRun) -> SlotTrial:
         self._built = self._running = None
+        self._retakes.lose(run.disturbance.lost_sec if run.disturbance else 0.0)
         trial = Trial(
             built.slot.candidate,
             run.outcome,
@@ -146,7 +174,12 @@ class Timing:
             run_us=run.run_us,
             run_ms=run.run_ms,
             error=shorten(run.error),
+            disturbed=run.disturbed,
         )
-        if self._keeps_best and trial.latency_us is not None:
-            self._best_us = min(trial.latency_us, self._best_us or inf)
-        return SlotTrial(built.slot.slot, trial, self._endpoint)
+        if trial.is_bound and self._options.waits_for_quiet and run.disturbance is not None:
+            raise Unavailable(f"waits for a quiet host: {run.disturbance.words}", hint=TAKE_GAPS)
+        if self._keeps_best and trial.time_us is not None and not self._again:
+            self._best_us = min(trial.time_us, self._best_us or inf)
+            if self.fastest is None or trial.time_us < self.fastest[1]:
+                self.fastest = built, trial.time_us
+        return SlotTrial(built.slot.slot, trial, self._endpoint, run.disturbance)

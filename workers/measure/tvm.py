@@ -19,6 +19,7 @@ from workers.measure.base import Measurer, Program, Slot, SlotTrial, Tools
 from workers.measure.builds import Builds, Built
 from workers.measure.fleet import Fleet, TrackedDevice
 from workers.measure.patience import run_timeout_sec
+from workers.measure.sentinel import Sentinel
 from workers.measure.timing import Timing
 
 BUILD_POLL_SEC = 0.5
@@ -61,7 +62,8 @@ class TvmMeasurer(Measurer):
             patience_sec = run_timeout_sec(program, options, best_us)
             timing = self._timing(program, target, options, patience_sec, best_us=best_us, keeps_best=True)
             try:
-                yield from alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
+                stream = alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
+                yield from Sentinel(timing, builds).watch(stream)
             finally:
                 builds.abort()
                 timing.give_back()

@@ -1,4 +1,4 @@
-"""A machine that was measured while its host was busy: trials compute more than it should be able to."""
+"""A machine that was measured while its host was busy: it says so, or trials compute more than it can."""
 
 import logging
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def doubt_machine(runtime: Runtime, job_id: str) -> None:
-    """Measure the machine of a job that is over again, if one of its trials beat the peak.
+    """Measure the machine of a job that is over again, if that was disturbed, or a trial beat the peak.
 
     Jobs keep what they are bound to.
     """
@@ -41,10 +41,11 @@ def doubt_machine(runtime: Runtime, job_id: str) -> None:
         machine = Devices(session).machine_before(like, SURE_SEC)
         # A peak that was measured far too low has honest times refused, which then beat nothing.
         refused = Trials(session).any_failed_with(job.id, REFUSED)
-        if machine is None or (not refused and max(_shares(session, job, machine), default=0.0) <= BEATEN):
+        beaten = refused or max(_shares(session, job, machine), default=0.0) > BEATEN if machine else False
+        if machine is None or not (beaten or machine.disturbed):
             return
         target = Target(Targets(session).get(job.target_id).text)
-    log.warning("trials beat what the machine of %s is known to compute: once more", like.host_class)
+    log.warning("%s: what its machine computes is measured once more", like.host_class)
     measured_by_us(runtime, like, target, machine)
 
 

@@ -36,5 +36,5 @@ def _timed(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
     ):
         for group in by_library(probes):
             with suppress(ChildError):  # an instruction that this machine lacks
-                seconds = prober.clock(folder, group)
-                yield from (Timed(*each) for each in zip(group, seconds, strict=True))
+                runs = prober.clock(folder, group)
+                yield from (Timed(*each) for each in zip(group, runs, strict=True))

@@ -44,6 +44,6 @@ def _timed(
             raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
         for group in by_library(probes):
             runner.identity(tracker, target.text, hold=not here)
-            seconds = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
-            timed += [Timed(*each) for each in zip(group, seconds, strict=False)]
+            runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
+            timed += [Timed(*each) for each in zip(group, runs, strict=False)]
     return endpoint, timed

@@ -9,6 +9,8 @@ from typing import Final
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.values.machine import Cache, Machine
+from mallorn.core.values.trial import is_disturbed
+from workers.device.slice_times import Slice
 from workers.faces.probes import Finds, Probe
 
 PAYS: Final = 1.05  # narrower vectors must be so much faster to be taken
@@ -23,7 +25,11 @@ class Timed:
     """A probe and the shortest of its runs."""
 
     probe: Probe
-    seconds: float
+    run: Slice
+
+    @property
+    def seconds(self) -> float:
+        return self.run.mean_sec
 
     @property
     def giga(self) -> float:
@@ -54,6 +60,7 @@ def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
         memory_gbytes_per_sec=_rounded(max(memory)),
         fork_us=_rounded(min(forks) * 1e6),
         measured=True,
+        disturbed=any(is_disturbed(each.run.disturbed) for each in timed),
     )
 
 

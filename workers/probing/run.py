@@ -114,13 +114,17 @@ def measured_by_us(
         died = Holds(session).get(hold.item).deaths >= MAX_LOSSES
     try:
         machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
-        if before is not None and (machine is None or _peak(machine) < _peak(before)):
+        if before is not None and (machine is None or not _better(machine, before)):
             machine, why = before, ""
         with runtime.database.transaction() as session:
             return Devices(session).found_out(like, machine, why)
     finally:
         with runtime.database.transaction() as session:
             Holds(session).end(hold)
+
+
+def _better(machine: Machine, before: Machine) -> bool:
+    return _peak(machine) >= _peak(before) or (before.disturbed and not machine.disturbed)
 
 
 def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[Machine | None, str]:

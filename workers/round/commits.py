@@ -12,6 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
 from mallorn.core.errors import Unavailable
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
 from workers.children.shutdown import STOP
 from workers.measure.base import Slot, SlotTrial
@@ -41,32 +42,49 @@ class Commits:
         self._attempt = attempt
         self._slots = {slot.slot: slot for slot in slots}
         self._proposals = proposals
-        self._pending: list[SlotTrial] = []
+        self._pending: dict[int, SlotTrial] = {}
+        self._committed: set[int] = set()
+        self._disturbances: dict[int, Disturbance] = {}
 
     def add(self, result: SlotTrial) -> None:
         """Remember a result; commit when enough are pending."""
-        self._pending.append(result)
+        self._pending[result.slot] = result
+        if result.disturbance is not None:
+            self._disturbances[result.slot] = result.disturbance
         if len(self._pending) >= BATCH:
             try:
                 self.flush()
             except Unavailable as error:  # kept, and committed with the next
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
 
+    @property
+    def disturbance(self) -> Disturbance:
+        """What others had of the devices while this attempt's candidates were timed."""
+        return Disturbance.of_all(self._disturbances.values())
+
     def flush(self) -> None:
         """Commit what is pending, and tell the job, in one transaction."""
         if not self._pending:
             return
-        results = self._pending
+        results = [each for slot, each in self._pending.items() if slot not in self._committed]
+        again = {
+            slot: each.trial.disturbed for slot, each in self._pending.items() if slot in self._committed
+        }
         with self._database.transaction() as session:
             sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
             target_id, options = self._context.row.target_id, self._context.options
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
             rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
             # None is new where an earlier commit was applied and its answer lost.
-            if Measurements(session).add_batch(self._context.row.id, self._attempt, rows):
+            measurements, of_round = Measurements(session), (self._context.row.id, self._attempt)
+            new = measurements.add_batch(*of_round, rows)
+            measurements.disturb(self._context.row.id, again)
+            if new:
                 Events(session).append(self._context.row.job_id, self._news(results))
-            Jobs(session).say(self._context.row.job_id, "")  # whatever it waited for is there
-        self._pending = []
+            # Whatever it waited for is there.
+            Jobs(session).say(self._context.row.job_id, self.disturbance.words)
+        self._committed.update(self._pending)
+        self._pending = {}
 
     def settle(self) -> None:
         """Commit what is pending as soon as the database answers, however long that takes.
@@ -94,7 +112,7 @@ class Commits:
         return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id)
 
     def _news(self, results: Sequence[SlotTrial]) -> MeasuredEvent:
-        times = [us for result in results if (us := result.trial.latency_us) is not None]
+        times = [us for result in results if (us := result.trial.time_us) is not None]
         return MeasuredEvent(
             round=self._context.row.index,
             task=self._context.task_index,

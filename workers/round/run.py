@@ -80,6 +80,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
         "measure_sec": round(time.monotonic() - proposed, 3),
         "candidates": len(missing),
         "cost_model": context.model_name,
+        "disturbance": commits.disturbance,
     }
     _close(runtime, context, attempt, ranked(runtime, context).model_copy(update=stats), state)
     return Closed(context.row.job_id, context.row.task_id)

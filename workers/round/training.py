@@ -21,8 +21,9 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Workload
+from mallorn.core.allowed_classes import check_classes
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed
-from mallorn.core.options import JobOptions
+from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
 from mallorn.core.private import in_scope
@@ -85,6 +86,9 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 
 def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
     with runtime.database.session() as session:
+        check_classes(
+            KeptOptions.model_validate(Jobs(session).get(job_id, None).options), runtime.settings.plugins
+        )
         data = _data(session, line)
         start = beginning(session, line.name, data.op, line.target_id, line.machine)
     family = line.family if in_scope(line.family, "") else "a private job"

@@ -1,5 +1,6 @@
 """A filter for valid new candidates, and random ones to fill a batch."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,15 +12,20 @@ from workers.search.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
 PATIENCE = 8  # draws in a row without anything new before the space counts as exhausted
+MOST_LOST = 3  # then it is the candidate's own doing, as with rounds
 MAX_INVALID = 4096  # invalid candidates in a row before the search for a valid one is given up
 
 
 class Filter:
-    """Lets each candidate pass once, if it is not in `history` and the space can rebuild it."""
+    """Lets each candidate pass once, if it is not in `history` and the space can rebuild it.
+
+    What hosts ended there may pass again, MOST_LOST times in all.
+    """
 
     def __init__(self, space: Space, history: Sequence[Trial]) -> None:
         self._space = space
-        self._seen = {trial.candidate for trial in history}
+        known = {trial.candidate for trial in history if trial.outcome is not Outcome.WORKER_LOST}
+        self._seen = known | {candidate for candidate, times in lost(history).items() if times >= MOST_LOST}
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """The distinct candidates that were neither measured nor asked about, in order."""
@@ -37,6 +43,11 @@ class Filter:
         self._seen.update(candidates)
 
 
+def lost(history: Iterable[Trial]) -> Counter[Candidate]:
+    """How often a host ended each of these before anything was known of it."""
+    return Counter(trial.candidate for trial in history if trial.outcome is Outcome.WORKER_LOST)
+
+
 def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
     """The first `count` valid candidates, checking no more at a time than are missing."""
     taken: list[Proposal] = []
@@ -48,8 +59,10 @@ def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str
 
 
 def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
-    """The space's defaults if nothing was measured yet, else nothing."""
-    return [] if history else take(sieve, space.defaults(), count, DEFAULT)
+    """The space's defaults if nothing was measured yet, else those of them that were lost."""
+    again = lost(history)
+    guesses = space.defaults() if again or not history else []
+    return take(sieve, [each for each in guesses if not history or each in again], count, DEFAULT)
 
 
 def pending(batch: Sequence[Proposal]) -> list[Trial]:

@@ -11,12 +11,14 @@ from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.stages import STATES
 from db.repositories.work_items import WorkItems
-from mallorn.core.errors import MallornError
+from mallorn.core.allowed_classes import check_classes, check_fit
+from mallorn.core.errors import ClassRefused, MallornError
 from mallorn.core.logs import note
+from mallorn.core.options import KeptOptions
 from mallorn.core.refused import refused
 from workers.children.advice import advice
 from workers.children.errors import ChildError
-from workers.slot.endings import ending
+from workers.slot.endings import PROPOSING, ending
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
 
@@ -73,6 +75,7 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
         if hold is None:
             return None
         job_id = Holds(session).get(item).job_id or ""
+        options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
         note(job=job_id, attempt=hold.attempt)
         if begin is not None:
             begin(session, hold)
@@ -81,7 +84,14 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
         with runtime.database.transaction() as session:
             return Holds(session).renew(hold, lease_sec)
 
-    return Claimed(runtime, hold, job_id, Lease(renew, lease_sec))
+    held = Claimed(runtime, hold, job_id, Lease(renew, lease_sec))
+    try:
+        check_classes(options, runtime.settings.plugins)
+        check_fit(options, PROPOSING)
+    except ClassRefused as error:
+        _let_go(held, error)
+        return None
+    return held
 
 
 def _let_go(held: Claimed, error: MallornError) -> None:

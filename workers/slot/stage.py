@@ -27,7 +27,7 @@ from workers.faces.graphs import Graphs
 from workers.slot.held_work import Claimed, held_work
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
-from workers.slot.unpacking import unpack
+from workers.slot.unpacking import check_room, unpack
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +45,22 @@ class Stage:
     lease: Lease
 
     def model_file(self, directory: Path) -> Path:
-        """A local copy of the job's model, and of the files that hold its weights. Raises InvalidModel."""
+        """A local copy of the job's model, and of the files that hold its weights.
+
+        Raises InvalidModel; StorageFull where the copy has no room.
+        """
+        check_room(directory, self._model_bytes)
         with fsspec.open(model_uri(self.runtime.settings.artifacts, self.job.model_id), "rb") as stored:
             return unpack(stored, directory)
 
     def graphs(self) -> Graphs:
         """A new process for the job's whole model; it is starting already."""
+        return self.runtime.graphs(self.target.num_cores, self._model_bytes)
+
+    @property
+    def _model_bytes(self) -> int:
         with self.runtime.database.session() as session:
-            model = Models(session).get(self.job.model_id, None)
-        return self.runtime.graphs(self.target.num_cores, model.size_bytes)
+            return Models(session).get(self.job.model_id, None).size_bytes
 
     @property
     def graph(self) -> GraphReport:

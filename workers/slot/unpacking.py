@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, cast
 
-from mallorn.core.errors import InvalidModel
+from mallorn.core.errors import InvalidModel, StorageFull
 from mallorn.parcel import CHUNK_BYTES, MODEL
 
 MOST_FILES: Final = 10_000
@@ -33,6 +33,16 @@ class _Rationed:
         if size < 0 or self.left < 0:
             raise tarfile.ReadError("a header is too large")
         return self._stored.read(size)
+
+
+def check_room(directory: Path, size_bytes: int) -> None:
+    """Raise StorageFull, naming the folder, where a model of this size does not fit into a directory."""
+    free_bytes = shutil.disk_usage(directory).free
+    if free_bytes < size_bytes:
+        words = (
+            f"the model takes {size_bytes / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free in {directory}"
+        )
+        raise StorageFull(words, hint=f"df -h {directory.parent}   (then: mallorn resume JOB)")
 
 
 def unpack(stored: IO[bytes], directory: Path) -> Path:

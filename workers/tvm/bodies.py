@@ -13,6 +13,7 @@ from tvm.ir.instrument import pass_instrument
 from tvm.tirx import BufferStore
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.outcomes import NOT_COMPILED
 
 FEWEST: Final = 5  # candidates of a program, before which nothing is usual
 KEPT: Final = 64  # all that came last count, those refused too: what a search turns to becomes usual
@@ -37,7 +38,7 @@ class Sizes:
         self._known.append(size)
         if size > max(CHEAP, TOO_LARGE * usual):
             raise BodyTooLarge(
-                f"not compiled: unrolled it writes in {size} places, where {usual:g} are usual"
+                f"{NOT_COMPILED}unrolled it writes in {size} places, where {usual:g} are usual"
             )
 
 

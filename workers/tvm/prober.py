@@ -3,25 +3,34 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from workers.children.method import serving
 from workers.children.serve import serve
+from workers.device.slice_times import Slice
 from workers.device.values import random_values
 from workers.faces.prober import Prober
 from workers.faces.probes import Probe
-from workers.tvm.shortest import shortest_sec
+from workers.tvm.shortest import shortest
+
+if TYPE_CHECKING:
+    from workers.device.slice_timer import SliceTimer
 
 
-def clock(folder: str, probes: Sequence[Probe]) -> list[float]:
+def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     """The shortest run of each probe of a library."""
     import tvm
+    import tvm_ffi
 
+    from workers.device.slice_timer import NEXT_SLICE, SliceTimer
+
+    timer = SliceTimer(on_cores=True, raised=False)
+    tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     library = tvm.runtime.load_module(str(Path(folder, probes[0].library)))
-    return [_shortest_sec(library, probe) for probe in probes]
+    return [_shortest(timer, library, probe) for probe in probes]
 
 
-def _shortest_sec(library: Any, probe: Probe) -> float:
+def _shortest(timer: "SliceTimer", library: Any, probe: Probe) -> Slice:
     import tvm
 
     spec = probe.args
@@ -31,11 +40,10 @@ def _shortest_sec(library: Any, probe: Probe) -> float:
         for index, ((_, dtype, shape), (low, high)) in enumerate(zip(spec.args, ranges, strict=True))
     ]
 
-    def time_runs(repeat: int) -> Sequence[float]:
-        timer = library.time_evaluator(probe.function, tvm.cpu(), number=1, repeat=repeat)
-        return list(timer(*tensors).results)
+    def time_runs(count: int) -> Sequence[Slice]:
+        return timer.times(library, probe.function, "cpu", 1, count, *tensors).slices
 
-    return shortest_sec(time_runs)
+    return shortest(time_runs)
 
 
 ANSWERS: Final = (Prober.clock.by(clock),)

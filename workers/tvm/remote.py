@@ -3,40 +3,58 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tvm import rpc
-from tvm.error import RPCError
 from tvm.runtime import Module, Tensor, empty
 from tvm.runtime.vm import VirtualMachine
 
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.fleet_key import HINT, FleetKey
+from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import settings
 from mallorn.core.targets import Target
+from workers.device.endpoint import endpoint_of
 from workers.device.handshake import DEATH_NOTICE, ticket_of
 from workers.device.identity import Identity
+from workers.device.slice_times import SliceTimes
 from workers.device.tracker_client import Address, TrackerClient, device_key
 from workers.faces.values import Arguments
 from workers.host.load import Load
 
 _PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
+_NAP_SEC = 0.1  # no suspension is shorter, and no two looks at two clocks lie further apart
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 T = TypeVar("T")
 _names = count()
+# What a session that broke raises (TVM's RPCError is a RuntimeError), and one that lacks what we ask for.
+_BROKEN: Final = (RuntimeError, AttributeError)
+# And what comes of reading an answer that is none.
+_UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
 
 
 class CandidateFailed(Exception):
     """The candidate raised an error or took its session down."""
 
+    outcome = Outcome.RUN_ERROR
+
 
 class CandidateTimeout(CandidateFailed):
     """The candidate did not come back before its deadline."""
+
+    outcome = Outcome.RUN_TIMEOUT
+
+
+class CandidateKilled(CandidateFailed):
+    """Its session got a SIGKILL, which only the device's host and its users send: it may be innocent."""
+
+    outcome = Outcome.WORKER_LOST
 
 
 class RemoteDevice:
@@ -50,7 +68,9 @@ class RemoteDevice:
         self._device = self._session.device(self._kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
         self._args: dict[int, tuple[Any, Tensor]] = {}
-        self.identity: Identity = json.loads(self._call("mallorn.identity"))
+        with _or_lost():
+            self.identity: Identity = json.loads(self._call("mallorn.identity"))
+            endpoint_of(self.identity)
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
         """Upload a library and do `work` with it before the deadline.
@@ -59,23 +79,26 @@ class RemoteDevice:
         """
         name = self.upload(artifact)
         result = self.attempt(candidate_key, timeout_sec, lambda: work(self._session.load_module(name)))
-        self._session.remove(name)
+        with suppress(*_BROKEN):  # what was timed is timed; whoever comes next finds the session dead
+            self._session.remove(name)
         return result
 
     def upload(self, artifact: Path) -> str:
-        """Bring a library to the device; its name there."""
+        """Bring a library to the device; its name there. Raises what `run` raises."""
         name = f"{next(_names)}.so"
-        self._session.upload(bytearray(artifact.read_bytes()), name)
+        with self._judged():
+            self._session.upload(bytearray(artifact.read_bytes()), name)
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
         """Do something there before the deadline. Raises what `run` raises."""
-        try:
+        asleep_sec = _asleep_sec()
+        with self._judged():
             self._call("mallorn.begin", candidate_key, timeout_sec)
             result = work()
             self._call("mallorn.end")
-        except (RPCError, RuntimeError) as error:
-            raise self._judge(str(error)) from None
+        if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer went on
+            raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
     def machine(self, name: str) -> VirtualMachine:
@@ -96,44 +119,46 @@ class RemoteDevice:
 
     def free_memory(self) -> int:
         """Bytes that models may take there now; negative where it cannot tell. Raises Unavailable."""
-        try:
+        with _or_lost():
             return int(self._call("mallorn.free_memory"))
-        except (RPCError, RuntimeError) as error:
-            raise _lost(str(error)) from None
 
     def load(self) -> Load:
-        """How busy others kept the device's host since the last look."""
-        return Load(**json.loads(self._call("mallorn.load")))
+        """How busy others kept the device's host since the last look. Raises Unavailable."""
+        with _or_lost():
+            return Load(**json.loads(self._call("mallorn.load")))
 
     def hold(self, wait_sec: float) -> None:
         """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
         deadline_sec = time.monotonic() + wait_sec
-        try:
+        with _or_lost():
             while not self._call("mallorn.hold", _HOLD_SEC):
                 if time.monotonic() > deadline_sec:
                     raise Unavailable(
                         f"others timed on the device's host for {wait_sec:g} s", hint="mallorn devices"
                     )
-        except (RPCError, RuntimeError) as error:
-            raise _lost(str(error)) from None
 
     def answers(self) -> bool:
         """Whether the session still lives."""
         try:
             self._call("mallorn.end")
-        except (RPCError, RuntimeError):
+        except _BROKEN:
             return False
         return True
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Random arguments of a workload, made on the device; those of the last candidate are reused."""
+        """Random arguments of a workload, made on the device; those of the last candidate are reused.
+
+        Raises what `run` raises.
+        """
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
-        return [self._random_arg(index, spec) for index in range(len(spec.args))]
+        with self._judged():
+            return [self._random_arg(index, spec) for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
-        """Arguments with given values."""
-        return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
+        """Arguments with given values. Raises what `run` raises."""
+        with self._judged():
+            return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
     def timer(
         self, library: Module, *, function: str | None = None, **evaluator: int
@@ -141,6 +166,25 @@ class RemoteDevice:
         """A function that takes the arguments and returns run times in seconds."""
         evaluate = library.time_evaluator(function or self.entry, self._device, **evaluator)
         return lambda *args: evaluate(*args).results
+
+    def time_slices(
+        self,
+        library: Module,
+        number: int,
+        count: int,
+        tensors: Sequence[Tensor],
+        function: str | None = None,
+    ) -> SliceTimes:
+        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
+        call = library, function or self.entry, self._kind, number, count
+        told = self._call("mallorn.time_slices", *call, *tensors)
+        try:
+            times = SliceTimes.model_validate_json(told)
+        except ValueError:
+            raise CandidateFailed("the device tells what are no times") from None
+        if len(times.slices) != count:
+            raise CandidateFailed(f"the device tells {len(times.slices)} times of {count}")
+        return times
 
     def close(self) -> None:
         """Give the device back."""
@@ -168,15 +212,37 @@ class RemoteDevice:
             self._functions[name] = self._session.get_function(name)
         return self._functions[name](*args)
 
-    def _judge(self, text: str) -> CandidateFailed | Unavailable:
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
         """Whose fault was it? The candidate's, if its session still answers or its server saw it die."""
+        try:
+            yield
+        except _BROKEN as error:
+            raise self._judge(str(error)) from None
+
+    def _judge(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE in text:
-            slow = "SIGALRM" in text
-            return CandidateTimeout("did not return in time") if slow else CandidateFailed(text)
+            if "SIGALRM" in text:
+                return CandidateTimeout("did not return in time")
+            return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
         if self.answers():
             return CandidateFailed(text)
         return _lost(text)
+
+
+@contextmanager
+def _or_lost() -> Iterator[None]:
+    """A device that does not do what has nothing to do with any candidate is lost. Raises Unavailable."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise _lost(f"{type(error).__name__}: {error}") from None
+
+
+def _asleep_sec() -> float:
+    """How long this machine has been suspended since it was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def _lost(text: str) -> Unavailable:
@@ -197,7 +263,7 @@ def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
         if offer is not None:
             try:
                 return _session(*offer, fleet)
-            except (RPCError, RuntimeError):
+            except _BROKEN:
                 # The device died between its offer and our call; the tracker finds out in a moment.
                 time.sleep(0.1)
 

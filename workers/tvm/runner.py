@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -10,32 +11,29 @@ import numpy as np
 
 from mallorn.core.addresses import host_and_port
 from mallorn.core.errors import MallornError, Unavailable
-from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.plugins import blaming
 from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
 from workers.device.endpoint import Endpoint, endpoint_of
+from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
 from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
 from workers.faces.values import Arguments
 from workers.host.load import Load
 from workers.host.memory import COPIES_OF_ONE
-from workers.measure.stopping import StoppingRule, take_times
-from workers.measure.stopping.lasting import take_timing
+from workers.measure.stopping.named_rule import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
-from workers.tvm.shortest import shortest_sec
+from workers.tvm.library_timer import LibraryTimer
+from workers.tvm.shortest import shortest
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
     from workers.tvm.remote_model import RemoteModel
 
-# A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
-ROUGH_MS: Final = 5
 SEC_US: Final = 1e6
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
@@ -74,49 +72,44 @@ def measure(
     stopping: str,
     candidate_key: str,
     timeout_sec: float,
+    patience_sec: float,
     best_us: float | None = None,
 ) -> LibraryRun:
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    with blaming(("stopping", stopping)):
-        rule: StoppingRule = resolve("stopping", stopping)()
-    tensors = device.random_args(args)
+    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec)
 
     def work(library: Any) -> list[float]:
-        def time_runs(number: int) -> float:
-            (mean_sec,) = device.timer(library, number=number, repeat=1, min_repeat_ms=0)(*tensors)
-            return mean_sec
+        return timer.times_us(library, rule, evaluator, best_us)
 
-        def time_once(options: EvaluatorOptions) -> list[float]:
-            return [mean_sec * 1e6 for mean_sec in take_timing(options, rough_sec, time_runs)]
+    def fill() -> None:
+        timer.fill(args)
 
-        rough_sec = min(device.timer(library, number=1, repeat=1, min_repeat_ms=ROUGH_MS)(*tensors))
-        with blaming(("stopping", stopping)):
-            return take_times(rule, evaluator, time_once, best_us)
-
-    return _attempt(device, artifact, candidate_key, timeout_sec, work)
+    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
+    return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
 
 
-def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[float]:
+def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
     """The shortest run of each probe of a library: what else its host does makes runs longer only."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
     library = probes[0].library
+    found: list[Slice] = []
 
     def work(loaded: Any) -> list[float]:
-        return [_shortest_sec(device, loaded, probe) for probe in probes]
+        found.extend(_shortest(device, loaded, probe) for probe in probes)
+        return [each.mean_sec * SEC_US for each in found]
 
-    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work, SEC_US)
-    return [each / SEC_US for each in run.run_us]
+    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
+    return found if run.run_us else []
 
 
-def _shortest_sec(device: "RemoteDevice", library: Any, probe: Probe) -> float:
+def _shortest(device: "RemoteDevice", library: Any, probe: Probe) -> Slice:
     tensors = device.random_args(probe.args)
 
-    def time_runs(repeat: int) -> Sequence[float]:
-        timer = device.timer(library, function=probe.function, number=1, repeat=repeat, min_repeat_ms=0)
-        return timer(*tensors)
+    def time_runs(count: int) -> Sequence[Slice]:
+        return device.time_slices(library, 1, count, tensors, probe.function).slices
 
-    return shortest_sec(time_runs)
+    return shortest(time_runs)
 
 
 def run_outputs(
@@ -252,23 +245,26 @@ def _attempt(
     candidate_key: str,
     timeout_sec: float,
     work: Callable[[Any], list[float]],
-    unit_us: float = 1.0,
+    before: Callable[[], object] = tuple,
 ) -> LibraryRun:
     """Do the work with a library; one that fails becomes an outcome and costs the session.
 
-    The work brings times, in units of so many microseconds.
+    The work brings microseconds. What it needs `before` is none of its time.
     """
     from workers.tvm.remote import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None
     try:
-        run_us = [each * unit_us for each in device.run(Path(artifact), candidate_key, timeout_sec, work)]
+        before()
+        run_us = device.run(Path(artifact), candidate_key, timeout_sec, work)
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except CandidateTimeout as failure:
         outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
-    except (CandidateFailed, ImpossibleTime) as failure:
-        outcome, error, run_us = Outcome.RUN_ERROR, str(failure), None
+    except CandidateFailed as failure:
+        outcome, error = failure.outcome, str(failure)
+    except ImpossibleTime as lie:
+        outcome, error, run_us = Outcome.RUN_ERROR, str(lie), None
     finally:
         if run_us is None:
             release()

@@ -34,6 +34,12 @@ class Record(Value):
     decisions: list[int] = []
     outcome: Outcome
     latency_us: float | None = None
+    bound_us: Annotated[
+        float | None, Field(description="In place of its latency, where others had its processors: at most.")
+    ] = None
+    disturbed: Annotated[
+        float | None, Field(description="The share of its times in which they had; null: not known.")
+    ] = None
     run_us: list[float] = []
     error: str | None = None
     device: str | None = None

@@ -19,6 +19,9 @@ class JobProgress(Value):
     trials: Annotated[int, Field(description="Candidates handed to a builder so far.")] = 0
     in_flight: Annotated[int, Field(description="Candidates of open rounds that have no outcome yet.")] = 0
     failures: Annotated[dict[str, int], Field(description="Failed candidates by outcome.")] = {}
+    left_unbuilt: Annotated[
+        int, Field(description="Candidates that were not built by choice: they unroll too far.")
+    ] = 0
     tasks: int = 0
     tasks_measured: Annotated[int, Field(description="Tasks with a valid time.")] = 0
     estimated_us: Annotated[

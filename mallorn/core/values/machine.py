@@ -34,6 +34,10 @@ class Machine(Value):
     fork_us: Annotated[float, Field(ge=0, description="Until a parallel loop has begun on all cores.")]
     gpu: bool = False
     measured: Annotated[bool, Field(description="False: assumed of the target.")] = False
+    disturbed: Annotated[
+        bool,
+        Field(description="Others had its processors meanwhile: it may compute more, and is measured again."),
+    ] = False
 
 
 def assumed(cores: int, lanes: int, *, gpu: bool = False) -> Machine:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mallorn.core.values.base import Value
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.outlook import Outlook
 
 
@@ -22,10 +23,13 @@ class ModelLatency(Value):
 
 
 class Conditions(Value):
-    """How quiet the host was while the whole model was timed."""
+    """How quiet the host was while candidates were timed, and the whole model."""
 
     steady: Annotated[bool, Field(description="False: the figures are not certain.")] = True
     note: Annotated[str, Field(description="What disturbed, in a sentence; empty where nothing did.")] = ""
+    trials: Annotated[
+        Disturbance | None, Field(description="What disturbed the job's candidates; null: not known.")
+    ] = None
 
 
 class Limits(Value):
@@ -203,7 +207,7 @@ class FinishReport(Value):
 
     @property
     def steady(self) -> bool:
-        """Whether nothing disturbed the timing of the whole model, as far as one knows."""
+        """Whether nothing disturbed the timings of the job, as far as one knows."""
         return self.conditions is None or self.conditions.steady
 
     @property

@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
+
+#: The share of a timing in which its processors were others': more than this makes it a bound and no time.
+QUIET_SHARE: Final = 0.02
+
+
+def is_disturbed(share: float | None) -> bool:
+    """Whether a time with this share is only an upper bound; one of which nothing is known is believed."""
+    return share is not None and share > QUIET_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class Trial:
     run_ms: float | None = None  # wall time on the device
     error: str = ""
     predicted: float | None = None  # by the cost model, before it was measured
+    disturbed: float | None = None  # share of its run times with its processors at others'; None: unknown
 
     def __post_init__(self) -> None:
         if self.latency_us is None and self.run_us:
@@ -30,5 +40,10 @@ class Trial:
 
     @property
     def time_us(self) -> float | None:
-        """The latency of a candidate that works; what is fast and wrong has none."""
-        return self.latency_us if self.outcome is Outcome.OK else None
+        """The latency of a candidate that works; what is fast and wrong has none, nor has a mere bound."""
+        return self.latency_us if self.outcome is Outcome.OK and not self.is_bound else None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its latency is an upper bound alone: others had its processors meanwhile."""
+        return is_disturbed(self.disturbed)

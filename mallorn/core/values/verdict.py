@@ -17,6 +17,18 @@ class Level(StrEnum):
     NONE = "none"
 
 
+class Beside(Value):
+    """The tuned model beside onnxruntime, as the whole verdict judges it."""
+
+    level: Annotated[
+        Level, Field(description="`good`: as fast or faster. `fair`: little slower. `poor`: slower.")
+    ]
+    words: Annotated[str, Field(description="As `as fast`, `1.4 times faster` or `7 % slower`.")]
+
+    def __str__(self) -> str:
+        return self.words
+
+
 class Verdict(Value):
     """What a job's figures mean."""
 
@@ -29,6 +41,9 @@ class Verdict(Value):
     ]
     summary: Annotated[str, Field(description="The judgement in one line.")]
     next: Annotated[str, Field(description="A command to type next; empty where nothing is left to do.")] = ""
+    beside: Annotated[
+        Beside | None, Field(description="How it stands beside onnxruntime; null where that was not timed.")
+    ] = None
 
     def __str__(self) -> str:
         return self.summary

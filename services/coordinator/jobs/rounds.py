@@ -86,8 +86,10 @@ def _proposal(decision: Decision) -> str | None:
 
 
 def _in_interval(decision: Decision, forecast: RoundForecast | None) -> bool | None:
-    """A forecast is for the whole round: one that was cut short does not judge it."""
-    found_us = decision.found_us
+    """A forecast is for the whole round: one that was cut short, or has mere bounds, does not judge it."""
+    found_us, stats = decision.found_us, decision.round.stats
     if forecast is None or found_us is None or decision.round.state != RoundState.DONE:
+        return None
+    if stats is not None and stats.disturbance is not None and stats.disturbance.bounds:
         return None
     return forecast.low_us <= found_us <= forecast.high_us

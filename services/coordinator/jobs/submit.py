@@ -11,6 +11,7 @@ from db.repositories.targets import Targets
 from db.repositories.usage import Usage
 from db.tables import Model
 from mallorn.core import queues
+from mallorn.core.allowed_classes import ANY, check_classes
 from mallorn.core.asked import check_mode, check_options
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import LOCAL, parse_target
@@ -27,11 +28,13 @@ from services.coordinator.web.parts import Parts
 def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobStatus, bool]:
     """The job and whether it is new.
 
-    Raises NotFound for an unknown model, InvalidRequest for an unknown name, InvalidTarget, Conflict when
+    Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused for a class that
+    the operator does not allow, InvalidTarget, Conflict when
     the key belongs to another request or nothing is known yet of what `local` is, NoDevice when whatever
     said so is silent now, MissingPackage for a cost model that no worker can run, and TooMany.
     """
     check_options(request.options)
+    check_classes(request.options, _allowed(parts))
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
@@ -47,6 +50,12 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)
     return answer, is_new
+
+
+def _allowed(parts: Parts) -> list[str]:
+    """The operator's list; where keys are asked for, nothing on it allows any class."""
+    listed = parts.settings.plugins
+    return [each for each in listed if each != ANY] if ANY in listed and parts.door.asks() else listed
 
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:

@@ -69,6 +69,7 @@ def progress_out(progress: Progress, one_shape: bool = True) -> JobProgress:
         trials=progress.spent,
         in_flight=progress.in_flight,
         failures=progress.failures,
+        left_unbuilt=progress.left_unbuilt,
         tasks=len(weights),
         tasks_measured=len(best_us),
         estimated_us=sum(best_us.get(task, 0.0) * weight for task, weight in weights.items())

@@ -3,6 +3,7 @@
 import hashlib
 import posixpath
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from mallorn.core.refused import refused
 from mallorn.core.values.schedule import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
+INCOMING: Final = ".incoming-"
+LONGEST_UPLOAD_SEC: Final = 86_400.0
 ZIP_IN_MEMORY_BYTES: Final = 8 << 20
 
 
@@ -30,6 +33,13 @@ class Store:
     def upload(self, limit_bytes: int) -> "Upload":
         """Begin to receive a model."""
         return Upload(self._url, limit_bytes)
+
+    def sweep(self) -> None:
+        """Remove uploads that nobody will end: their coordinator was killed a day ago or more."""
+        fs, pattern = url_to_fs(model_uri(self._url, f"{INCOMING}*"))
+        for path in fs.glob(pattern):
+            if fs.modified(path).timestamp() < time.time() - LONGEST_UPLOAD_SEC:
+                fs.rm_file(path)
 
     def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
         """A schedule as people read it; None where its finish kept no such form."""
@@ -61,7 +71,7 @@ class Upload:
         self._limit_bytes = limit_bytes
         self._hash = hashlib.sha256()
         self.size_bytes = 0
-        self._fs, self._path = url_to_fs(model_uri(artifacts, f".incoming-{uuid4().hex}"))
+        self._fs, self._path = url_to_fs(model_uri(artifacts, f"{INCOMING}{uuid4().hex}"))
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -5,15 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
+from db.repositories.activity import Activity
+from db.repositories.decisions import DecisionLog
 from db.repositories.holds import MAX_DEATHS, Holds
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
+from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.work_items import WorkItems
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.outcomes import Outcome
+from mallorn.core.outcomes import LEFT_UNBUILT, NOT_COMPILED, Outcome
 from mallorn.core.states import JobState, RoundState
 from tests.fixtures.rows import Rows, new_job
 
@@ -214,6 +217,22 @@ def measured(rows, workload, batch, job_id=""):
         Rounds(session).close(round_id, attempt, RoundState.DONE)
 
     rows.write(act)
+
+
+def test_what_was_left_unbuilt_is_a_trial_and_no_failure(rows, jobs):
+    refusal = {"outcome": Outcome.BUILD_ERROR, "run_us": (), "error": f"{NOT_COMPILED}in 900 places"}
+    round_id, attempt = rows.claimed_round("w0")
+    batch = [rows.ok(0, 20.0), rows.failed(1), rows.ok(2, **refusal), rows.ok(3, **refusal)]
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    found = jobs.progress(rows.job_id)
+    assert (found.spent, found.failures, found.left_unbuilt) == (4, {"build_error": 1}, 2)
+    assert found.outcomes == {"ok": 1, "build_error": 1, LEFT_UNBUILT: 2}
+    assert rows.read(lambda session: Tasks(session).summaries(rows.job_id))[0].failures == 1
+    assert rows.read(lambda session: DecisionLog(session).list(rows.job_id)).items[0].failures == 1
+    rounds = rows.read(lambda session: Activity(session).rounds(None, 3600.0, 9))
+    assert [each.failures for each in rounds] == [1]
+    stats = rows.read(lambda session: Statistics(session).of("ada"))
+    assert {each.name: each.count for each in stats.outcomes} == found.outcomes
 
 
 def test_progress_counts_trials_failures_and_bests(rows, jobs):

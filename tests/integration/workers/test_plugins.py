@@ -1,5 +1,6 @@
 """Parts of one's own, as a searcher or a cost model: named MODULE:CLASS, and told when they fail."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
 from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest, PluginFailed
+from mallorn.core.settings import settings
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import WarningEvent
 from services.planner.policy import Policy
@@ -96,7 +98,6 @@ def test_a_searcher_of_ones_own_proposes_under_its_name(workshop):
         (mine(Raising), "raised ValueError: nothing comes to my mind"),
         (mine(Astray), "distinct candidates of its space"),
         ("no_such_module:Mine", "cannot be imported: ModuleNotFoundError"),
-        ("mallorn.core.names:resolve", "is no workers.search.base.Searcher"),
     ],
 )
 def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, search, words):
@@ -110,6 +111,44 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
     assert warning.message.endswith("; random proposes instead")
     assert warning.count == 2, "one a round"
     assert workshop.read(lambda session: Events(session).newest(job, WarningEvent)).source
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"search": "mallorn.core.names:resolve"}, "is no workers.search.base.Searcher"),
+        ({"cost_model": mine(Mine)}, "is no costmodels.base.CostModel"),
+        ({"sampler": mine(Heir)}, "is no workers.search.sampler.BatchSampler"),
+        ({"policy": mine(Mine)}, "is no services.planner.policy.Policy"),
+        ({"families": "mallorn.core.names:WORDS"}, "is no services.planner.families.base.Families"),
+    ],
+)
+def test_a_class_that_is_not_what_its_place_asks_for_fails_its_job_before_it_costs_trials(
+    workshop, chosen, words
+):
+    job = workshop.job(("w0",), trials=16, **chosen)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FAILED
+    assert words in workshop.reason(job)
+    assert workshop.rows() == []
+
+
+def test_a_worker_takes_up_no_stored_job_whose_class_is_on_no_list(workshop):
+    job = workshop.job(("w0",), trials=16, search="antigravity:x")
+    (message,) = [each for each in workshop.plan(job) if each[0] == queues.RUN_ROUND]
+    workshop.settings.plugins.clear()
+    assert workshop.run(int(str(message[1]))) is None
+    assert workshop.state(job) == JobState.FAILED
+    assert "the searcher antigravity:x is none that the operator" in workshop.reason(job)
+    assert "antigravity" not in sys.modules
+
+
+def test_control_plans_no_stored_job_whose_class_is_on_no_list(workshop, monkeypatch):
+    monkeypatch.setattr(settings(), "plugins", [])
+    job = workshop.job(("w0",), trials=16, policy="unittest.__main__:x")
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FAILED
+    assert "the task policy unittest.__main__:x is none that the operator" in workshop.reason(job)
 
 
 def test_what_raised_is_told_with_its_line(workshop):

@@ -199,7 +199,7 @@ def test_a_list_of_jobs_sets_each_beside_onnxruntime(mallorn: Type, owned: Owned
     lose(owned)
     heading, line = mallorn("jobs").stdout.splitlines()
     assert "VS ONNXRUNTIME" in heading
-    assert "4.0x slower" in line
+    assert "4.0 times slower" in line
 
 
 def test_a_job_on_a_full_disk_says_so(

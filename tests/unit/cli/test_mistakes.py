@@ -56,6 +56,17 @@ def test_a_setting_that_cannot_be_is_named(
     assert f"unset {name}" in result.stderr
 
 
+def test_a_question_mark_in_the_data_path_is_refused_for_the_database_would_lie_elsewhere(
+    mallorn: Type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "what?" / "data"))
+    result = mallorn("up", "--port", "0")
+    assert result.exit_code == 1
+    assert "has a question mark" in result.stderr
+    assert "next:  choose another place with --data DIR" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_database_that_is_no_url_is_named(mallorn: Type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLORN_DATABASE_URL", "nonsense")
     result = mallorn("migrate")

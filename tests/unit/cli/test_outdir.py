@@ -9,7 +9,6 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.outdir import check_model, check_target, default_directory, model_id_of, out_directory
 from cli.watching import finish
 from cli.watching.finish import Ending
 from mallorn.client import Client
@@ -19,6 +18,7 @@ from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.job import Job
+from mallorn.outdir import check_model, check_target, default_directory, model_id_of, out_directory
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 

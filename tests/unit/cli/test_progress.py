@@ -116,7 +116,7 @@ def test_a_log_gets_a_line_for_every_tenth_of_the_way_and_not_for_every_step() -
 def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
     now = iter([0.0, 10.0, 20.0, 35.0, 70.0])
     console = Console(file=io.StringIO(), width=160)
-    view = LineView(console, clock=lambda: next(now))
+    view = LineView(console.print, clock=lambda: next(now))
     for spent in (1, 2, 3, 4, 4):
         view.show(job("tuning", spent, 900.0))
     assert isinstance(console.file, io.StringIO)
@@ -125,7 +125,7 @@ def test_a_log_is_never_silent_for_long_while_something_changes() -> None:
 
 def test_a_log_never_says_the_same_twice() -> None:
     console = Console(file=io.StringIO(), width=160)
-    view = LineView(console)
+    view = LineView(console.print)
     for created_at in (0.0, time.time() - 60.0):  # a tenth of the minutes goes by, and nothing else
         view.show(job("tuning", 3, 900.0, budget=None, minutes=2.0, created_at=created_at))
     assert isinstance(console.file, io.StringIO)

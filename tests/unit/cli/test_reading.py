@@ -209,3 +209,21 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     assert len(data(CliRunner().invoke(app, ["models", "--json"]))) == 1
     monkeypatch.setattr("cli.service.reading.DEFAULT_URL", NOBODY)
     assert data(CliRunner().invoke(app, ["models", "--json"])) == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.upload()
+    monkeypatch.setattr("cli.service.reading.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("mallorn.core.listener.os.getuid", lambda: 4242)
+    looked = CliRunner().invoke(app, ["models", "--json"])
+    assert data(looked) == []
+    assert f"the service at {coordinator.url} is of user " in looked.stderr
+    assert f"named: --url {coordinator.url}" in looked.stderr
+    changed = CliRunner().invoke(app, ["rm", "0a1b"])
+    assert changed.exit_code == 1
+    assert ", not yours" in changed.stderr
+    assert len(data(CliRunner().invoke(app, ["models", "--json", "--url", coordinator.url]))) == 1

@@ -69,6 +69,8 @@ def test_what_no_device_measured_nobody_has_verified() -> None:
 def test_without_failures_it_says_none() -> None:
     calm = job(progress={"trials": 8, "failures": {}})
     assert facts(calm)[0].endswith("failures: none")
+    choosy = job(progress={"trials": 8, "failures": {}, "left_unbuilt": 6})
+    assert facts(choosy)[0].endswith("failures: none; 6 left unbuilt: they unroll too far")
 
 
 def test_the_table_is_data_and_the_next_command_is_not(capsys: pytest.CaptureFixture[str]) -> None:

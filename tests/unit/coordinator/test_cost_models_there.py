@@ -10,7 +10,7 @@ from mallorn.core.libraries import LIBRARIES
 from mallorn.core.names import REGISTRY
 from mallorn.core.values.fleet import WorkerInfo
 from services.coordinator.fleet.cost_models import missing_libraries
-from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.coordinator import Coordinator, Start
 
 LACKS_TORCH = [name for name in REGISTRY["cost_model"] if "torch" not in LIBRARIES.get(name, ())]
 LACKS_TORCH.remove("moa")
@@ -67,7 +67,8 @@ def test_a_job_waits_where_nobody_is_known_to_lack_it(
     assert coordinator.submit(options={"cost_model": "automl"}).status_code == 201
 
 
-def test_a_model_of_ones_own_is_taken_unseen(coordinator: Coordinator) -> None:
+def test_a_model_of_ones_own_is_taken_unseen(start: Start) -> None:
+    coordinator = start(plugins=["my_package:*"])
     see_worker(coordinator, "a-1-1", BARE)
     assert coordinator.submit(options={"cost_model": "my_package:Mine"}).status_code == 201
 

@@ -1,18 +1,30 @@
-"""What a user may name that Mallorn does not know: only its form is looked at where a job is submitted."""
+"""What a user may name that Mallorn does not know: on whose list, and what a coordinator says without."""
 
 from importlib.metadata import EntryPoint
 
 import pytest
 
-from mallorn.core import names
+from mallorn.core import allowed_classes, names
+from mallorn.core.allowed_classes import ANY, check_classes
+from mallorn.core.api_keys import digest_of
 from mallorn.core.asked import check_options
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import ClassRefused, InvalidRequest, PluginFailed
 from mallorn.core.names import check_name, resolve
 from mallorn.core.options import JobOptions
+from tests.fixtures.coordinator import Coordinator, Start
+from tests.unit.coordinator.test_audit import told
+from workers.search.algorithms.sa import Annealing
+
+STRANGERS = ["subprocess:Popen", "os:system", "builtins:eval", "antigravity:x", "unittest.__main__:x"]
+SEAMS = ["search", "cost_model", "sampler", "stopping", "policy", "families", "measurer"]
+
+
+class Annealed(Annealing):
+    """Of an installed package."""
 
 
 @pytest.mark.parametrize("seam", ["search", "cost_model", "sampler", "stopping", "policy", "families"])
-def test_a_class_of_ones_own_is_taken_unseen(seam: str) -> None:
+def test_the_form_of_a_class_of_ones_own_is_all_that_a_client_looks_at(seam: str) -> None:
     check_options(JobOptions.model_validate({seam: "my_package.mine:Mine"}))
 
 
@@ -29,11 +41,79 @@ def test_a_recipe_is_not_a_class_of_ones_own() -> None:
 
 
 def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("annealed", "workers.search.algorithms.sa:Annealing", "mallorn.search")
+    entry = EntryPoint("annealed", f"{__name__}:Annealed", "mallorn.search")
 
-    def installed(group: str, name: str) -> list[EntryPoint]:
+    def installed(group: str, name: str = entry.name) -> list[EntryPoint]:
         return [entry] if (group, name) == (entry.group, entry.name) else []
 
     monkeypatch.setattr(names, "entry_points", installed)
+    monkeypatch.setattr(allowed_classes, "entry_points", installed)
     check_options(JobOptions(search="annealed"))
-    assert resolve("search", "annealed") is resolve("search", "sa")
+    check_classes(JobOptions(search="annealed"), [])
+    check_classes(JobOptions(search=entry.value), [])
+    with pytest.raises(ClassRefused, match="task policy annealed"):
+        check_classes(JobOptions(policy="annealed"), [])
+    assert resolve("search", "annealed") is Annealed
+
+
+@pytest.mark.parametrize("listed", ["mine:Mine", "mine:*", ANY])
+def test_an_operator_lists_classes_modules_or_all(listed: str) -> None:
+    check_classes(JobOptions(search="mine:Mine"), ["other:Class", listed])
+
+
+@pytest.mark.parametrize("listed", ["mine:Mine2", "mine.more:*", "min:*", "mine"])
+def test_what_is_listed_nearly_is_not_listed(listed: str) -> None:
+    with pytest.raises(ClassRefused):
+        check_classes(JobOptions(search="mine:Mine"), [listed])
+
+
+def test_one_of_ours_is_named_by_its_name_alone() -> None:
+    with pytest.raises(InvalidRequest, match="has a name here") as caught:
+        check_name("measurer", "workers.measure.simulated:SimulatedMeasurer")
+    assert caught.value.hint == "known: simulated"
+
+
+@pytest.mark.parametrize("name", ["unittest.__main__:x", "no_such_module:Mine"])
+def test_a_module_that_cannot_be_imported_or_leaves_is_its_own_failure(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mallorn", "--no-such-option"])
+    with pytest.raises(PluginFailed, match="cannot be imported"):
+        resolve("policy", name)
+
+
+KEY = "k" * 40
+
+
+@pytest.fixture
+def guarded(start: Start) -> Coordinator:
+    coordinator = start(api_keys={"ada": digest_of(KEY)}, plugins=["mine:*", ANY])
+    coordinator.http.headers["Authorization"] = f"Bearer {KEY}"
+    return coordinator
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_key_names_no_class_that_is_on_no_list_and_the_audit_has_it(guarded: Coordinator) -> None:
+    model = guarded.upload()
+    for seam in SEAMS:
+        for name in STRANGERS:
+            answer = guarded.submit(model_id=model, options={seam: name})
+            assert answer.status_code == 422, answer.text
+            error = answer.json()
+            assert error["error"] == "ClassRefused"
+            assert name in error["detail"]
+            assert "mine:*" in error["hint"]
+            assert names.REGISTRY[seam].keys() <= set(error["hint"].replace(",", "").split())
+    assert guarded.submit(model_id=model, options={"recipe": "os:system"}).status_code == 422
+    refused = [entry for entry in told(guarded, KEY) if entry == ("ada", "POST /api/v1/jobs", 422)]
+    assert len(refused) == len(SEAMS) * len(STRANGERS) + 1
+    assert guarded.submit(model_id=model, options={"search": "mine:Mine"}).status_code == 201
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_without_a_key_anything_is_taken_where_the_machine_is_ones_own_and_nowhere_else(
+    start: Start,
+) -> None:
+    mine = {"search": "mine:Mine"}
+    assert start(plugins=[ANY]).submit(options=mine).status_code == 201
+    assert start().submit(options=mine).status_code == 422

@@ -10,7 +10,7 @@ from mallorn.core.advice import command_in
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport, ModelLatency
-from mallorn.core.values.verdict import Level, Verdict
+from mallorn.core.values.verdict import Beside, Level, Verdict
 from mallorn.results.race import beside_onnxruntime, raced
 from mallorn.results.verdict import JobFacts, judge
 
@@ -44,7 +44,8 @@ def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Ve
     report = {"outlook": MUCH_LEFT} | changes.pop("report", {})
     if times is not None:
         report = {"latency_us": latencies(times, spread), **report}
-    return judge(JobFacts(**fields | changes, report=FinishReport.model_validate(report)))
+    verdict = judge(JobFacts(**fields | changes, report=FinishReport.model_validate(report)))
+    return verdict.model_copy(update={"beside": None})  # which has a test of its own
 
 
 def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
@@ -163,11 +164,16 @@ def test_a_command_is_found_in_words(text: str, command: str) -> None:
 
 
 def test_a_column_says_how_it_stands_beside_onnxruntime() -> None:
-    assert beside_onnxruntime(timed(0.25)) == "4.0x slower"
-    assert beside_onnxruntime(timed(9.0, rival="untuned")) == ""
-    assert beside_onnxruntime(timed(1.4)) == "1.4x faster"
-    assert beside_onnxruntime(timed(1.05, spread=0.1)) == "as fast"
-    assert beside_onnxruntime({}) == ""
+    told = {times: beside_onnxruntime(timed(times)) for times in (0.25, 0.93, 1.4)}
+    assert told == {
+        0.25: Beside(level=Level.POOR, words="4.0 times slower"),
+        0.93: Beside(level=Level.FAIR, words="8 % slower"),
+        1.4: Beside(level=Level.GOOD, words="1.4 times faster"),
+    }
+    alike = Beside(level=Level.GOOD, words="as fast")
+    assert {beside_onnxruntime(timed(times, spread=0.1)) for times in (0.93, 1.05)} == {alike}
+    assert beside_onnxruntime(timed(9.0, rival="untuned")) is None
+    assert beside_onnxruntime({}) is None
     assert raced({"tuned": ModelLatency(median=1.0, low=1.0, high=1.0), "onnxruntime": None}) is None
 
 

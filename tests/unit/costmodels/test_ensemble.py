@@ -20,11 +20,6 @@ class TestEnsemble(StoredModelTestCase):
     def make_model(self) -> Callable[[], CostModel]:
         return Ensemble
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def fitted(cls) -> CostModel:
-        return cls._fit(Ensemble(), easy_data(300, seed=0))
-
 
 @pytest.fixture(scope="module")
 def learned() -> Ensemble:

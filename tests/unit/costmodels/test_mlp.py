@@ -20,11 +20,6 @@ class TestMLP(StoredModelTestCase):
     def make_model(self) -> Callable[[], CostModel]:
         return MLP
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def fitted(cls) -> CostModel:
-        return cls._fit(MLP(), easy_data(300, seed=0))
-
     def test_scores_mean_what_labels_mean(self) -> None:
         features, labels, groups = easy_data(600, seed=0)
         assert within_tasks(MLP, (features, labels, groups)).r2 > 0.4

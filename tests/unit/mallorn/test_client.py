@@ -2,18 +2,24 @@
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
+from db.session import Database
 from mallorn import Client
 from mallorn.core.errors import InvalidRequest, TooLarge
+from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
+from stack.ports import free_port
+from tests.fixtures.coordinator import Coordinator, OwnedRows, Start, running
 from tests.fixtures.models import onnx_bytes
+from tests.fixtures.waiting import PATIENCE
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 TARGET = {"kind": "llvm", "num-cores": 2}
@@ -71,6 +77,20 @@ def test_a_job_is_steered(client: Client, owned: OwnedRows) -> None:
     job.pause()
     assert job.resume(auto=True).auto
     assert job.cancel().state == "cancelled"
+
+
+def test_a_job_is_waited_for_while_its_coordinator_restarts(database: Database, tmp_path: Path) -> None:
+    rows = OwnedRows(database)
+    settings = Settings(data_dir=tmp_path, database_url=database.url, redis_url="memory://")
+    met, port = Event(), free_port()
+    with Client(f"http://127.0.0.1:{port}") as client, ThreadPoolExecutor(1) as beside:
+        with running(settings, port):
+            job = client.job(rows.job_id)
+            waiting = beside.submit(job.wait, PATIENCE, lambda _status: met.set())
+            assert met.wait(PATIENCE)
+        rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
+        with running(settings, port):
+            assert waiting.result().status.state is JobState.DONE
 
 
 def test_events_are_iterated_to_the_jobs_last(client: Client, owned: OwnedRows) -> None:

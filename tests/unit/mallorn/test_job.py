@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 import mallorn.job
+import mallorn.sse
 from mallorn import Job
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.event import FinishingEvent, OtherEvent
@@ -60,8 +61,8 @@ def job(answer: object, state: str = "tuning") -> Job:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.job, "RECONNECT_SEC", 0.0)
-    monkeypatch.setattr(mallorn.job, "POLL_SEC", 0.0)
+    monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
 
 
 def test_a_dropped_stream_resumes_behind_the_last_event_seen() -> None:
@@ -77,7 +78,7 @@ def test_a_stream_that_ends_before_the_job_is_opened_again() -> None:
 
 
 def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.job, "RECONNECTS", 2)
+    monkeypatch.setattr(mallorn.sse, "RECONNECTS", 2)
     script = Script(Flaky(event(1)), 503, 503)
     events = job(script).events()
     assert next(events).payload == {"n": 1}
@@ -92,19 +93,21 @@ def test_events_start_where_one_asks() -> None:
     assert script.resumed_behind == ["7"]
 
 
-def test_comments_and_a_torn_last_event_are_left_out() -> None:
+def test_a_comment_is_no_event_and_a_torn_last_event_is_left_out() -> None:
     lines = [": still here", "", "id: 1", "event: a", "data: {}", "", "id: 2", "data: {}"]
-    assert list(parse_events(lines)) == [(1, "a", {})]
+    assert list(parse_events(lines)) == [None, (1, "a", {})]
 
 
 @pytest.mark.parametrize("data", ['{"why": "spent"}', '{"kind": "finishing", "why": "spent"}'])
 def test_an_event_is_a_value_of_its_kind_whether_its_data_names_it_or_not(data: str) -> None:
     (event,) = parse_events(["id: 1", "event: finishing", f"data: {data}", ""])
+    assert event is not None
     assert (event.payload, event.told) == ({"why": "spent"}, FinishingEvent(why="spent"))
 
 
 def test_an_event_of_a_newer_coordinator_is_told_as_it_came() -> None:
     (event,) = parse_events(["id: 1", "event: moved", 'data: {"to": "x"}', ""])
+    assert event is not None
     assert event.told == OtherEvent(kind="moved", data={"to": "x"})
 
 
@@ -113,6 +116,19 @@ def test_wait_returns_the_job_once_it_is_done() -> None:
     waiting = job(lambda _: httpx.Response(200, json={"id": "j", "state": next(states)}))
     assert waiting.wait() is waiting
     assert waiting.body["state"] == "done"
+
+
+def test_wait_tells_every_state_that_it_meets() -> None:
+    told: list[str] = []
+    job(Script(event(1), 503, event(2))).wait(progress=lambda status: told.append(status.state))
+    assert (told[0], told[-1]) == ("tuning", "done")
+
+
+def test_waiting_on_a_connection_of_ones_own_that_is_closed_ends_at_once() -> None:
+    waiting = job(lambda _: httpx.Response(503))
+    waiting._connection.close()
+    with pytest.raises(Unavailable, match="is closed"):
+        waiting.wait()
 
 
 def test_wait_raises_for_a_job_that_failed() -> None:
@@ -147,6 +163,22 @@ def test_schedules_are_unpacked_with_their_folders(tmp_path: Path) -> None:
     content = archive("manifest.json", "more/log.json")
     target = job(lambda _: httpx.Response(200, content=content)).schedules(tmp_path / "new" / "place")
     assert (target / "more" / "log.json").read_text() == "more/log.json"
+
+
+def test_a_disk_that_fills_up_leaves_the_older_schedules_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "manifest.json").write_text("older")
+
+    def fill(_archive: zipfile.ZipFile, place: str) -> None:
+        Path(place, "manifest.json").write_text("half of a ne")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", fill)
+    done = job(lambda _: httpx.Response(200, content=archive("manifest.json")))
+    with pytest.raises(InvalidRequest, match="No space left"):
+        done.schedules(tmp_path)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("manifest.json", "older")]
 
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "more/../../outside"])

@@ -1,5 +1,6 @@
 """`mallorn.tune`, and what notebooks show: IPython is optional, so a stand-in notes what it is given."""
 
+import asyncio
 import io
 import sys
 import zipfile
@@ -14,15 +15,24 @@ import pytest
 
 import mallorn
 import mallorn.job
+import mallorn.sse
 from cli.service import connect
 from cli.service.connect import Connected
+from db.migrate import upgrade
+from db.session import Database
 from mallorn import Client, Job, tuning, widget
-from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.extras import MissingPackage
 from mallorn.core.installing import install_line
 from mallorn.core.settings import settings
+from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.manifest import Manifest
 from mallorn.http import Connection
 from mallorn.job import JobFailed
+from stack.datadir import DataDir
+from stack.here import NothingRuns
+from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.decision_log import FIRST_PASS, run_round
 from tests.fixtures.models import onnx_bytes
 
 PROGRESS = {
@@ -61,6 +71,8 @@ class Service:
             return httpx.Response(200, content=_archive("database_workload.json"))
         if path.endswith(("/tasks", "/rounds")):
             return httpx.Response(200, json={"items": [], "next_cursor": None})
+        if path.endswith("/events"):
+            return httpx.Response(200)
         if path == "/models":
             return httpx.Response(200, json={"id": "a" * 64})
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
@@ -82,7 +94,8 @@ def _archive(name: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mallorn.job, "POLL_SEC", 0.0)
+    monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
     monkeypatch.setattr(widget, "UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
     settings.cache_clear()
@@ -152,7 +165,7 @@ def test_without_the_parts_of_a_service_the_line_that_installs_them_is_said(
 
 
 def test_interrupting_pauses_the_job(use: Use, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_job: Job, timeout_sec: float | None = None) -> Job:
+    def interrupt(_job: Job, progress: object = None) -> Job:
         raise KeyboardInterrupt
 
     use(service := Service("tuning"))
@@ -162,12 +175,62 @@ def test_interrupting_pauses_the_job(use: Use, model: Path, monkeypatch: pytest.
     assert service.posted == ["/jobs", "/jobs/1f/pause"]
 
 
-def test_the_job_of_a_service_that_ended_says_so(use: Use, model: Path, tmp_path: Path) -> None:
-    use(Service("done"))
-    job = mallorn.tune(model, out=tmp_path / "tuned")
-    with pytest.raises(Unavailable, match="is closed"):
-        job.tasks()
-    assert "net, job 1f" in job._repr_html_()
+def test_what_happens_is_told_on_stderr_and_nothing_on_stdout(
+    use: Use, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(Service("queued", "tuning", "done"))
+    mallorn.tune(model, out=tmp_path / "tuned")
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "job 1f, its page: http://c/#/jobs/1f" in told.err
+    assert "done  1/8 trials" in told.err
+
+
+def test_who_wants_to_be_told_is_and_nothing_is_printed(
+    use: Use, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+    use(Service("queued", "tuning", "done"))
+    mallorn.tune(model, out=tmp_path / "tuned", progress=lambda job: told.append(job.state))
+    assert told[-1] == "done"
+    assert capsys.readouterr().err == ""
+
+
+def test_the_schedules_of_another_model_are_not_written_over(use: Use, model: Path, tmp_path: Path) -> None:
+    (directory := tmp_path / "tuned").mkdir()
+    theirs = Manifest(model="b" * 64, target={"kind": "llvm", "num-cores": 2}, recipe=StoredRecipe())
+    (directory / "manifest.json").write_text(theirs.model_dump_json())
+    use(service := Service("done"))
+    with pytest.raises(Conflict, match="schedules of another model") as caught:
+        mallorn.tune(model, out=directory)
+    assert "force=True" in caught.value.hint
+    assert service.posted == []
+    mallorn.tune(model, out=directory, force=True)
+    assert (directory / "database_workload.json").is_file()
+
+
+def test_a_tuned_job_stays_readable_when_its_service_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = SimpleNamespace(DataFrame=lambda rows, columns: rows)
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    upgrade(url := f"sqlite:///{tmp_path / 'mallorn.db'}")
+    rows = OwnedRows(Database(url))
+    run_round(rows, "w0", [30.0, None], FIRST_PASS)
+    with Client("http://127.0.0.1:9") as api:
+        job = Job(api.connection, {"id": rows.job_id, "state": "done"})
+        kept = Connected(api, DataDir(tmp_path)).kept(job)
+
+    async def cell() -> None:
+        """A notebook's, whose thread has a loop that runs."""
+        assert kept.state == "tuning"
+        assert [(task.name, task.trials) for task in kept.tasks()] == [("w0", 2), ("w1", 0)]
+        assert len(kept.explain()) == 1
+        assert (len(kept.history()), len(kept.records())) == (1, 2)
+
+    asyncio.run(cell())
+    with pytest.raises(NothingRuns):
+        kept.pause()
 
 
 class Notebook:

@@ -12,7 +12,14 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.children.call import Call
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.children.errors import (
+    ChildCrashed,
+    ChildFailed,
+    ChildKilled,
+    ChildNotStarted,
+    ChildOutOfMemory,
+    ChildTimeout,
+)
 from workers.children.pool import ChildPool, Finished
 from workers.faces.compiler import Library
 from workers.faces.values import Arguments, Tensor
@@ -148,6 +155,54 @@ def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> No
     builds.feed()
     pool.end(0, error)
     assert builds.poll(0) == [SlotTrial(0, Trial(Candidate("s", (0, 2)), outcome, error=error.message))]
+
+
+HOSTS_DOING = [
+    ChildKilled("builder died of SIGKILL"),
+    ChildOutOfMemory("builder took more memory than there is, and the kernel ended it"),
+]
+
+
+@pytest.mark.parametrize("error", [*HOSTS_DOING, ChildNotStarted("builder did not start")], ids=repr)
+def test_what_the_host_ended_is_built_once_more_alone(error: MallornError) -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    pool.end(0, error)
+    assert builds.poll(0) == []
+    assert pool.tags == [1, 2], "after all others"
+    pool.end(1)
+    pool.end(2)
+    assert len(builds.poll(0)) == 2
+    assert builds.unfinished
+    builds.feed()
+    assert pool.tags == [0]
+    pool.end(0)
+    (ready,) = builds.poll(0)
+    assert isinstance(ready, Built)
+    assert not builds.unfinished
+
+
+def ended_twice(error: MallornError) -> list[Built | SlotTrial]:
+    pool = Pool()
+    builds = builds_of(pool, 1)
+    for _ in range(2):
+        builds.feed()
+        pool.end(0, error)
+        found = builds.poll(0)
+    assert not builds.unfinished
+    return found
+
+
+@pytest.mark.parametrize("error", HOSTS_DOING, ids=repr)
+def test_what_the_host_ended_twice_is_lost_and_no_failure_of_the_candidate(error: MallornError) -> None:
+    lost = Trial(Candidate("s", (0, 2)), Outcome.WORKER_LOST, error=error.message)
+    assert ended_twice(error) == [SlotTrial(0, lost)]
+
+
+def test_a_host_on_which_builders_do_not_start_gives_its_round_to_another() -> None:
+    with pytest.raises(HostFault, match="did not start"):
+        ended_twice(ChildNotStarted("builder did not start"))
 
 
 def test_a_full_disk_is_not_the_candidates_fault() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.core.errors import HostFault
 from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.host.cores import Cores
 from workers.host.courtesy import giving_way
@@ -48,3 +49,27 @@ def test_when_its_work_is_over_nobody_waits_for_it(path: Path) -> None:
         wait_for(lambda: child.runs and child.turns, "its slice")
     assert Cores(path).take(PATIENCE)
     assert child.runs
+
+
+def test_a_lock_that_is_closed_is_said_before_the_child_is_stopped(path: Path) -> None:
+    path.symlink_to(path.parent / "elsewhere")
+    child = Computing()
+    with pytest.raises(HostFault), giving_way(child, Cores(path)):
+        pass
+    assert child.runs
+
+
+@pytest.mark.parametrize("error", [HostFault("closed"), OSError(24, "Too many open files")])
+def test_a_lock_that_fails_on_the_way_leaves_the_child_running(
+    path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child, cores = Computing(), Cores(path)
+
+    def fail() -> None:
+        assert not child.runs
+        raise error
+
+    monkeypatch.setattr(cores, "share", fail)
+    with giving_way(child, cores):
+        wait_for(lambda: child.turns, "the child to go on")
+        assert child.runs

@@ -13,7 +13,6 @@ from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.faces import OddRunner
 from tests.fixtures.waiting import PATIENCE
-from workers.children.errors import ChildTimeout
 from workers.faces import runner as module
 from workers.faces.runner import Runner
 from workers.faces.values import Arguments
@@ -69,6 +68,29 @@ def test_in_a_round_a_slower_one_changes_nothing_for_the_next(runner: Runner, tm
     assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
 
 
+def test_a_time_that_others_disturbed_is_a_bound_and_nobody_is_timed_beside_it(
+    runner: Runner, tmp_path: Path
+) -> None:
+    timing = timing_in_a_round(runner, 1.5)
+    result = timing.measure(library(tmp_path, "disturbed"))
+    assert result.trial.is_bound
+    assert result.trial.time_us is None
+    assert result.trial.latency_us == 0.25
+    assert result.disturbance is not None
+    assert result.disturbance.bounds == 1
+    assert timing.measure(library(tmp_path, "told")).trial.latency_us == 1.5
+
+
+def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
+    runner: Runner, tmp_path: Path
+) -> None:
+    options = JobOptions(wait_for_quiet="on")
+    timing = Timing(runner, "tracker", Target("target"), PROGRAM, options, PATIENCE)
+    with pytest.raises(Unavailable, match=r"quiet host: other programs want 2\.0 of 2 cores"):
+        timing.measure(library(tmp_path, "disturbed"))
+    assert timing.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
+
+
 def test_elsewhere_nobody_is_timed_beside_those_before(runner: Runner, tmp_path: Path) -> None:
     timing = timing_of(runner)
     timing.measure(library(tmp_path, "good"))
@@ -92,13 +114,13 @@ def test_a_runner_that_fails_on_a_candidate_is_a_result(
     assert held.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 
 
-def test_a_candidate_that_never_ends_is_a_result_and_the_next_is_timed(
+def test_a_candidate_whose_device_falls_silent_is_lost_and_the_next_is_timed(
     runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = timing_of(runner, timeout_sec=0.2)
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
     bad = held.measure(library(tmp_path, "hang"))
-    assert bad.trial.outcome is Outcome.RUN_TIMEOUT
+    assert bad.trial.outcome is Outcome.WORKER_LOST
     assert "longer than" in bad.trial.error
     monkeypatch.setattr(module, "GRACE_SEC", PATIENCE)
     assert held.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
@@ -129,7 +151,7 @@ def test_a_tracker_that_stays_silent_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(module, "GRACE_SEC", 0.3)
     monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 0.3)
-    with pytest.raises(ChildTimeout):
+    with pytest.raises(Unavailable, match="no device could be taken"):
         timing_of(runner, "silent").take()
 
 

@@ -31,7 +31,13 @@ def test_everything_is_inside_the_picture() -> None:
     found = drawn(POINTS, SECONDS, {"TVM, default build": 50_000.0, "onnxruntime": 90.0})
     assert all(0 <= x <= WIDTH for x in places(found, "x", "x1", "x2", "cx"))
     assert all(0 <= y <= HEIGHT for y in places(found, "y", "y1", "y2", "cy"))
-    assert "TVM, default build 50.000 ms" in found.text
+    assert "off the picture: TVM, default build, 50.000 ms" in found.text
+    assert "onnxruntime 90.0 us" in found.text
+
+
+def test_a_line_that_lies_far_off_does_not_flatten_the_curve() -> None:
+    alone, beside = (drawn(POINTS, TRIALS, {"naive": us} if us else {}) for us in (0.0, 50_000.0))
+    assert places(alone, "cy") == places(beside, "cy")
 
 
 def test_the_line_falls_in_steps() -> None:

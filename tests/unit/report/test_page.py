@@ -125,6 +125,7 @@ def test_failures_in_the_same_words_are_counted_together() -> None:
         record("run_error", "crash\nat 1", "conv"),
         record("run_error", "crash\nat 2", "dense"),
         record("build_error", "crash", "conv"),
+        record("build_error", "not compiled: unrolled it writes in 900 places", "conv"),
     ]
     assert [(f.outcome, f.count, f.tasks, f.example) for f in grouped(failed)] == [
         ("run_error", 2, ("conv", "dense"), "crash\nat 1"),

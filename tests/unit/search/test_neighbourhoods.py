@@ -64,6 +64,7 @@ def excess(runs: list[list[Trial]], space: SyntheticSpace) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("make_model", [XGBoost, None])
 @pytest.mark.parametrize("kind", SEARCHERS)
 def test_at_equal_trials_it_beats_random_search(

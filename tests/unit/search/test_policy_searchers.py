@@ -151,6 +151,7 @@ def test_a_space_without_freedom_comes_to_its_end(kind: type[Learner]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("model", [XGBoost, None])
 @pytest.mark.parametrize("kind", LEARNERS)
 def test_at_equal_trials_it_beats_random_search(kind: type[Learner], model: type[XGBoost] | None) -> None:

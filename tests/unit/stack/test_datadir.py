@@ -1,5 +1,6 @@
 """Who holds a data directory, and what becomes of paths that cannot be one."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidRequest, StorageFull
+from mallorn.core.hosts import host_folder, host_id
+from mallorn.core.settings import Settings
 from stack.datadir import DataDir, DataDirInUse, StackInfo
+from stack.parts import StackLayout, environment
 from tests.fixtures.processes import UNTIL_KILLED, beside
 
 INFO = StackInfo("http://127.0.0.1:1", 1, "redis+socket:///x", "127.0.0.1:2", until_unused=False)
@@ -53,6 +57,35 @@ def test_the_second_holder_is_told_who_the_first_is(data: DataDir) -> None:
     assert "MALLORN_URL=http://127.0.0.1:8123" in refusal.value.hint
 
 
+def test_a_stack_on_another_machine_is_named_and_neither_asked_nor_read_beside(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with another_process(data, "locked()") as holder, data.published(INFO):
+        assert data.running_stack() == INFO
+        monkeypatch.setattr("stack.datadir.host_id", lambda: "another machine of this home")
+        monkeypatch.setattr("stack.datadir.LOCK_PATIENCE_SEC", 0.1)
+        for looked in (data.running_stack, data.is_locked, data.locked().__enter__):
+            with pytest.raises(DataDirInUse, match=f"pid {holder.pid} on another machine") as refusal:
+                looked()
+            assert refusal.value.hint.startswith("ssh ")
+        holder.kill()
+        holder.wait()
+        assert data.running_stack() is None  # what it signed is no lock
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_a_file_system_without_locks_is_refused(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("stack.datadir.fcntl.flock", refuse)
+    for looked in (data.is_locked, data.locked().__enter__):
+        with pytest.raises(InvalidRequest, match=r"stack\.lock cannot be locked"):
+            looked()
+
+
 def test_a_killed_holder_holds_nothing(data: DataDir) -> None:
     with another_process(data, "locked()") as holder:
         assert data.is_locked()
@@ -61,7 +94,8 @@ def test_a_killed_holder_holds_nothing(data: DataDir) -> None:
         assert not data.is_locked()
     with data.locked() as announce:
         announce("y")
-        assert json.loads(data.lock_file.read_text()) == {"pid": os.getpid(), "url": "y"}
+        signed = json.loads(data.lock_file.read_text())
+        assert (signed["pid"], signed["url"], signed["host_id"]) == (os.getpid(), "y", host_id())
 
 
 def test_users_are_counted_across_processes(data: DataDir) -> None:
@@ -140,6 +174,25 @@ def test_a_runtime_directory_that_others_may_enter_is_refused(data: DataDir) -> 
     data.runtime.chmod(0o755)
     with pytest.raises(InvalidRequest, match="private"), data.locked():
         pass
+
+
+def test_a_new_directory_is_its_users_alone_and_an_old_one_stays_as_it_was(
+    data: DataDir, tmp_path: Path
+) -> None:
+    assert data.path.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "of a group"
+    shared.mkdir()
+    shared.chmod(0o2775)
+    DataDir(shared).prepare()
+    assert shared.stat().st_mode & 0o7777 == 0o2775
+
+
+def test_temporary_files_of_the_parts_lie_beside_the_data_for_this_user_alone(data: DataDir) -> None:
+    assert data.scratch.parent == data.path
+    assert data.scratch.stat().st_mode & 0o777 == 0o700
+    parts = environment(StackLayout(data, "127.0.0.1", 1, "127.0.0.1:2", workers=1), Settings())
+    assert parts["TMPDIR"] == str(data.scratch)
+    assert parts["MALLORN_HOST_FOLDER"] == str(host_folder())
 
 
 def test_the_runtime_directory_is_private_and_gone_with_the_stack(data: DataDir) -> None:

@@ -55,6 +55,24 @@ def test_what_processes_of_a_host_share_is_where_it_was(shared: Path) -> None:
     assert {path.name for path in shared.iterdir()} == {"mallorn-cores.lock", "mallorn-cores.gate"}
 
 
+def test_of_a_part_that_is_told_where_its_files_go_the_locks_stay_those_of_the_host(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "data" / "scratch"
+    scratch.mkdir(parents=True)
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(shared))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    with own_folder("worker") as folder:
+        assert folder.parent == scratch
+        assert host_folder() == shared
+        assert left_in(shared) == []
+    assert list(scratch.iterdir()) == []
+
+
+def left_in(place: Path) -> list[Path]:
+    return list(place.glob(f"{PREFIX}*"))
+
+
 def test_the_next_part_sweeps_what_a_killed_one_left() -> None:
     left = killed_part()
     assert list(left.rglob("large"))

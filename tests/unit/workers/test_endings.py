@@ -47,12 +47,16 @@ from workers.slot.endings import (
         (Unschedulable(), GIVEN_UP),
         (InvalidModel(), FAILED),
         (Conflict(), FAILED),
-        (PluginFailed(seam="stopping"), FAILED),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, MallornError) else "",
 )
 def test_the_same_error_ends_all_work_alike(error: MallornError, then: Fate, kind: WorkKind) -> None:
     assert ending(error, kind) is then
+
+
+@pytest.mark.parametrize("seam", ["stopping", "measurer", "policy", "families"])
+def test_a_part_that_itself_raises_and_that_nothing_stands_in_for_fails_its_job(seam: str) -> None:
+    assert ending(PluginFailed(seam=seam), WorkKind.ROUND) is FAILED
 
 
 @pytest.mark.parametrize("error", [ChildFailed("ValueError", "no"), PluginFailed(seam="search")])

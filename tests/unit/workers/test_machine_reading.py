@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
+from workers.device.slice_times import Slice
 from workers.faces.probes import Finds, Probe
 from workers.faces.values import Arguments
 from workers.probing.reading import Timed, caches, machine_of
@@ -27,7 +28,8 @@ CURVE |= {65536: 19, 131072: 19}
 
 
 def timed(finds: Finds, giga: float, cores: int = 1, **facts: float | str) -> Timed:
-    return Timed(Probe(finds, "f", "l.so", Arguments(()), cores, work=1e9, **facts), 1 / giga)  # type: ignore[arg-type]
+    probe = Probe(finds, "f", "l.so", Arguments(()), cores, work=1e9, **facts)  # type: ignore[arg-type]
+    return Timed(probe, Slice(1 / giga, None))
 
 
 def peaks(lanes: int, rates: dict[int, float]) -> list[Timed]:

@@ -117,6 +117,15 @@ def test_rules_follow_what_the_whole_model_took_at_its_points(tmp_path: Path) ->
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
 
 
+def test_a_manifest_reads_the_same_in_every_locale(tmp_path: Path) -> None:
+    found = exported(tmp_path)
+    named = read_manifest(tmp_path / MANIFEST).model_copy(update={"job": "caf\u00e9 \u6a21"})
+    (tmp_path / MANIFEST).write_text(named.model_dump_json(), encoding="utf-8")
+    settle_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    assert (tmp_path / MANIFEST).read_bytes().isascii()
+    assert read_manifest(tmp_path / MANIFEST).job == named.job
+
+
 def test_a_point_that_was_disturbed_counts_with_its_least_burst(tmp_path: Path) -> None:
     first, second = exported(tmp_path).points
     settle_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.errors import InvalidModel
-from workers.slot.unpacking import unpack
+from mallorn.core.errors import InvalidModel, StorageFull
+from workers.slot.unpacking import check_room, unpack
 
 Add = Callable[[tarfile.TarFile], None]
 
@@ -83,3 +83,11 @@ def test_a_flood_of_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("workers.slot.unpacking.MOST_FILES", 2)
     with pytest.raises(InvalidModel):
         unpack(io.BytesIO(tar(*(file(f"f{number}") for number in range(3)))), tmp_path)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_copied_and_the_folder_named(
+    tmp_path: Path,
+) -> None:
+    check_room(tmp_path, 1)
+    with pytest.raises(StorageFull, match=f"the model takes .* are free in {tmp_path}"):
+        check_room(tmp_path, 1 << 60)

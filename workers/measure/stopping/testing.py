@@ -6,7 +6,7 @@ import pytest
 
 from mallorn.core.options import EvaluatorOptions
 from workers.measure.stopping.base import StoppingRule, take_times
-from workers.measure.stopping.lasting import take_timing
+from workers.measure.stopping.lasting import Patience, Piece, take_timing
 
 EVALUATORS = (
     EvaluatorOptions(),
@@ -30,7 +30,11 @@ class MadeUpKernel:
 
     def time_once(self, options: EvaluatorOptions) -> list[float]:
         """Take a timing as the runner does."""
-        return [each_sec * 1e6 for each_sec in take_timing(options, self.run_us / 1e6, self._runs)]
+        means = take_timing(options, self.run_us / 1e6, self._pieces, Patience())
+        return [mean.mean_sec * 1e6 for mean in means]
+
+    def _pieces(self, number: int, count: int) -> list[Piece]:
+        return [Piece(number, self._runs(number)) for _ in range(count)]
 
     def _runs(self, number: int) -> float:
         mean_us = self.run_us * float(np.exp(self._rng.normal(0, self._noise)))

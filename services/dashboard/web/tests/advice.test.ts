@@ -72,13 +72,16 @@ describe("the remarks on a job", () => {
   it("are none where an older server says nothing of all this", () => {
     expect(remarks(job())).toEqual([]);
     expect(remarks(job({ report: { not_done: [] } }))).toEqual([]);
-    expect([peakShare(job()), peakShare(job({ report: { limits: { peak_share: 0.4 } } }))]).toEqual([null, 0.4]);
+    const report = { limits: { peak_share: 0.4 } };
+    expect([peakShare(job()), peakShare(job({ report }))]).toEqual([null, 0.4]);
+    const outlook = { now_us: 2, limit_us: 1, end_us: 2, gain: 0, trials: 0 };
+    expect(peakShare(job({ report, outlook })), "the verdict tells its tasks' share").toBeNull();
   });
 });
 
 describe("how well a job did", () => {
   it("is the server's verdict, or what its figures say", () => {
-    expect(level(job({ verdict: { level: "fair", summary: "", next: "" }, report: timed(4, 1) }))).toBe("fair");
+    expect(level(job({ verdict: { level: "fair", summary: "", next: "", beside: null }, report: timed(4, 1) }))).toBe("fair");
     expect([level(job({ report: timed(4, 1) })), level(job({ report: timed(1, 4) })), level(job())]).toEqual(["poor", "good", "none"]);
   });
 

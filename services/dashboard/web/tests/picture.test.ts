@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { course, nextGainUs } from "../src/job/history";
+import { curve, nextGainUs } from "../src/job/history";
 import { picture } from "../src/job/picture";
 import { lastKnown, lastOr, pointed } from "../src/ui/legend";
 import { round, task } from "./samples";
@@ -8,45 +8,30 @@ const TASKS = [task(0, { weight: 2, latency_us: 5 }), task(1, { latency_us: 7 })
 const ROUNDS = [round(0, { task_index: 0, found_us: 5 }), round(1, { task_index: 1, found_us: 7 })];
 const byTrials = ({ trials }: { trials: number }): number => trials;
 
-describe("the course of a job", () => {
-  it("has the sums over the tasks that were timed, before all were", () => {
-    expect(course(ROUNDS, TASKS, 1000)).toEqual({
-      partial: [{ trials: 8, sec: 1, totalUs: 10 }],
-      whole: [{ trials: 16, sec: 2, totalUs: 17 }],
-    });
-  });
-
-  it("is partial to the end while a task waits for its first time", () => {
-    const open = round(1, { task_index: 1, state: "leased", finished_at: null });
-    expect(course([ROUNDS[0]!, open], TASKS, 1000).whole).toEqual([]);
-  });
-});
-
 describe("the chart of a job", () => {
-  it("begins at nought and draws one point as a point", () => {
-    expect(picture(course(ROUNDS, TASKS, 1000), {}, byTrials)).toEqual({
-      x: [0, 8, 16],
-      partial: [null, 10, 17],
-      whole: [null, null, 17],
-      levels: [],
-      logarithmic: false,
-    });
+  const drawn = (engines = {}): ReturnType<typeof picture> => picture(curve(ROUNDS, TASKS, 1000), engines, byTrials);
+
+  it("begins where every task has a time, and shows from nought on", () => {
+    expect(drawn()).toEqual({ x: [0, 16], sums: [null, 17], levels: [], beyond: [], logarithmic: false });
+  });
+
+  it("is left out while a task waits for its first time, whose absence would make the sum look small", () => {
+    const open = round(1, { task_index: 1, state: "leased", finished_at: null });
+    expect(picture(curve([ROUNDS[0]!, open], TASKS, 1000), {}, byTrials)).toBeNull();
+    expect(picture(curve([], [task(0, { latency_us: null })], 1000), {}, byTrials)).toBeNull();
   });
 
   it("has a width where nothing had to be measured", () => {
     const known = [round(0, { task_index: 0, before_us: 5, finished_at: null, state: "leased" }), round(1, { task_index: 1, before_us: 7, finished_at: null, state: "leased" })];
-    expect(picture(course(known, TASKS, 1000), {}, byTrials)?.x).toEqual([0, 1]);
+    expect(picture(curve(known, TASKS, 1000), {}, byTrials)?.x).toEqual([0, 1]);
   });
 
-  it("holds every engine, on a logarithmic scale where they lie far apart", () => {
-    const found = picture(course(ROUNDS, TASKS, 1000), { untuned: 170, onnxruntime: 4 }, byTrials);
-    expect(found?.levels.map(({ name }) => name)).toEqual(["onnxruntime", "untuned"]);
-    expect(found?.logarithmic).toBe(true);
-    expect(picture(course(ROUNDS, TASKS, 1000), { tuned: 16 }, byTrials)?.logarithmic).toBe(false);
-  });
-
-  it("is left out while nothing was timed", () => {
-    expect(picture(course([], [task(0, { latency_us: null })], 1000), {}, byTrials)).toBeNull();
+  it("has a line for every engine that compares, and tells others apart", () => {
+    const found = drawn({ untuned: 170, onnxruntime: 9, tuned: 16 });
+    expect(found?.levels.map(({ name }) => name)).toEqual(["onnxruntime", "tuned, whole model"]);
+    expect(found?.beyond).toEqual([{ name: "untuned", us: 170 }]);
+    expect(found?.logarithmic).toBe(false);
+    expect(drawn({ untuned: 60, onnxruntime: 5 })?.logarithmic).toBe(true);
   });
 });
 

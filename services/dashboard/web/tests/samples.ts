@@ -18,7 +18,7 @@ export function job(changes: Part<Job> = {}): Job {
     options: {},
     state: "tuning",
     reason: "",
-    progress: { trials: 0, in_flight: 0, failures: {}, tasks: 2, tasks_measured: 0, estimated_us: null },
+    progress: { trials: 0, in_flight: 0, failures: {}, left_unbuilt: 0, tasks: 2, tasks_measured: 0, estimated_us: null },
     graph: null,
     report: null,
     exported: false,

@@ -24,6 +24,11 @@ describe("the scatter of a task", () => {
     expect(points.failures.map((us) => us !== null && us > 20)).toEqual([false, true, false]);
     expect(points.spread).toEqual([[19, 21], null, null]);
   });
+
+  it("has no failure where a candidate was left unbuilt by choice", () => {
+    const left = record(1, { outcome: "build_error", error: "not compiled: unrolled it writes in 900 places", latency_us: null, run_us: [] });
+    expect(scatter([left], 1000).failures).toEqual([null]);
+  });
 });
 
 describe("a cost model", () => {

@@ -3,13 +3,14 @@ import { useState, type ReactNode } from "react";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, MeasuredRecord, Page } from "../api/types";
-import { clock, plural } from "../format";
+import { clock, count, plural } from "../format";
 import { Shown } from "../ui/states";
-import { outcomeWords } from "./words";
+import { outcomeOf, outcomeWords } from "./words";
 
 const TEXTS = 20;
 
 export function Failures({ job }: { job: Job }): ReactNode {
+  const left = job.progress.left_unbuilt;
   const kinds = Object.entries(job.progress.failures).filter(([, count]) => count > 0);
   return (
     <section aria-labelledby="failures">
@@ -19,6 +20,7 @@ export function Failures({ job }: { job: Job }): ReactNode {
       ) : (
         kinds.map(([outcome, count]) => <Kind key={outcome} jobId={job.id} outcome={outcome} count={count} />)
       )}
+      {left > 0 && <p className="note">{count(left)} left unbuilt: they unroll too far.</p>}
     </section>
   );
 }
@@ -44,7 +46,7 @@ function Texts({ jobId, outcome, count }: { jobId: string; outcome: string; coun
         <>
           {count > items.length && <p className="note">The newest {items.length}:</p>}
           <ul className="texts">
-            {items.map((record) => (
+            {items.filter((record) => outcomeOf(record) === outcome).map((record) => (
               <li key={record.id}>
                 <span>
                   {record.workload_name} <small>{clock(record.created_at)}{record.device && ` on ${record.device}`}</small>

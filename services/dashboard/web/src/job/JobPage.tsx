@@ -7,6 +7,7 @@ import type { Job, List, Round, Task } from "../api/types";
 import { formatRoute } from "../route";
 import { isFinal, mark } from "../jobs/standing";
 import { SubmitDialog } from "../jobs/SubmitDialog";
+import { useNarrow } from "../ui/Cards";
 import { StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { useTitle } from "../ui/title";
@@ -37,6 +38,8 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
   const rounds = useMemo(() => roundsOf(log.data), [log.data]);
   const [again, setAgain] = useState(false);
   useTitle(job.data?.name ?? "Job");
+  const narrow = useNarrow();
+  const actions = (known: Job): ReactNode => <Actions job={known} rounds={rounds} tasks={tasks.data?.items ?? []} onDone={refresh} onAgain={() => setAgain(true)} />;
   if (job.data === undefined) return <NoJob jobId={jobId} of={job} />;
 
   return (
@@ -50,11 +53,12 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
             <h1>
               {known.name} <StateMark state={known.state} mark={mark(known)} /> <LiveMark liveness={liveness} />
             </h1>
-            <Actions job={known} rounds={rounds} tasks={tasks.data?.items ?? []} onDone={refresh} onAgain={() => setAgain(true)} />
+            {!narrow && actions(known)}
           </div>
           {known.state === "failed" && <FailedCard job={known} onAgain={() => setAgain(true)} />}
           <Obstacle job={known} />
           <VerdictCard job={known} />
+          {narrow && actions(known)}
           {isPlain(known) && <p className="reason">{known.reason}</p>}
           <Remarks job={known} />
           {!isBarren(known) && <Parts job={known} tasks={tasks} log={log} rounds={rounds} />}

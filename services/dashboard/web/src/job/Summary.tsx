@@ -2,7 +2,8 @@
 import type { ReactNode } from "react";
 import type { Job, OptionName } from "../api/types";
 import { clock, comparison, count, duration, latency, percent, target } from "../format";
-import { bestUs, engines, isAuto, isFinal, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../jobs/standing";
+import { bestUs, engines, isAuto, isFinal, secondsLeft, speedUp, spentOf } from "../jobs/standing";
+import { Rivalry } from "../jobs/Rivalry";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { rests } from "./answers";
 import { busy } from "./busy";
@@ -25,7 +26,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
         </Fact>
       )}
       {onnxruntime !== undefined && (
-        <Fact name="onnxruntime" note={<span className={(versusOnnxruntime(job) ?? 1) < 1 ? "bad" : "good"}>{comparison(versusOnnxruntime(job))}</span>}>
+        <Fact name="onnxruntime" note={<Rivalry job={job} />}>
           {latency(onnxruntime)}
         </Fact>
       )}

@@ -2,19 +2,17 @@
 import type { Round, Task } from "../api/types";
 
 export type Point = { trials: number; sec: number; totalUs: number };
-/** `partial` are sums over the tasks that had a time by then; `whole` begins where all have that ever got one. */
-export type Course = { partial: Point[]; whole: Point[] };
 export type Way = { best: number[]; expectedGainUs: number | null; promise: number | null };
 
-/** The job's weighted total after every round that ended, in the order of their ends. */
-export function course(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Course {
+/** The job's weighted total after every round that ended, in the order of their ends, once every task that ever got a time has one. */
+export function curve(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Point[] {
   const weights = new Map(tasks.filter((task) => task.latency_us !== null).map((task) => [task.index, task.weight]));
   const best = knownAtStart(rounds, tasks);
-  const found: Course = { partial: [], whole: [] };
+  const found: Point[] = [];
   let trials = 0;
   const note = (sec: number): void => {
-    const { timed, totalUs } = total(best, weights);
-    if (timed > 0) found[timed === weights.size ? "whole" : "partial"].push({ trials, sec, totalUs });
+    const totalUs = total(best, weights);
+    if (totalUs !== null) found.push({ trials, sec, totalUs });
   };
   note(0);
   for (const round of inOrderOfEnds(rounds)) {
@@ -23,16 +21,6 @@ export function course(rounds: readonly Round[], tasks: readonly Task[], created
     note((round.finished_at ?? createdAt) - createdAt);
   }
   return found;
-}
-
-/** Where the tasks without a time may matter, no sum is whole. */
-export function unfinished({ partial, whole }: Course): Course {
-  return { partial: [...partial, ...whole], whole: [] };
-}
-
-/** Where every task has a time: from before the first round, where the dataset knew them all. */
-export function curve(rounds: readonly Round[], tasks: readonly Task[], createdAt: number): Point[] {
-  return course(rounds, tasks, createdAt).whole;
 }
 
 /** By task what the job's own rounds came to, with what was known when they were planned. */
@@ -85,13 +73,8 @@ function lower(best: Map<number, number | null>, index: number, us: number | nul
   if (us !== null && (known === null || us < known)) best.set(index, us);
 }
 
-function total(best: ReadonlyMap<number, number | null>, weights: ReadonlyMap<number, number>): { timed: number; totalUs: number } {
-  let [timed, totalUs] = [0, 0];
-  for (const [index, weight] of weights) {
-    const us = best.get(index) ?? null;
-    if (us === null) continue;
-    timed += 1;
-    totalUs += us * weight;
-  }
-  return { timed, totalUs };
+/** Null until each task has a time: a sum over some of them rises with every one that joins, and compares with nothing. */
+function total(best: ReadonlyMap<number, number | null>, weights: ReadonlyMap<number, number>): number | null {
+  const known = [...weights].map(([index, weight]) => ((us) => (us === null ? null : us * weight))(best.get(index) ?? null));
+  return known.length === 0 || known.includes(null) ? null : known.reduce<number>((sum, us) => sum + (us ?? 0), 0);
 }

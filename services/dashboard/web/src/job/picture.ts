@@ -1,29 +1,29 @@
-/** What the chart of a job draws: its course, and the engines' whole-model times as level lines. */
+/** What the chart of a job draws: its curve, and the engines' whole-model times as level lines where those compare. */
 import type { Engines } from "../jobs/standing";
-import type { Course, Point } from "./history";
+import type { Point } from "./history";
 
-type Line = (number | null)[];
 export type Level = { name: string; us: number };
-/** `partial` is null where every task had a time before the first trial, `whole` where some have none yet. */
-export type Picture = { x: number[]; partial: Line | null; whole: Line | null; levels: Level[]; logarithmic: boolean };
+/** `levels` have a line; what lies `beyond` would flatten the curve, and is told in words. */
+export type Picture = { x: number[]; sums: (number | null)[]; levels: Level[]; beyond: Level[]; logarithmic: boolean };
 
-/** Latencies that lie farther apart than so many times are read on a logarithmic scale. */
+/** Latencies that lie farther apart than so many times are read on a logarithmic scale, and do not belong on the curve's. */
 const APART = 4;
 
 /** Null: there is nothing to draw. From nought on, so that the time before the first point is seen. */
-export function picture(course: Course, engines: Engines, place: (point: Point) => number): Picture | null {
-  const levels = named(engines);
-  const points = [...course.partial, ...course.whole];
+export function picture(points: readonly Point[], engines: Engines, place: (point: Point) => number): Picture | null {
   if (points.length === 0) return null;
+  const drawn = points.map(({ totalUs }) => totalUs);
+  const [least, most] = [Math.min(...drawn), Math.max(...drawn)];
+  const fits = ({ us }: Level): boolean => us * APART >= least && us <= most * APART;
+  const levels = named(engines).filter(fits);
   const last = Math.max(...points.map(place));
   const x = [...new Set([0, ...points.map(place), last === 0 ? 1 : last])].sort((one, other) => one - other);
-  const meeting = course.whole.slice(0, 1);
   return {
     x,
-    partial: course.partial.length === 0 ? null : along(x, [...course.partial, ...meeting], place),
-    whole: course.whole.length === 0 ? null : along(x, course.whole, place),
+    sums: along(x, points, place),
     levels,
-    logarithmic: isWide([...points.map((point) => point.totalUs), ...levels.map(({ us }) => us)]),
+    beyond: named(engines).filter((level) => !fits(level)),
+    logarithmic: isWide([...drawn, ...levels.map(({ us }) => us)]),
   };
 }
 
@@ -33,7 +33,7 @@ function named({ onnxruntime, tuned, untuned }: Engines): Level[] {
 }
 
 /** The last value at every place that has one. */
-function along(x: readonly number[], points: readonly Point[], place: (point: Point) => number): Line {
+function along(x: readonly number[], points: readonly Point[], place: (point: Point) => number): (number | null)[] {
   const known = new Map(points.map((point) => [place(point), point.totalUs]));
   return x.map((where) => known.get(where) ?? null);
 }

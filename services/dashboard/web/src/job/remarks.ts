@@ -20,7 +20,7 @@ function conditions(job: Job): Remark[] {
   return note ? [{ what: note, hint: "" }] : [];
 }
 
-/** Share of what the machine computes that the tuned model reaches; null where that was not measured. */
+/** Share of what the machine computes that the tuned model reaches; null where it is not measured, or its tasks' share is told, as the verdict does. */
 export function peakShare(job: Job): number | null {
-  return job.report?.limits?.peak_share ?? null;
+  return job.outlook?.limit_us == null ? (job.report?.limits?.peak_share ?? null) : null;
 }

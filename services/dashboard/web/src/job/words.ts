@@ -1,5 +1,5 @@
 /** A round's story in words. */
-import type { Round } from "../api/types";
+import type { MeasuredRecord, Round } from "../api/types";
 import { latency, plural } from "../format";
 
 export function expected(round: Round): string {
@@ -59,6 +59,7 @@ export function calibration(rounds: readonly Round[]): { judged: number; held: n
 
 const OUTCOMES: { readonly [outcome: string]: string } = {
   build_error: "did not build",
+  left_unbuilt: "left unbuilt: unrolls too far",
   build_timeout: "took too long to build",
   run_error: "failed on the device",
   run_timeout: "took too long on the device",
@@ -67,6 +68,11 @@ const OUTCOMES: { readonly [outcome: string]: string } = {
   cancelled: "cancelled",
   not_recorded: "not in the recording",
 };
+
+/** As mallorn/core/outcomes.py tells it: what nobody built by choice is told as what it is, and is no failure. */
+export function outcomeOf({ outcome, error }: Pick<MeasuredRecord, "outcome" | "error">): string {
+  return outcome === "build_error" && error?.startsWith("not compiled: ") ? "left_unbuilt" : outcome;
+}
 
 export function outcomeWords(outcome: string): string {
   return OUTCOMES[outcome] ?? outcome.replaceAll("_", " ");

@@ -7,6 +7,7 @@ import { Meter, StateMark } from "../ui/parts";
 import type { Column } from "../ui/Table";
 import { When } from "../ui/When";
 import { apart } from "./apart";
+import { Rivalry } from "./Rivalry";
 import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "./standing";
 
 type Toggle = (ids: readonly string[], on: boolean) => void;
@@ -82,7 +83,7 @@ export function jobColumns(shown: readonly Job[], picked: ReadonlySet<string>, t
       width: 15,
       numeric: true,
       value: versusOnnxruntime,
-      cell: (job) => <Versus factor={versusOnnxruntime(job)} />,
+      cell: (job) => <Rivalry job={job} />,
     },
     {
       key: "trials",

@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 import type { MeasuredRecord } from "../api/types";
 import { clock, digits, latency } from "../format";
-import { outcomeWords } from "../job/words";
+import { outcomeOf, outcomeWords } from "../job/words";
 import { useChoose, useRoute } from "../route";
 import { formatOrder, parseOrder } from "../ui/sort";
 import { Table, type Column } from "../ui/Table";
@@ -32,7 +32,7 @@ const COLUMNS: readonly Column<MeasuredRecord>[] = [
     title: "Outcome",
     width: 13,
     value: (record) => record.outcome,
-    cell: (record) => (record.outcome === "ok" ? "ok" : <span className="bad" title={record.error ?? ""}>{outcomeWords(record.outcome)}</span>),
+    cell: (record) => (record.outcome === "ok" ? "ok" : <span className={outcomeOf(record) === "left_unbuilt" ? "" : "bad"} title={record.error ?? ""}>{outcomeWords(outcomeOf(record))}</span>),
   },
   { key: "origin", title: "Idea of", width: 12, value: (record) => record.origin, cell: (record) => <span title={record.origin}>{record.origin}</span> },
   { key: "kind", title: "Kind", width: 8, value: (record) => record.kind, cell: (record) => record.kind },

@@ -1,6 +1,7 @@
 /** The measurements of one task of a job, oldest first, and what a picture of them needs. */
 import { get } from "../api/client";
 import type { MeasuredRecord, Page, Round } from "../api/types";
+import { outcomeOf } from "../job/words";
 
 const PAGE_RECORDS = 1000;
 const COLOURS = 6;
@@ -43,7 +44,7 @@ export function scatter(records: readonly MeasuredRecord[], createdAt: number): 
   return {
     x: trials.map((record) => record.created_at - createdAt),
     origins: names.map((name) => ({ name, us: trials.map((record) => (ideaOf(record) === name ? record.latency_us : null)) })),
-    failures: trials.map((record) => (record.outcome === "ok" ? null : top)),
+    failures: trials.map((record) => (["ok", "left_unbuilt"].includes(outcomeOf(record)) ? null : top)),
     best: trials.map((record) => {
       if (record.latency_us !== null && (least === null || record.latency_us < least)) least = record.latency_us;
       return least;

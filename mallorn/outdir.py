@@ -5,20 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Self
-
-import typer
+from typing import Final, Self
 
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
+from mallorn.job import Job
 from mallorn.parcel import Parcel
 from mallorn.wording.units import short_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Write into --out, whatever schedules and files it holds.")
-]
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,18 @@ def check_target(directory: Path, target: str, force: bool) -> None:
     held = None if force else Held.read(directory)
     if held is not None and held.target != parse_target(target):
         raise Conflict(f"{directory} holds schedules for another target, {held.target}", hint=CHOOSE)
+
+
+def check_job(directory: Path, job: Job, force: bool) -> None:
+    """Cancel a job whose schedules the directory has no room for: what `local` is, is known once it is made.
+
+    Raises Conflict.
+    """
+    try:
+        check_target(directory, job.status.target, force)
+    except Conflict:
+        job.cancel()
+        raise
 
 
 def model_id_of(file: Path) -> str:

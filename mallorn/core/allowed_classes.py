@@ -1,0 +1,46 @@
+"""Which classes of one's own a job may name: installed packages' and those of a list (ADR 0037)."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import entry_points
+from typing import Final
+
+from mallorn.core.errors import ClassRefused, PluginFailed
+from mallorn.core.names import CONTRACTS, REGISTRY, WORDS, resolve
+from mallorn.core.options import JobOptions
+
+ANY: Final = "*"
+
+
+def check_classes(options: JobOptions, listed: Sequence[str]) -> None:
+    """Raise ClassRefused, naming what is allowed, for a class that is on no list; nothing is imported."""
+    for seam, name in own_classes(options):
+        installed = _installed(seam)
+        module = name.partition(":")[0]
+        if not {ANY, name, f"{module}:*"} & {*listed, *installed}:
+            others = ", ".join([*sorted(REGISTRY[seam]), *installed, *listed])
+            raise ClassRefused(
+                f"the {WORDS[seam]} {name} is none that the operator of this service allows",
+                hint=f"allowed: {others}   (an operator allows more with MALLORN_PLUGINS={name})",
+            )
+
+
+def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
+    """Raise ClassRefused for a class that is not what its seam asks for, as far as it is found here."""
+    for seam, name in own_classes(options):
+        if seam in seams:
+            with suppress(
+                PluginFailed
+            ):  # another worker may have it; a round goes on without it, and says so
+                resolve(seam, name)
+
+
+def own_classes(options: JobOptions) -> list[tuple[str, str]]:
+    """The choices of a job that are not registered, with their seams."""
+    chosen = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
+    return [(seam, name) for seam, name in chosen if name not in REGISTRY[seam]]
+
+
+def _installed(seam: str) -> list[str]:
+    """The parts of installed packages, by the names that they give them and as MODULE:CLASS."""
+    return [word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)]

@@ -1,0 +1,16 @@
+/** How a job's tuned model stands beside onnxruntime, in the verdict's words and colour. */
+import type { ReactNode } from "react";
+import type { Job } from "../api/types";
+import type { Level } from "./standing";
+
+const TONES: { readonly [level in Level]: string } = { good: "good", fair: "", poor: "bad", none: "" };
+
+export function Rivalry({ job }: { job: Job }): ReactNode {
+  const beside = job.verdict?.beside;
+  const words = beside ? beside.words.replace(" times", "×") : "–";
+  return (
+    <span className={TONES[beside?.level ?? "none"]} title={words}>
+      {words}
+    </span>
+  );
+}

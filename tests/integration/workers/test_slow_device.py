@@ -1,0 +1,59 @@
+"""A job on a device that ends candidates in the middle of their timing goes on to its end."""
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from mallorn.core.names import REGISTRY
+from mallorn.core.options import JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState
+from mallorn.core.targets import Target
+from tests.fixtures.faulty_device import FaultyDevice, dies, offering
+from tests.fixtures.waiting import PATIENCE
+from tests.fixtures.workshop import MadeUpMeasurer
+from workers.measure.base import Program, Slot, SlotTrial
+from workers.measure.builds import Built
+from workers.measure.timing import Timing
+
+
+class SlowForEveryOther(FaultyDevice):
+    """Its alarm ends every other candidate once a rough idea of its time is had."""
+
+    def __init__(self) -> None:
+        super().__init__("time", dies("killed by SIGALRM"))
+        self.begun = self.timings = 0
+
+    def strikes(self, call: str) -> bool:
+        if call == "mallorn.begin":
+            self.begun, self.timings = self.begun + 1, 0
+        self.timings += call == "time"
+        return call == "time" and self.timings == 2 and self.begun % 2 == 0
+
+
+class OnSlowDevice(MadeUpMeasurer):
+    """Builds nothing; what times is the runner's own code."""
+
+    def measure(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[Slot],
+        options: JobOptions,
+        best_us: float | None = None,
+    ) -> Generator[SlotTrial, None, None]:
+        with offering(SlowForEveryOther()) as runner:
+            timing = Timing(runner, "tracker:1", target, program, options, PATIENCE, best_us)
+            for slot in slots:
+                yield timing.measure(Built(slot, Path(__file__), (), 1.0))
+
+
+@pytest.mark.parametrize("stopping", ["fixed", "racing"])
+def test_it_is_tuned_to_its_budget_with_failed_trials(workshop, monkeypatch, stopping):
+    monkeypatch.setitem(REGISTRY["measurer"], "made-up", f"{__name__}:OnSlowDevice")
+    job = workshop.job(("w0",), trials=16, stopping=stopping)
+    workshop.work(job)
+    assert workshop.state(job) == JobState.FINISHING
+    assert Counter(row.outcome for row in workshop.rows()) == {Outcome.OK: 8, Outcome.RUN_TIMEOUT: 8}

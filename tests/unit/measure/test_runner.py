@@ -1,0 +1,76 @@
+"""Whose fault it is that a timing ends early: the candidate's, unless the stopping rule itself raised."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tvm.error import RPCError
+
+from mallorn.core.errors import PluginFailed
+from mallorn.core.options import EvaluatorOptions
+from mallorn.core.outcomes import Outcome
+from workers.device.handshake import DEATH_NOTICE
+from workers.device.slice_times import SliceTimes
+from workers.faces.runner import LibraryRun
+from workers.faces.values import Arguments
+from workers.measure.stopping import StoppingRule
+from workers.tvm import runner
+from workers.tvm.remote import CandidateTimeout
+
+WHERE = ("tracker", "llvm")
+
+
+class Hasty(StoppingRule):
+    """Does not get far."""
+
+    def next_timing(
+        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
+    ) -> EvaluatorOptions | None:
+        raise RuntimeError("no time for this")
+
+
+class SlowOnTheDevice:
+    """A device whose alarm ends whatever is timed for longer than the rough idea of it."""
+
+    def run(self, _artifact: Path, _key: str, _timeout_sec: float, work: Callable[[Any], list[float]]) -> Any:
+        try:
+            return work(None)
+        except RPCError as error:
+            raise CandidateTimeout("did not return in time") from error
+
+    def random_args(self, _args: Arguments) -> list[Any]:
+        return []
+
+    def timer(self, _library: Any, **evaluator: int) -> Callable[..., Sequence[float]]:
+        return lambda *_args: [1e-3]
+
+    def time_slices(self, *_call: Any) -> SliceTimes:
+        raise RPCError(f"{DEATH_NOTICE} killed by SIGALRM")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(runner._held, WHERE, SlowOnTheDevice())  # type: ignore[arg-type]
+    yield
+    runner.release()
+
+
+def measured_by(stopping: str) -> LibraryRun:
+    return runner.measure(*WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0, 1.0)
+
+
+@pytest.mark.parametrize("stopping", ["fixed", "adaptive", "racing"])
+def test_a_candidate_that_is_ended_while_it_is_timed_is_a_failed_trial(stopping: str) -> None:
+    run = measured_by(stopping)
+    assert run.outcome is Outcome.RUN_TIMEOUT
+    assert "did not return in time" in run.error
+
+
+def test_a_stopping_rule_that_itself_raises_is_told_as_such() -> None:
+    with pytest.raises(PluginFailed, match=r"Hasty raised RuntimeError: no time for this") as told:
+        measured_by(f"{__name__}:Hasty")
+    assert told.value.seam == "stopping"

@@ -1,0 +1,104 @@
+"""A kernel whose time is known tells of what no counter shows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.trial import Trial
+from workers.measure.base import Slot, SlotTrial
+from workers.measure.builds import Builds, Built
+from workers.measure.sentinel import Sentinel
+from workers.measure.timing import Timing
+from workers.search.space import Candidate, Sketch
+
+BEST = Built(Slot(0, Candidate("s", (0,)), Sketch("s", "[]", ())), Path("0.so"), (), 1.0)
+
+
+def ran(slot: int, *run_us: float, disturbed: float = 0.0) -> SlotTrial:
+    trial = Trial(Candidate("s", (slot,)), Outcome.OK, run_us=run_us, disturbed=disturbed)
+    return SlotTrial(slot, trial, disturbance=Disturbance(timed=1, kept_sec=0.1))
+
+
+class Device:
+    """A device on which the sentinel, known to take 10 us, takes what it is told; and builders beside it."""
+
+    idle = True
+
+    def __init__(self, *again_us: float | None) -> None:
+        self.fastest: tuple[Built, float] | None = (BEST, 10.0)
+        self.events: list[str] = []
+        self._again_us = list(again_us)
+
+    def pause(self) -> None:
+        self.events.append("pause")
+
+    def go_on(self) -> None:
+        self.events.append("go on")
+
+    def measure_again(self, built: Built) -> SlotTrial:
+        assert built is BEST
+        self.events.append("again")
+        if (us := self._again_us.pop(0)) is None:
+            raise Unavailable("the device was lost")
+        return ran(0, us, disturbed=0.5 if us < 0 else 0.0)
+
+    def watched(self, results: Sequence[SlotTrial]) -> list[SlotTrial]:
+        return list(Sentinel(cast("Timing", self), cast("Builds", self)).watch(iter(results)))
+
+
+@pytest.mark.parametrize("again_us", [9.6, 10.0, 10.4])
+def test_times_stand_while_the_known_one_holds(again_us: float) -> None:
+    results = [ran(0, 10.0), ran(1, 30.0)]
+    device = Device(again_us, again_us)
+    assert device.watched(results) == results
+
+
+@pytest.mark.parametrize("again_us", [5.0, 20.0])
+def test_a_drift_to_either_side_makes_bounds_of_what_was_timed_since(again_us: float) -> None:
+    results = [ran(0, 10.0), ran(1, 30.0)]
+    told = Device(again_us, again_us).watched(results)
+    assert told[:2] == results, "as soon as they are known"
+    assert [(each.slot, each.trial.disturbed, each.trial.is_bound) for each in told[2:]] == [
+        (0, pytest.approx(0.5), True),
+        (1, pytest.approx(0.5), True),
+    ]
+    assert all(each.disturbance and each.disturbance.bounds == 1 for each in told[2:])
+
+
+def test_one_odd_look_is_no_drift() -> None:
+    results = [ran(0, 10.0)]
+    assert Device(20.0, 10.0).watched(results) == results
+
+
+def test_a_look_that_was_disturbed_itself_says_nothing() -> None:
+    results = [ran(0, 10.0)]
+    assert Device(-20.0, -20.0).watched(results) == results
+
+
+def test_a_surprising_time_is_looked_into_at_once() -> None:
+    device = Device(10.0, 10.0)
+    device.watched([ran(0, 10.0, 14.0), ran(1, 30.0)])
+    assert device.events.count("again") == 2
+
+
+def test_failures_and_bounds_prove_nothing_and_cost_no_look() -> None:
+    failed = SlotTrial(0, Trial(Candidate("s", (0,)), Outcome.RUN_ERROR))
+    device = Device()
+    device.watched([failed, ran(1, 10.0, disturbed=0.4)])
+    assert device.events == []
+
+
+def test_builders_stand_still_meanwhile() -> None:
+    device = Device(10.0)
+    device.watched([ran(0, 10.0)])
+    assert device.events == ["pause", "again", "go on"]
+
+
+def test_a_device_that_is_lost_then_costs_no_result() -> None:
+    results = [ran(0, 10.0)]
+    assert Device(None, None).watched(results) == results

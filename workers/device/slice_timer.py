@@ -1,0 +1,63 @@
+"""Times a function of a library in slices, and says of each how long others kept it from its processors."""
+
+import os
+from statistics import fmean
+from typing import Any, Final
+
+import tvm
+from tvm.runtime import Module
+
+from workers.device.slice_times import Slice, SliceTimes
+from workers.host.contention import Contention
+from workers.host.load import LoadMeter
+
+#: The function that TVM calls before every slice.
+NEXT_SLICE: Final = "mallorn.next_slice"
+# Slices that are shorter than this are looked at together: a look takes microseconds.
+LOOK_SEC: Final = 0.002
+STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of a second
+
+
+class SliceTimer:
+    """The timer of a session, on its device: what disturbs a timing is known there alone."""
+
+    def __init__(self, on_cores: bool, raised: bool) -> None:
+        self._on_cores = on_cores
+        self._raised = raised
+        self._meter = LoadMeter(lambda: ())
+        self._begun = 0
+        self._looks: list[tuple[int, Contention]] = []
+
+    def next_slice(self, *_args: object) -> None:
+        """Called by TVM where a slice begins."""
+        now = Contention.look()
+        if not self._looks or now.clock_sec - self._looks[-1][1].clock_sec >= LOOK_SEC:
+            self._looks.append((self._begun, now))
+        self._begun += 1
+
+    def times(
+        self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
+    ) -> SliceTimes:
+        """`repeat` slices of `number` runs each, after one run that does not count."""
+        self._begun, self._looks = 0, []
+        self._meter.look()
+        options: dict[str, Any] = {"number": number, "repeat": repeat, "f_preproc": NEXT_SLICE}
+        seconds = library.time_evaluator(function, tvm.device(kind, 0), **options)(*tensors).results
+        self._looks.append((repeat, Contention.look()))
+        return SliceTimes(
+            slices=tuple(map(Slice, seconds, self._disturbed())),
+            cores=os.cpu_count() or 1,
+            rivals=fmean(look.rivals for _, look in self._looks),
+            raised=self._raised,
+        )
+
+    def _disturbed(self) -> list[float | None]:
+        """The share of each slice that its slowest thread waited, or another virtual machine had."""
+        shares: list[float | None] = []
+        stolen = self._meter.look().stolen
+        for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
+            waited = after.waited_since(before) if self._on_cores else None
+            if waited is not None and stolen > STOLEN:
+                waited = max(waited, stolen)
+            shares += [waited] * (end - begin)
+        return shares

@@ -1,0 +1,63 @@
+"""Times a kernel again whose time is known: what no counter shows, as of shared caches, shows in it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from mallorn.core.errors import MallornError
+from mallorn.core.values.disturbance import Disturbance
+from workers.measure.base import SlotTrial
+from workers.measure.builds import Builds
+from workers.measure.timing import Timing
+
+# The share by which a time drifted: neighbouring timings of one kernel agree better.
+DRIFT: Final = 0.06
+# What one timing's own means are apart by tells the same.
+SURPRISE: Final = 1.15
+
+
+class Sentinel:
+    """The fastest of the round so far. When its time drifts, times since the last look are mere bounds."""
+
+    def __init__(self, timing: Timing, builds: Builds) -> None:
+        self._timing = timing
+        self._builds = builds
+        self._since: list[SlotTrial] = []
+
+    def watch(self, results: Iterator[SlotTrial]) -> Iterator[SlotTrial]:
+        """The results; those that turn out to be disturbed once more, as such."""
+        for result in results:
+            yield result
+            if result.trial.time_us is not None:
+                self._since.append(result)
+                if _is_surprising(result) and self._timing.idle:
+                    yield from self._drifted()
+        yield from self._drifted()
+
+    def _drifted(self) -> Iterator[SlotTrial]:
+        """What was timed since the last look, if the sentinel's time is another now, twice in turn."""
+        since, self._since = self._since, []
+        if not since or (share := self._drift()) <= DRIFT or (share := min(share, self._drift())) <= DRIFT:
+            return
+        for result in since:
+            told = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
+            yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=told)
+
+    def _drift(self) -> float:
+        """The share of the longer time by which it differs from the known one; 0 where nothing tells."""
+        if (known := self._timing.fastest) is None:
+            return 0.0
+        built, known_us = known
+        self._builds.pause()
+        try:
+            now_us = self._timing.measure_again(built).trial.time_us
+        except MallornError:  # the device is lost: whoever needs it next says so
+            return 0.0
+        finally:
+            self._builds.go_on()
+        return 0.0 if now_us is None else 1 - min(now_us, known_us) / max(now_us, known_us)
+
+
+def _is_surprising(result: SlotTrial) -> bool:
+    run_us = result.trial.run_us
+    return max(run_us) > SURPRISE * min(run_us)
