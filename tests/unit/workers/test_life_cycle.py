@@ -14,7 +14,6 @@ from sqlalchemy import String, and_, cast, select, update
 from db.codec import unpack_decisions
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
-from db.repositories.rounds import Rounds
 from db.session import Database
 from db.tables import HeldWork, Measurement, Round, SketchRow, Workload
 from mallorn.core import queues
@@ -23,6 +22,7 @@ from mallorn.core.names import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
 from services.control.reaping import reap
 from services.control.sweeping import STALE_SEC, sweep
+from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 from workers.round.commits import Commits
 from workers.search.space import Candidate
@@ -146,7 +146,7 @@ class JobLife(RuleBasedStateMachine):
 
     @invariant()
     def a_workload_is_tuned_by_one_round_at_a_time(self):
-        is_open = self.workshop.read(lambda s: Rounds(s).in_flight()) if hasattr(self, "jobs") else []
+        is_open = self.workshop.read(open_rounds) if hasattr(self, "jobs") else []
         assert len({row.workload_id for row in is_open}) == len(is_open)
 
     def serve(self, message):
@@ -185,7 +185,7 @@ class JobLife(RuleBasedStateMachine):
         return self.workshop.read(lambda session: session.execute(query).all())
 
     def open_rounds(self):
-        return [row.id for row in self.workshop.read(lambda session: Rounds(session).in_flight())]
+        return [row.id for row in self.workshop.read(open_rounds)]
 
     def committed(self):
         """What is stored, by the names under which the device knows it."""
@@ -222,7 +222,7 @@ class JobLife(RuleBasedStateMachine):
                 assert now.spent == self.budgets[job], "nothing was lost"
 
     def poisoned(self, job):
-        rounds = self.workshop.read(lambda session: Rounds(session).list(job, limit=100).items)
+        rounds = self.workshop.read(lambda session: rounds_of(session, job))
         return any(row.state == RoundState.POISON for row in rounds)
 
 
