@@ -1,4 +1,7 @@
-"""Starts child processes, each in a session of its own and tied to the life of this process."""
+"""Starts child processes, each in a session of its own and tied to the life of this process.
+
+Their environment has no variable that could hold a secret.
+"""
 
 import compileall
 import os
@@ -8,15 +11,30 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from workers.children.environ import harmless
 from workers.children.log import ChildLog
 from workers.children.orders import Orders
 from workers.children.serve import FD_VARIABLE
 
+_NAMES: Final = (
+    *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS"),
+)
+#: Of compilers, drivers, numerical libraries, languages and Python itself.
+_BEGINNINGS: Final = (
+    *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
+    *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
+    *("MALLOC_", "GLIBC_", "ORT_", "COVERAGE_"),
+)
 _ROOT = str(Path(__file__).resolve().parents[2])
 # The kernel ties a child's life to the thread that started it: one thread, as old as we get, starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
+
+
+def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What of an environment may be passed on."""
+    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_BEGINNINGS)}
 
 
 @lru_cache(maxsize=1)
