@@ -6,10 +6,10 @@ from fastapi import APIRouter
 
 from db.repositories.removals import Removals
 from mallorn.core.values.job import JobStatus
+from services.artifacts import remove_export
 from services.coordinator.jobs.views import job_out
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.parts import PartsDep
-from services.exports import remove_export
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
