@@ -10,7 +10,7 @@ from db.repositories.base import Repository
 from db.repositories.holds import Hold, Holds, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
-from mallorn.core.values.round import PlannedRound
+from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.stats import RoundStats
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)

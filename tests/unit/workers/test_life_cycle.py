@@ -20,8 +20,7 @@ from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.names import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
-from services.control.reaping import reap
-from services.control.sweeping import STALE_SEC, sweep
+from services.control.sweeping import STALE_SEC, reap, sweep
 from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 from workers.round.commits import Commits
@@ -230,7 +229,8 @@ def test_every_job_ends_and_nothing_is_measured_twice_or_beyond_its_budget(
     sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTRY["measurer"], "made-up", "tests.fixtures.workshop:MadeUpMeasurer")
-    monkeypatch.setattr("services.control.fleet.FRESH_SEC", 1e6)  # the device stays, however slow the test is
+    # The device stays, however slow the test is.
+    monkeypatch.setattr("services.control.planning.FRESH_SEC", 1e6)
     JobLife.template = sqlite_template
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     JobLife.TestCase.settings = settings(
