@@ -12,7 +12,7 @@ import pytest
 
 from stack.datadir import DataDir
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.newcomer import Newcomer, clone, set_up
+from tests.fixtures.newcomer import LINE_SEC, Newcomer, clone, set_up
 from tests.fixtures.service import committed, executions, measured_well
 from tests.fixtures.users import NOBODY, SOMEBODY, command_of, only_root
 from tests.fixtures.waiting import wait_for
@@ -45,6 +45,7 @@ def test_run_twice_where_path_and_home_have_spaces_under_a_closed_umask_in_no_la
     assert set(well.values()) == {1}, "the second run measured again what the first had"
 
 
+@pytest.mark.long
 def test_two_checkouts_at_once_beside_a_running_service_share_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
     one = Newcomer(checkout(tmp_path / "one"), home)
@@ -54,7 +55,7 @@ def test_two_checkouts_at_once_beside_a_running_service_share_it(tmp_path: Path)
         for each in (one, other):
             each.types("python examples/build.py mlp -o build/models")
         with one.typing(TUNE) as first, other.typing(TUNE) as second:
-            said = [process.communicate(timeout=1200)[0] for process in (first, second)]
+            said = [process.communicate(timeout=LINE_SEC)[0] for process in (first, second)]
         assert [process.returncode for process in (first, second)] == [0, 0], said
         assert not any("starting the service" in each for each in said)
         assert len(re.findall(r"\bdone\b", one.types("mallorn jobs"))) == 2
@@ -68,6 +69,7 @@ def shared() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.long
 @only_root
 def test_two_users_at_once_meet_in_their_locks_and_not_in_their_jobs(shared: Path, networks: Path) -> None:
     users = {uid: shared / f"home {uid}" for uid in (NOBODY, SOMEBODY)}
@@ -89,7 +91,7 @@ def test_two_users_at_once_meet_in_their_locks_and_not_in_their_jobs(shared: Pat
             text=True,
         )
     for uid, process in running.items():
-        said, _ = process.communicate(timeout=1200)
+        said, _ = process.communicate(timeout=LINE_SEC)
         assert process.returncode == 0, said
         assert "Traceback" not in said
         assert (users[uid] / "won" / "manifest.json").stat().st_uid == uid
