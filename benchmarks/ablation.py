@@ -7,7 +7,7 @@ python -m benchmarks.ablation MODEL.onnx ... [--targets local JSON ...] [--arms 
 A cell is a model, a target, an arm and a seed: one job, or one run of stock, on an empty dataset. `zero` has
 no trials; `chance` takes the defaults and then random candidates, without model, task by task, without
 families; `ours` is a job as it is; `without-PART` and `search-NAME` differ from it in one choice, and some
-names are learners that are switched off (research.twins); `stock-16` and `stock-64` are tune_relax with so
+names are learners that are switched off (lab.unlearned); `stock-16` and `stock-64` are tune_relax with so
 many trials a batch. After its tuning the cell's whole models, at these shares of the budget and as the job
 hands them out, are timed in turn with that of `zero`, that of `chance` with the same seed, and onnxruntime:
 cells compare by ratios to them. A task that has no trial yet has the schedule of `zero`, as it would if the

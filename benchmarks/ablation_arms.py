@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from benchmarks.lab.unlearned import TWINS
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
-from research.twins import TWINS
 
 ZERO: Final = "zero"
 CHANCE: Final = "chance"

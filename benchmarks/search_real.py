@@ -4,7 +4,7 @@ python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 6
                                  [--stock-trials-per-task 256] [--stock-batch 16]
 
 A cell is a model and a seed: stock first, then ours without trials, then ours with each searcher that was
-named (the default one, if none was; learners that are switched off by their names in research.twins), in one
+named (the default one, if none was; learners that are switched off by their names in lab.unlearned), in one
 sitting, each on an empty dataset. All get the identical module (the same graph recipe), evaluator and
 threads. The model is then compiled with what each arm knew at checkpoints of its budget, and all of those are
 timed in turn, so a curve is of whole models and not a sum over tasks. The goal is 1.02 of the latency that
@@ -26,11 +26,11 @@ from typing import Any, Final
 from benchmarks.arms import Arm, compare_latency, count_tasks, mallorn_arm, stock_arm
 from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
+from benchmarks.lab.unlearned import located
 from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target
-from research.twins import located
 from workers.device.detect import detect_target
 
 RAW: Final = Path("docs/results/stock")

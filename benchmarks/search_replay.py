@@ -25,7 +25,7 @@ from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.summary import FACTOR, Figures, summarise
 from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
-from research.replay.choosing import of_every_kind
+from research.replay.recording import of_every_kind
 from research.replay.space_file import read_facts, read_tasks
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")

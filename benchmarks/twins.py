@@ -2,7 +2,7 @@
 
 python -m benchmarks.twins CELLS.jsonl ... [--json FILE]
 
-A pair is a learner and one of its twins (research.twins) on one space with one seed, cost model and sampler.
+A pair is a learner and one of its twins (lab.unlearned) on one space with one seed, cost model and sampler.
 The figures are what the twin needed over what the learner needed: trials to 1.05 of the optimum, and best
 found at the end. Above one the learning earned something; brackets hold 95 % of what other draws of as many
 pairs would bring. Samplers are told likewise.
@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.lab.cell_file import CellFile
 from benchmarks.lab.cells import Cell, Finished, parse
 from benchmarks.lab.summary import FACTOR, RESAMPLES, WORST
-from research.twins import SAMPLER_TWINS, TWINS
+from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS
 
 AXES: Final[Mapping[str, Mapping[str, str]]] = {"search": TWINS, "sampler": SAMPLER_TWINS}
 

@@ -21,8 +21,7 @@ from cli.terminal.shared import shared
 from cli.terminal.tables import fact_table
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.values.cost_model import CostModelMetrics
-from mallorn.core.values.cost_model_version import CostModelVersion
+from mallorn.core.values.cost_model import CostModelMetrics, CostModelVersion
 from mallorn.core.versions import VersionName
 from mallorn.wording.columns import Cell, Column
 from mallorn.wording.units import moment

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from mallorn.core.extras import MissingPackage
-from mallorn.core.installing import install_line
+from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.targets import LOCAL, Target, parse_target
 from stack.environ import search_path
 

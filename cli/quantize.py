@@ -7,7 +7,7 @@ import typer
 
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.extras import need
+from mallorn.core.installing import need
 from mallorn.exporting import existing
 
 if TYPE_CHECKING:

@@ -133,8 +133,8 @@ def _export(
     directories: Sequence[Path], candidates: int, tasks: int | None, out: Path
 ) -> "list[RecordedTask]":
     """Write what the data directories have, and say what was written."""
-    from research.replay.choosing import of_every_kind
     from research.replay.reading import collect
+    from research.replay.recording import of_every_kind
     from research.replay.space_file import write_tasks
 
     found, hosts = collect(directories, candidates)

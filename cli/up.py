@@ -7,8 +7,7 @@ import typer
 
 from cli.parts import installed
 from cli.terminal.output import print_note
-from mallorn.core.addresses import LAST_PORT, host_and_port
-from mallorn.core.binding import check_binding, is_loopback
+from mallorn.core.addresses import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings
 from stack.datadir import DataDir
 from stack.parts import LOOPBACK, StackLayout

@@ -13,7 +13,7 @@ from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
 from costmodels.training import timed
-from mallorn.core.extras import need
+from mallorn.core.installing import need
 
 KIND: Final = "automl"
 SETTINGS: Final = 20  # tried in each fit

@@ -1,4 +1,7 @@
-"""A choice of models: the draft until data exist, then the model that ordered the newest rows best."""
+"""A choice of models: the draft until data exist, then the model that ordered the newest rows best.
+
+Spreads are scaled so that four fifths of the labels lie within 1.28 of them.
+"""
 
 from typing import Final, NamedTuple
 
@@ -7,19 +10,38 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
-from costmodels.calibration import scaled, spread_factor
 from costmodels.checks import check_rows
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import Split, newest, rebased
 from mallorn.core.names import resolve
 from mallorn.core.values.machine import Machine
 
+SHARE: Final = 0.8
+DEVIATIONS: Final = 1.2816  # of a normal distribution, on either side, that hold that share
+LEAST_SPREAD: Final = 1e-3
+WIDEST: Final = 10.0  # a larger factor means that the held-out rows are of another kind
 KIND = "ensemble"
 PRIOR: Final = "draft"
 LEARNERS: Final = ("xgboost", "lightgbm", "forest", "mlp")
 FEWEST_ROWS: Final = 32  # below it four learners cannot be told apart
 MOST_JUDGED: Final = 1500  # rows in the comparison; the winner learns from all
 CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
+
+
+def spread_factor(prediction: Prediction, labels: Vector) -> float:
+    """The factor for spreads, from held-out rows; 1 if there are none."""
+    if not len(labels):
+        return 1.0
+    off = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)
+    # With n rows the next one lies below the k-th of them with probability k / (n + 1).
+    rank = min(len(off), int(np.ceil(SHARE * (len(off) + 1)))) - 1
+    return float(np.clip(np.sort(off)[rank] / DEVIATIONS, 1 / WIDEST, WIDEST))
+
+
+def scaled(prediction: Prediction, factor: float) -> Prediction:
+    """The same scores with wider or narrower spreads."""
+    mean, std = prediction
+    return Prediction(mean, np.maximum(std * np.float32(factor), np.float32(LEAST_SPREAD)))
 
 
 class JudgedModel(NamedTuple):

@@ -17,7 +17,7 @@ from costmodels.tables import Table, Tables, tables_of
 from costmodels.torches import Layers, Tensors, one_thread
 from costmodels.training import bounded_sample
 from costmodels.views import VIEWS
-from mallorn.core.extras import need
+from mallorn.core.installing import need
 
 if TYPE_CHECKING:
     from torch import Tensor

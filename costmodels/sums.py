@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from costmodels.bagging import finite
 from costmodels.base import Matrix
+from costmodels.batches import rank_push
 from costmodels.boosters import Push
 from costmodels.metrics import members
-from costmodels.ranking import rank_push
 from costmodels.views import STATEMENTS
 
 LISTED: Final = 16  # rows of a group that are ordered together

@@ -13,7 +13,7 @@ from costmodels.journeys import Journeys, journeys_of
 from costmodels.metrics import Groups
 from costmodels.prefix_boosters import PrefixBoosters
 from costmodels.prefixes import LAST, prefixes
-from costmodels.valuing import ValuesPrefixes
+from costmodels.proposing import ValuesPrefixes
 
 SWEEPS: Final = 4
 OPTIONS: Final = 6  # ways to go on that are looked at from each state

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.extras import need
+from mallorn.core.installing import need
 from mallorn.parcel import Parcel
 
 Convert = Callable[[Path, Path], None]

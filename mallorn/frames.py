@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mallorn.core.extras import need
+from mallorn.core.installing import need
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.results.history import CurvePoint

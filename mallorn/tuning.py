@@ -12,8 +12,7 @@ from typing import Any, Final, Unpack
 from mallorn.client import Client
 from mallorn.core.asked import Asked
 from mallorn.core.errors import Conflict, MallornError
-from mallorn.core.extras import MissingPackage
-from mallorn.core.installing import install_line
+from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.exporting import as_onnx

@@ -1,6 +1,11 @@
-"""Takes things away from the artifact store."""
+"""Takes exported files that nobody may load, and models without a use, away from the artifact store."""
 
 from fsspec.core import url_to_fs
+
+from db.repositories.models import Models
+from db.repositories.removals import Removals
+from db.session import Database
+from mallorn.core.artifacts import exports_beside, model_uri
 
 
 def remove(uri: str) -> None:
@@ -8,3 +13,23 @@ def remove(uri: str) -> None:
     fs, path = url_to_fs(uri)
     if fs.exists(path):
         fs.rm(path, recursive=True)
+
+
+def remove_export(database: Database, job_id: str, uri: str) -> None:
+    """Remove what a job exported, unless it exports anew. Whoever dies here leaves it to the next."""
+    with database.transaction() as session:
+        if Removals(session).forget_export(job_id):
+            remove(exports_beside(uri))
+
+
+def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:
+    """Delete an owner's model, and its bytes once that is committed: what could not be deleted is whole.
+
+    Raises NotFound; Conflict while jobs of the owner refer to it. Whoever dies here leaves bytes of no model.
+    """
+    with database.transaction() as session:
+        is_last = Models(session).delete(model_id, owner)
+    if is_last:
+        with database.transaction() as session:
+            if Models(session).forgotten(model_id):
+                remove(model_uri(artifacts, model_id))

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mallorn.core.addresses import host_and_port
+from mallorn.core.addresses import host_and_port, is_loopback
 from mallorn.core.allowed_classes import ANY
-from mallorn.core.binding import is_loopback
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.hosts import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.queues import IMPORT, TUNING_QUEUES

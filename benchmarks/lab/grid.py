@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
 from mallorn.core.names import REGISTRY, check_name, resolve
 from mallorn.core.options import JobOptions
 from research.replay.playing import MakeModel
-from research.twins import SAMPLER_TWINS, TWINS, located
 from workers.search.base import Searcher
 
 NO_MODEL: Final = "none"

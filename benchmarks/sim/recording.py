@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from sqlalchemy import select
+
 from benchmarks.arms import count_tasks
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
@@ -14,7 +16,6 @@ from cli.service.connect import wait_for_device
 from cli.tuned import wait_until_tuned
 from db.paging import Page
 from db.repositories.records import Records
-from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks, TaskSummary
 from db.session import Database
 from db.tables import Round
@@ -57,9 +58,7 @@ def read_rounds(database: Database, job_id: str, cell: Cell) -> list[RecordedRou
     """The closed rounds of a job as its database has them, in the order they were planned."""
     with database.session() as session:
         tasks = {task.id: task for task in Tasks(session).summaries(job_id)}
-        rounds = sorted(
-            _all_pages(lambda cursor: Rounds(session).list(job_id, cursor, PAGE)), key=lambda row: row.index
-        )
+        rounds = session.scalars(select(Round).where(Round.job_id == job_id).order_by(Round.index)).all()
         records = Records(session)
         rows = _all_pages(lambda cursor: records.page(None, job_id=job_id, cursor=cursor, limit=PAGE))
         candidates = defaultdict[int, list[Record]](list)

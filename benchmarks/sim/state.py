@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from benchmarks.sim.curves import Cut, ModelCurves, TaskCurve
-from mallorn.core.values.round import PlannedRound
+from mallorn.core.values.decision_log import PlannedRound
 from services.planner.values import JobPlan, JobView, Point, TaskView
 
 

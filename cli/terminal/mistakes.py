@@ -6,8 +6,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mallorn.core.errors import InvalidRequest, MallornError
-from mallorn.core.extras import MissingPackage
-from mallorn.core.installing import install_line
+from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.settings import Settings
 
 OURS: Final = frozenset({"mallorn", "cli", "stack", "services", "workers", "research", "costmodels", "db"})

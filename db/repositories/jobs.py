@@ -11,7 +11,7 @@ from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import owned, said
 from db.repositories.holds import Hold, held
-from db.repositories.progress import Progress, count_by_outcome, progress
+from db.repositories.progress import count_by_outcome
 from db.repositories.stages import Stages
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
@@ -121,11 +121,6 @@ class Jobs(Stages):
         found = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
         return page(found, limit, lambda job: (job.created_at, job.id))
 
-    def active(self) -> Sequence[Job]:
-        """Jobs that someone should be working on, the most urgent first."""
-        query = select(Job).where(Job.state.in_(ACTIVE)).order_by(Job.priority.desc(), Job.created_at, Job.id)
-        return self.session.scalars(query).all()
-
     def move(
         self,
         job_id: str,
@@ -233,10 +228,6 @@ class Jobs(Stages):
         """What the job's candidates are proposed for: the first one that is bound stays."""
         unbound = Job.id == job_id, Job.machine.is_(None)
         self.changed(update(Job).where(*unbound).values(machine=machine))
-
-    def progress(self, job_id: str) -> Progress:
-        """Trials spent and planned, outcomes, and the best of each task. Raises NotFound."""
-        return progress(self.session, self.get(job_id, None))
 
 
 def came_to_finish(job: Job) -> bool:

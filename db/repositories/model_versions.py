@@ -11,7 +11,7 @@ from db.repositories.cost_models import CostModels
 from db.tables import CostModelRow, TargetRow
 from mallorn.core.errors import NotFound
 from mallorn.core.private import PRIVATE, scope_of
-from mallorn.core.values.cost_model_version import CostModelVersion
+from mallorn.core.values.cost_model import CostModelVersion
 from mallorn.core.versions import VersionName
 
 

@@ -28,7 +28,6 @@ Outcomes = Mapping[str | None, dict[str, int]]  # how many, by job and outcome
 class Progress:
     """Trials of a job and their outcomes; what is by task is by its id, times for tasks that have one."""
 
-    planned: int | None  # None: not limited by trials
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
     outcomes: dict[str, int]
@@ -62,17 +61,16 @@ def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
     outcomes, tasks = _told_apart(session, count_by_outcome(session, ids)), _tasks(session, ids)
     in_flight, visits = _in_flight(session, ids), _visits(session, ids)
     return {
-        job.id: _progress(job, outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
+        job.id: _progress(outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
         for job in jobs
     }
 
 
 def _progress(
-    job: Job, outcomes: dict[str, int], tasks: Sequence["_Task"], visits: Sequence["_Visit"], in_flight: int
+    outcomes: dict[str, int], tasks: Sequence["_Task"], visits: Sequence["_Visit"], in_flight: int
 ) -> Progress:
     best_us = {task.task_id: task.best_us for task in tasks if task.best_us is not None}
     return Progress(
-        planned=job.trials,
         spent=sum(outcomes.values()),
         in_flight=in_flight,
         outcomes=outcomes,

@@ -6,12 +6,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, text, update
 
 from db.clock import now
-from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.holds import Hold, Holds, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
-from mallorn.core.values.round import PlannedRound
+from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.stats import RoundStats
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
@@ -114,23 +113,6 @@ class Rounds(Repository):
         """How many rounds of a target are queued or leased, of whatever job."""
         is_open = Round.target_id == target_id, Round.state.in_(OPEN)
         return self.session.scalar(select(func.count()).select_from(Round).where(*is_open)) or 0
-
-    def in_flight(self, job_id: str | None = None, target_id: int | None = None) -> Sequence[Round]:
-        """Open rounds of a job, of a target, or of all."""
-        query = select(Round).where(Round.state.in_(OPEN)).order_by(Round.id)
-        if job_id is not None:
-            query = query.where(Round.job_id == job_id)
-        if target_id is not None:
-            query = query.where(Round.target_id == target_id)
-        return self.session.scalars(query).all()
-
-    def list(self, job_id: str, cursor: str | None = None, limit: int = 50) -> Page[Round]:
-        """A job's rounds, newest first."""
-        query = select(Round).where(Round.job_id == job_id).order_by(Round.index.desc())
-        if cursor is not None:
-            query = query.where(Round.index < decode_cursor(cursor, int)[0])
-        found = self.session.scalars(query.limit(check_limit(limit) + 1)).all()
-        return page(found, limit, lambda row: (row.index,))
 
     def stats(self, job_id: str) -> Sequence[RoundStats]:
         """The figures of a job's rounds that were measured to their end."""

@@ -75,10 +75,6 @@ class Workloads(Repository):
         query = select(Workload).where(Workload.structure == structure, _known_to(owner))
         return self.session.scalars(query.order_by(Workload.id)).all()
 
-    def find(self, key: str) -> Workload | None:
-        """The workload of this key, if the dataset knows it."""
-        return self.session.scalars(select(Workload).where(Workload.key == key)).one_or_none()
-
 
 def _known_to(owner: str) -> ColumnElement[bool]:
     """Everybody's, or brought by a job of the owner."""

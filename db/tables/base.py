@@ -4,14 +4,17 @@ Times are seconds since the epoch by the database's own clock (db.clock), so tha
 differ agree on leases.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from sqlalchemy import JSON, BigInteger, Float, Integer, MetaData
+from pydantic import TypeAdapter
+from sqlalchemy import JSON, BigInteger, Dialect, Float, Integer, MetaData
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
+from sqlalchemy.types import TypeDecorator
 
 from db.clock import now
 
+Kind = TypeVar("Kind")
 # SQLite assigns ids only for INTEGER PRIMARY KEY.
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 JsonType = JSON().with_variant(JSONB(), "postgresql")
@@ -34,3 +37,27 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+class ValueType(TypeDecorator[Kind]):
+    """A value, or a list of values: what was set is stored; what is stored is read whatever version wrote it.
+
+    Storing a key that the value does not know raises: the next reader would lose it.
+    """
+
+    impl = JsonType
+    cache_ok = True
+
+    def __init__(self, kind: type[Kind]) -> None:
+        super().__init__()
+        self.kind = kind
+        self._adapter: TypeAdapter[Kind] = TypeAdapter(kind)
+
+    def process_bind_param(self, value: Kind | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        known = self._adapter.validate_python(value, extra="forbid")
+        return self._adapter.dump_python(known, mode="json", exclude_unset=True)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Kind | None:
+        return None if value is None else self._adapter.validate_python(value)

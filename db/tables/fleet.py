@@ -3,8 +3,7 @@
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, IdPk, Timestamp
-from db.tables.values import ValueType
+from db.tables.base import Base, IdPk, Timestamp, ValueType
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine, WorkerInfo
 
 

@@ -3,8 +3,7 @@
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp
-from db.tables.values import ValueType
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType
 from mallorn.core.states import Cause, JobState, RoundState
 from mallorn.core.values.decided import DecidedTask
 from mallorn.core.values.decision_log import RoundNotes

@@ -1,8 +1,12 @@
 """The line that installs an extra the way this Mallorn was installed: it is on no package index."""
 
 import json
+from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
+from typing import Any
+
+from mallorn.core.errors import MissingPackage as MissingPackage
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,3 +41,15 @@ def _installed_from() -> str:
         return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
     is_there = not url.startswith("file://") or Path(url.removeprefix("file://")).exists()
     return url if is_there else ""
+
+
+def need(module: str, what_for: str, extra: str) -> Any:
+    """The module. Raises MissingPackage, with the command that installs the extra that has it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise MissingPackage(
+            f"{what_for} needs {module}, which is not installed", hint=install_line(extra)
+        ) from None

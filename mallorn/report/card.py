@@ -6,11 +6,10 @@ from typing import Final
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.report import FinishReport
+from mallorn.core.values.verdict import Verdict
 from mallorn.report.chart import TRIALS, chart
-from mallorn.report.html import Html, el
+from mallorn.report.html import Html, el, facts, table
 from mallorn.report.style import scoped
-from mallorn.report.tables import facts, table
-from mallorn.report.verdict import verdict
 from mallorn.results.history import curve
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.columns import Cell, Column
@@ -18,6 +17,14 @@ from mallorn.wording.outlook import headroom
 from mallorn.wording.units import duration, first_line, latency, spent_of
 
 SHOWN: Final = 8
+
+
+def verdict(known: Verdict | None) -> Html | None:
+    """What the figures mean, and the command to type next."""
+    if known is None:
+        return None
+    following = el("p", "Next: ", el("code", known.next)) if known.next else None
+    return el("div", el("p", el("strong", known.summary)), following, class_=f"verdict {known.level}")
 
 
 def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus], note: str = "") -> Html:

@@ -9,9 +9,8 @@ from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import TaskStatus
 from mallorn.core.values.report import FinishReport
 from mallorn.report.chart import SECONDS, TRIALS, chart
-from mallorn.report.html import Html, el
+from mallorn.report.html import Html, el, facts, table
 from mallorn.report.story import Failure, Story
-from mallorn.report.tables import facts, table
 from mallorn.results.decisions import summarise
 from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows
 from mallorn.wording.columns import Column

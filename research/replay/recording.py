@@ -1,8 +1,9 @@
 """A recorded task: all measurements of one workload in one measuring context."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Final
 
 from mallorn.core.outcomes import Outcome
@@ -44,3 +45,13 @@ class RecordedTask:
     @property
     def failures(self) -> int:
         return sum(trial.outcome is not Outcome.OK for trial in self.trials)
+
+
+def of_every_kind(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTask]:
+    """The operators in turn, the largest task of each first, until there are `count`; in their old order."""
+    kinds: dict[str, list[RecordedTask]] = {}
+    for task in sorted(tasks, key=lambda task: -task.flops):
+        kinds.setdefault(task.op, []).append(task)
+    in_turn = [task for turn in zip_longest(*kinds.values()) for task in turn if task is not None]
+    kept = {id(task) for task in in_turn[:count]}
+    return [task for task in tasks if id(task) in kept]

@@ -8,8 +8,7 @@ from db.repositories.removals import Removals
 from db.session import Database
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
-from services.exports import remove_export
-from services.models import delete_model
+from services.artifacts import delete_model, remove_export
 
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20

@@ -24,9 +24,9 @@ from mallorn.core.plugins import blaming
 from mallorn.core.settings import settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import ZERO_SHOT, JobState
+from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.outlook import Outlook
-from mallorn.core.values.round import PlannedRound
 from mallorn.core.waiting import WAITING
 from services.control.grouping import group
 from services.control.messages import Message

@@ -16,9 +16,9 @@ from services.coordinator.costmodels import router as cost_models
 from services.coordinator.dataset import router as dataset
 from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS
 from services.coordinator.events import router as events
-from services.coordinator.fleet.endpoints import router as fleet
+from services.coordinator.fleet.service import router as fleet
 from services.coordinator.health import router as health
-from services.coordinator.jobs.endpoints import router as jobs
+from services.coordinator.jobs import removal, rounds, service, steering, submit
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
 from services.coordinator.options import router as options
@@ -98,7 +98,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
-    of_jobs = jobs, reports, events, schedules, records
+    jobs = (module.router for module in (submit, service, rounds, steering, removal))
+    of_jobs = *jobs, reports, events, schedules, records
     nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions, audit, retention
     for router in nouns:
         settle(router)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 from db.repositories.model_versions import ModelVersions
 from mallorn.core.scopes import Scope
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model_version import CostModelVersion
+from mallorn.core.values.cost_model import CostModelVersion
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.callers import needs
 from services.coordinator.web.numbers import MAX_BIG_INT, MAX_INT

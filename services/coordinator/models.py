@@ -13,7 +13,7 @@ from db.repositories.usage import Usage
 from db.tables import Model
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.dataset import UploadedModel
-from services import models
+from services import artifacts
 from services.coordinator.quotas import check_storage
 from services.coordinator.web.answers import BYTES
 from services.coordinator.web.auth import OwnerDep
@@ -66,7 +66,7 @@ def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
 @router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
     """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
-    models.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
+    artifacts.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
 
 
 async def _receive(

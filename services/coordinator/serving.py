@@ -7,7 +7,7 @@ from typing import Final
 import uvicorn
 
 from db.keyed import holds_keys
-from mallorn.core.binding import check_binding
+from mallorn.core.addresses import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from services.coordinator.web.store import Store

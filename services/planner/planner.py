@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Final
 
 from mallorn.core.names import resolve
+from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.outlook import Outlook
-from mallorn.core.values.round import PlannedRound
 from services.planner.auto import MOST_A_TASK, ceiling, expected_trials, had_fair_look, pays
 from services.planner.belief import Belief, Forecast
 from services.planner.budgets import ROUND_SIZE, Ledger, candidates, first_size, round_size, seconds_per_trial

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.outlook import Outlook
-from mallorn.core.values.round import PlannedRound
 
 
 @dataclass(frozen=True, slots=True)

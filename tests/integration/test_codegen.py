@@ -7,7 +7,7 @@ import pytest
 import tvm
 
 from tests.unit.tvm_space.programs import matmul
-from workers.tvm.codegen import generate
+from workers.tvm.build import generate
 from workers.tvm.programs import parse_module, parse_tvm_target
 
 HOST = '{"kind":"llvm","num-cores":2}'

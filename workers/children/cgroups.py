@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+COUNT: Final = "oom_kill "
+FILES: Final = ("memory.events", "memory.oom_control")
 GROUPS: Final = Path("/proc/self/cgroup")
 MOUNTS: Final = Path("/proc/self/mountinfo")
 
@@ -40,3 +43,18 @@ def _upwards(group: PurePosixPath, root: PurePosixPath, mount: Path) -> list[Pat
     below = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
     own = mount / below
     return [own, *own.parents][: len(below.parts) + 1]
+
+
+def killed_for_memory() -> int:
+    """How many processes of our control group were ended so; 0 where nobody counts them."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = _counter().read_text().splitlines()
+        return int(next(line.removeprefix(COUNT) for line in lines if line.startswith(COUNT)))
+    return 0
+
+
+@lru_cache(maxsize=1)
+def _counter() -> Path:
+    """Raises StopIteration where there is none."""
+    files = (group / name for group in ancestors("memory") for name in FILES)
+    return next(file for file in files if file.is_file())

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
 
 from workers.children.call import Call
+from workers.children.cgroups import killed_for_memory
 from workers.children.channel import Channel, ChannelClosed, Frame
 from workers.children.errors import (
     ChildCrashed,
@@ -22,13 +23,11 @@ from workers.children.errors import (
     ChildTimeout,
     unpack_error,
 )
-from workers.children.log import ChildLog
-from workers.children.memory import killed_for_memory
 from workers.children.orders import Orders
 from workers.children.pending import Pending
 from workers.children.serve import ERROR, READY
 from workers.children.shutdown import STOP
-from workers.children.starter import start_process
+from workers.children.starter import ChildLog, start_process
 from workers.sandbox.walls import Walls
 
 # From the end of a child's connection to its own: on a busy host it takes a while.

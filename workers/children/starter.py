@@ -1,22 +1,70 @@
-"""Starts child processes, each in a session of its own and tied to the life of this process."""
+"""Starts child processes, each in a session of its own and tied to the life of this process.
+
+Their environment has no variable that could hold a secret.
+"""
 
 import compileall
+import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from workers.children.environ import harmless
-from workers.children.log import ChildLog
 from workers.children.orders import Orders
 from workers.children.serve import FD_VARIABLE
 
+_TAIL_BYTES = 2000
+_LIMIT_BYTES = 1 << 20
+_NAMES: Final = (
+    *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS"),
+)
+#: Of compilers, drivers, numerical libraries, languages and Python itself.
+_BEGINNINGS: Final = (
+    *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
+    *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
+    *("MALLOC_", "GLIBC_", "ORT_", "COVERAGE_"),
+)
 _ROOT = str(Path(__file__).resolve().parents[2])
 # The kernel ties a child's life to the thread that started it: one thread, as old as we get, starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
+
+
+class ChildLog:
+    """An unnamed file that children append to; it is emptied when it has grown too large."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log
+        # The offset is shared with the child: without O_APPEND our reading would move its writing.
+        flags = fcntl.fcntl(self.file, fcntl.F_GETFL)
+        fcntl.fcntl(self.file, fcntl.F_SETFL, flags | os.O_APPEND)
+
+    def tail(self) -> str:
+        """The last lines."""
+        size = os.fstat(self.file.fileno()).st_size
+        return (
+            os.pread(self.file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+            .decode(errors="replace")
+            .strip()
+        )
+
+    def trim(self) -> None:
+        """Empty the file once it has grown past its limit."""
+        if os.fstat(self.file.fileno()).st_size > _LIMIT_BYTES:
+            os.ftruncate(self.file.fileno(), 0)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What of an environment may be passed on."""
+    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_BEGINNINGS)}
 
 
 @lru_cache(maxsize=1)

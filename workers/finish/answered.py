@@ -15,8 +15,7 @@ from workers.finish.checking import Checker
 from workers.finish.contenders import Contest, space_of, tasks_of
 from workers.finish.winners import Winner
 from workers.knowing.answer import Answer, Knowledge, Question, in_order
-from workers.knowing.constructed import Constructed
-from workers.knowing.learned import Learned
+from workers.knowing.learned import Constructed, Learned
 from workers.knowing.modelled import Modelled
 from workers.knowing.near import Near
 from workers.knowing.same import Same
@@ -68,7 +67,7 @@ def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) ->
         slot = Slot(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
         verdict = check.verify(program, slot)
         if verdict.ok:
-            contest = Contest(task, workload, program, (slot,), None, {each.candidate: each.source})
+            contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
             trial = _trial(each, space, workload.flops)
             winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
             return Told(winner, _told(each, winner))

@@ -14,13 +14,22 @@ from workers.faces.engine import Engine, LoadedEngine
 from workers.faces.graphs import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
 from workers.host.alone import Host
 from workers.host.load import LoadMeter
-from workers.racing.agreement import largest_error
 from workers.racing.bursts import KernelRacer
 from workers.racing.fairly import Meter
 from workers.racing.on_device import DeviceEngine, DeviceMeter, DeviceSeat
+from workers.tvm.recipes import precision_of
+from workers.tvm.templates.checks import LARGEST_ERROR_BF16, error_of_steps
 
+# What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
+# An export's own script compares with onnxruntime alone, which sums up in another order.
+LARGEST_ERROR: Final = {"float32": 1e-4, "bf16": LARGEST_ERROR_BF16}
 SEED: Final = 0
 ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
+
+
+def largest_error(recipe: StoredRecipe, model: Path) -> float:
+    """The relative error that a model may have after a recipe."""
+    return max(LARGEST_ERROR[precision_of(recipe)], error_of_steps(model))
 
 
 class Held(KernelRacer, Protocol):

@@ -1,4 +1,8 @@
-"""seccomp: which system calls a process and all that it starts can make. What is refused fails with EPERM."""
+"""seccomp: which system calls a process and all that it starts can make. What is refused fails with EPERM.
+
+A call stands here as its name, its number on x86_64 and that on aarch64; -1: there is none of that name. The
+lists are of calls that nobody behind our walls needs, by what a call would be good for.
+"""
 
 import ctypes
 import errno
@@ -8,8 +12,40 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from workers.sandbox.kernel import prctl
-from workers.sandbox.syscalls import ARCHITECTURES, NEVER, PROGRAMS, SOCKETS, SPECIAL, X86_64
 
+X86_64, AARCH64 = "x86_64", "aarch64"
+ARCHITECTURES: Final = {X86_64: (0xC000003E, 0), AARCH64: (0xC00000B7, 1)}
+
+_OTHER_PROCESSES: Final = """
+ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, pidfd_getfd 438 438,
+pidfd_send_signal 424 424, kcmp 312 272, move_pages 279 239, migrate_pages 256 238, setpriority 141 140,
+ioprio_set 251 30, sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274,
+shmget 29 194, shmat 30 196, msgget 68 186, semget 64 190, mq_open 240 180
+"""
+# Landlock knows no rights to these.
+_FILES_OF_OTHERS: Final = """
+chmod 90 -1, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -1, fchown 93 55, lchown 94 -1,
+fchownat 260 54, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14,
+lremovexattr 198 15, fremovexattr 199 16, name_to_handle_at 303 264, open_by_handle_at 304 265,
+mknod 133 -1, mknodat 259 33,
+utime 132 -1, utimes 235 -1, futimesat 261 -1, utimensat 280 88
+"""
+_KERNEL: Final = """
+bpf 321 280, perf_event_open 298 241, userfaultfd 323 282, keyctl 250 219, add_key 248 217,
+request_key 249 218, io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427,
+mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, move_mount 429 429, open_tree 428 428,
+fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442, unshare 272 97,
+setns 308 268, init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246 104,
+kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60,
+syslog 103 116, iopl 172 -1, ioperm 173 -1, settimeofday 164 170, clock_settime 227 112,
+adjtimex 159 171, clock_adjtime 305 266, sethostname 170 161, setdomainname 171 162
+"""
+# Who stays in its process group ends with it.
+_ESCAPES: Final = "setsid 112 157, setpgid 109 154"
+_PROGRAMS: Final = "fork 57 -1, vfork 58 -1, execve 59 221, execveat 322 281"
+_SOCKETS: Final = "socket 41 198"  # a pair of them leads nowhere
+# Judged by their first argument, but for clone3.
+_SPECIAL: Final = "clone 56 220, clone3 435 435, prlimit64 302 261"
 _PR_SET_SECCOMP: Final = 22
 _FILTER: Final = 2
 # Classic BPF: load a word of the call's description, jump if it is this number or has these bits, answer.
@@ -24,6 +60,17 @@ _CLONE_THREAD: Final = 0x00010000
 _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 
 Instruction = tuple[int, int, int, int]  # what to do, how many to leave out if so and if not, a number
+
+
+def _table(text: str) -> dict[str, tuple[int, int]]:
+    rows = (each.split() for each in text.replace("\n", " ").split(","))
+    return {name: (int(x86_64), int(aarch64)) for name, x86_64, aarch64 in rows}
+
+
+NEVER: Final = _table(",".join((_OTHER_PROCESSES, _FILES_OF_OTHERS, _KERNEL, _ESCAPES)))
+PROGRAMS: Final = _table(_PROGRAMS)
+SOCKETS: Final = _table(_SOCKETS)
+SPECIAL: Final = _table(_SPECIAL)
 
 
 class _Program(ctypes.Structure):

@@ -1,21 +1,52 @@
 """The graph child: imports models, compiles them with schedules, writes and reads schedule directories."""
 
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from workers.children.method import serving
 from workers.children.serve import serve
-from workers.faces.graphs import Graphs, Shapes, Signature
+from workers.faces.graphs import Graphs, Ranges, Scripts, Shapes, Signature
 from workers.tvm.accuracy import compare, compare_models
 from workers.tvm.compile import compile_default, compile_model, compile_range
-from workers.tvm.database import write_database
-from workers.tvm.inputs import make_inputs
+from workers.tvm.database import replay, write_database
 from workers.tvm.model import load_network
-from workers.tvm.programs import parse_tvm_target
+from workers.tvm.onnx_reader import read_model
+from workers.tvm.programs import parse_module, parse_tvm_target
 from workers.tvm.ranged import extract_range
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.restoring import read_export, read_log
-from workers.tvm.scripts import scripts
 from workers.tvm.tasks import extract
+from workers.tvm.templates import compiling as stock
+
+
+def make_inputs(
+    model_path: str,
+    inputs_npz: str,
+    seed: int,
+    input_shapes: Shapes,
+    input_ranges: Ranges,
+) -> list[str]:
+    """Write one array an input under the model's own names, in calling order, and return the names.
+
+    `input_ranges` is what `extract` found; an integer input without one gets zeros and ones.
+    """
+    model = read_model(model_path)
+    arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
+    np.savez(inputs_npz, **arrays)
+    return list(arrays)
+
+
+def scripts(tir: str, trace: str) -> Scripts:
+    """A program before and after its full trace, and the trace, as TVMScript. Raises one of BROKEN."""
+    mod = parse_module(tir)
+    schedule = replay(mod, trace)
+    return Scripts(_script(mod), _script(schedule.mod), "\n".join(schedule.trace.as_python()))
+
+
+def _script(mod: Any) -> str:
+    """For people: extents have 64 bits, and `T.int64(4)` for every 4 would hide the loops."""
+    return str(mod.script(int_dtype="int64", verbose_expr=False))
 
 
 def warm_up(target: str) -> None:

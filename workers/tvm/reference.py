@@ -1,5 +1,7 @@
 """What the unscheduled program answers, to check candidates against.
 
+It is computed where a worker is, by a program that any processor can run.
+
 A candidate is checked as the whole program: weights come in their original layout and are re-laid inside,
 whereas the one that is timed is handed re-laid weights.
 """
@@ -11,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm.ir import TensorLoad
-from tvm.tirx import Div
+import tvm_ffi
+from tvm.ir import StringImm, TensorLoad
+from tvm.tirx import AttrStmt, Div
 
 from workers.device.values import dtype_of
 from workers.faces.graphs import Reference
@@ -24,14 +27,28 @@ from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import as_tvm_target
-from workers.tvm.portable import portable
 from workers.tvm.programs import parse_module
+from workers.tvm.templates.quads import plain
 from workers.tvm.templates.rewriting import collect
 
+_IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
 # More optimisation takes three times as long to compile, and its scalar loops run no faster.
 _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
+
+
+def portable(mod: Any) -> Any:
+    """The program with functions in LLVM's words that name no instruction of a processor."""
+    functions = {var: tvm_ffi.structural_map(each, (AttrStmt, _plain)) for var, each in mod.functions.items()}
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _plain(statement: Any) -> Any:
+    if statement.attr_key != _IMPORT:
+        return statement
+    text = StringImm(plain(str(statement.value.value)))
+    return AttrStmt(statement.node, statement.attr_key, text, statement.body)
 
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:

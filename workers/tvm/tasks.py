@@ -1,10 +1,14 @@
-"""A model file into tuning tasks, as plain data."""
+"""A model file into tuning tasks, as plain data, and how many operations a program takes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import tvm
+import tvm_ffi
+from tvm.s_tir import SBlock
+from tvm.s_tir.analysis import estimate_tir_flops
+from tvm.tirx import Evaluate
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
@@ -16,8 +20,29 @@ from workers.tvm.passes import as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_of
 from workers.tvm.refusals import naming_the_node
 from workers.tvm.templates.compiling import tasks_of
-from workers.tvm.work import operations
+from workers.tvm.templates.rewriting import WORK, collect
 from workers.tvm.workload import canonical, structure_key, workload_key
+
+
+def operations(mod: Any) -> float:
+    """As TVM counts them; blocks of vectors and functions, which it cannot read, say it themselves."""
+    said = sum(
+        int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
+    )
+    return float(said + estimate_tir_flops(_read(mod)))
+
+
+def _read(mod: Any) -> Any:
+    """The program without what those blocks do."""
+    functions = {var: tvm_ffi.structural_map(each, (SBlock, _emptied)) for var, each in mod.functions.items()}
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _emptied(block: Any) -> Any:
+    if WORK not in block.annotations:
+        return block
+    nothing = Evaluate(tvm.tirx.const(0))
+    return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, nothing)
 
 
 def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:

@@ -1,5 +1,6 @@
 """The decision log of a job: its rounds, why each was made, what was expected of it and what it brought."""
 
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -105,3 +106,15 @@ class LoggedRound(RoundStatus):
 
     total_before_us: float | None = None
     total_after_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRound:
+    """One round to open, and why."""
+
+    task_id: int
+    index: int
+    size: int
+    seed: int
+    reason: RoundNotes = field(default_factory=RoundNotes)
+    searcher: str | None = None  # None: the job's own

@@ -1,6 +1,8 @@
 """Finds devices and workers, and what ran on them."""
 
-from typing import Final
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
 
 from db.repositories.activity import Activity
 from db.repositories.devices import Devices
@@ -10,6 +12,7 @@ from db.repositories.withdrawals import Withdrawals
 from db.repositories.workers import Workers
 from db.session import read_clock
 from db.tables import Device, Worker
+from mallorn.core.scopes import Scope
 from mallorn.core.values.fleet import (
     DeviceState,
     DeviceStatus,
@@ -20,17 +23,23 @@ from mallorn.core.values.fleet import (
     WorkerStatus,
 )
 from services.coordinator.fleet.states import is_online, state_of_device, state_of_worker
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.callers import needs
 from services.coordinator.web.paging import ListOut
-from services.coordinator.web.parts import Parts
+from services.coordinator.web.parts import PartsDep
 
+router = APIRouter(tags=["fleet"])
 # A worker's id names one process: those of a day ago will not come back.
 KEEP_SEC: Final = 24 * 3600.0
 MAX_ROUNDS: Final = 5000
 MAX_STAGES: Final = 5000
+DAY_MINUTES: Final = 24 * 60
+SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
 
 
-def list_devices(parts: Parts) -> ListOut[DeviceStatus]:
-    """By name; those that stopped last."""
+@router.get("/devices", openapi_extra=SEES_FLEET)
+def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
+    """List all devices that were ever seen, with when that was."""
     with parts.database.session() as session:
         now_sec, targets = read_clock(session), Targets(session)
         found = [
@@ -39,16 +48,9 @@ def list_devices(parts: Parts) -> ListOut[DeviceStatus]:
     return ListOut(items=sorted(found, key=lambda device: device.state is DeviceState.STOPPED))
 
 
-def list_workers(parts: Parts) -> ListOut[WorkerStatus]:
-    """By start; those that stopped last."""
-    with parts.database.session() as session:
-        now_sec = read_clock(session)
-        found = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
-    return ListOut(items=sorted(found, key=lambda worker: worker.state is WorkerState.STOPPED))
-
-
-def withdraw(parts: Parts, name: str, wanted: WithdrawIn) -> Withdrawn:
-    """What came from a device is taken back, or only counted. Raises NotFound."""
+@router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
+def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn:
+    """Take back what a device measured, and the schedules and the cost models that rest on it."""
     if wanted.dry_run:
         with parts.database.session() as session:
             return Withdrawals(session).count(name, wanted.since)
@@ -56,8 +58,24 @@ def withdraw(parts: Parts, name: str, wanted: WithdrawIn) -> Withdrawn:
         return Withdrawals(session).withdraw(name, wanted.since)
 
 
-def activity(parts: Parts, owner: str, minutes: float) -> FleetActivity:
-    """What ran within the last minutes; that of other owners without its names."""
+@router.get("/workers", openapi_extra=SEES_FLEET)
+def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
+    """List the worker slots seen within a day."""
+    with parts.database.session() as session:
+        now_sec = read_clock(session)
+        found = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
+    return ListOut(items=sorted(found, key=lambda worker: worker.state is WorkerState.STOPPED))
+
+
+@router.get("/fleet/activity", openapi_extra=SEES_FLEET)
+def fleet_activity(
+    parts: PartsDep,
+    owner: OwnerDep,
+    minutes: Annotated[
+        float, Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="How far back.")
+    ] = 60,
+) -> FleetActivity:
+    """Show what ran lately, on which worker and device, and what waits."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
         rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)

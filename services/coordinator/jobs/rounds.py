@@ -1,6 +1,9 @@
 """The decision log of a job as the API shows it."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from db.repositories.decisions import Decision, DecisionLog
 from db.repositories.jobs import Jobs
@@ -8,8 +11,12 @@ from db.repositories.tasks import Tasks
 from mallorn.core.errors import NotFound
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundForecast, RoundStatus
-from services.coordinator.web.paging import PageOut
-from services.coordinator.web.parts import Parts
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.numbers import MAX_INT
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.parts import PartsDep
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
 class RoundOrder(StrEnum):
@@ -17,16 +24,25 @@ class RoundOrder(StrEnum):
     OLDEST = "oldest"
 
 
+TaskQuery = Annotated[
+    int | None, Query(ge=0, le=MAX_INT, description="Only rounds of the task with this index.")
+]
+OrderQuery = Annotated[
+    RoundOrder, Query(description="`newest` or `oldest` first; keep it from page to page.")
+]
+
+
+@router.get("/{job_id}/rounds")
 def list_rounds(
-    parts: Parts,
-    owner: str,
+    parts: PartsDep,
+    owner: OwnerDep,
     job_id: str,
-    task: int | None,
-    order: RoundOrder,
-    cursor: str | None,
-    limit: int,
+    task: TaskQuery = None,
+    order: OrderQuery = RoundOrder.NEWEST,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
 ) -> PageOut[RoundStatus]:
-    """One page of a job's rounds, of all tasks or of one. Raises NotFound for an unknown job or task."""
+    """List a job's rounds: why each was planned, what was expected of it and what it brought."""
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
         if task is not None and task not in {known.index for known in Tasks(session).list(job_id)}:

@@ -1,26 +1,42 @@
 """Looks at jobs."""
 
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
 from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.stock import Stock
 from db.repositories.tasks import Tasks
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs.views import job_out, jobs_out, task_out
+from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.disk import full_disk_words
-from services.coordinator.web.paging import ListOut, PageOut
-from services.coordinator.web.parts import Parts
+from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
+from services.coordinator.web.parts import PartsDep
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
+@router.get("")
 def list_jobs(
-    parts: Parts, owner: str, state: JobState | None, archived: bool, cursor: str | None, limit: int
+    parts: PartsDep,
+    owner: OwnerDep,
+    state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+    archived: Annotated[bool, Query(description="Those that were archived, instead of all others.")] = False,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
 ) -> PageOut[JobStatus]:
+    """List the owner's jobs, newest first."""
     with parts.database.session() as session:
         page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
         items = jobs_out(session, page.items)
     return PageOut(items=items, next_cursor=page.cursor)
 
 
-def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
+@router.get("/{job_id}")
+def get_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Show one job, by its id or the beginning of it: state, progress and reports."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
@@ -28,7 +44,9 @@ def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
     return job
 
 
-def list_tasks(parts: Parts, owner: str, job_id: str) -> ListOut[TaskStatus]:
+@router.get("/{job_id}/tasks")
+def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskStatus]:
+    """List a job's tasks as MetaSchedule's table does; empty until the model is imported."""
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
         found, stock_us = Tasks(session).summaries(job_id), Stock(session).best_us(job_id)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
@@ -17,8 +18,10 @@ from mallorn.core.values.job import JobStatus
 from services.coordinator.jobs.requests import ResumeIn
 from services.coordinator.jobs.views import job_out
 from services.coordinator.quotas import check_work
-from services.coordinator.web.parts import Parts
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import PartsDep
 
+router = APIRouter(prefix="/jobs", tags=["jobs"])
 # Who goes on with a job that is put back into a state.
 NEXT_TASK: Final = {
     JobState.QUEUED: queues.IMPORT_MODEL,
@@ -30,25 +33,27 @@ NEXT_TASK: Final = {
 Steered = type[PausedEvent] | type[ResumedEvent] | type[CancelledEvent]
 
 
-def pause(parts: Parts, owner: str, job_id: str) -> JobStatus:
-    """Plan no more rounds; those in flight end. Raises NotFound; Conflict in a state that cannot pause."""
-    with parts.database.transaction() as session:
-        return _announce(session, PausedEvent, Jobs(session).pause(job_id, owner))
-
-
-def cancel(parts: Parts, owner: str, job_id: str) -> JobStatus:
-    """End a job and its open rounds. Raises NotFound; Conflict when it has ended already."""
+@router.post("/{job_id}/cancel")
+def cancel_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """End a job now; its measurements stay."""
     with parts.database.transaction() as session:
         job = Jobs(session).cancel(job_id, owner)
         Rounds(session).cancel_open(job_id)
         return _announce(session, CancelledEvent, job)
 
 
-def resume(parts: Parts, owner: str, job_id: str, request: ResumeIn) -> JobStatus:
-    """Go on with a paused job, or with one that came to its finish and is given more trials.
+@router.post("/{job_id}/pause")
+def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Plan no more rounds until the job is resumed."""
+    with parts.database.transaction() as session:
+        return _announce(session, PausedEvent, Jobs(session).pause(job_id, owner))
 
-    Without any, a finish that failed or left something out is done again. Raises NotFound, Conflict, TooMany.
-    """
+
+@router.post("/{job_id}/resume")
+def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobStatus:
+    """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
+    # Without more trials, a finish that failed or left something out is done again.
+    request = request or ResumeIn()
     with parts.database.transaction() as session:
         _explain_refusal(Jobs(session).get(job_id, owner), request)
         Usage(session).hold(owner)

@@ -1,7 +1,10 @@
 """Turns a request into a job."""
 
 import hashlib
+from http import HTTPStatus
+from typing import Annotated, Final
 
+from fastapi import APIRouter, Header, Response
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
@@ -22,7 +25,33 @@ from services.coordinator.fleet.local import local_target
 from services.coordinator.jobs.requests import JobIn
 from services.coordinator.jobs.views import job_out
 from services.coordinator.quotas import check_work
-from services.coordinator.web.parts import Parts
+from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.parts import Parts, PartsDep
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+KeyHeader = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Sent again with the same request it finds the first job instead of making another.",
+    ),
+]
+REPEATED: Final = "The job that this Idempotency-Key made before."
+
+
+@router.post(
+    "", status_code=HTTPStatus.CREATED, responses={200: {"model": JobStatus, "description": REPEATED}}
+)
+def submit_job(
+    parts: PartsDep, owner: OwnerDep, request: JobIn, response: Response, idempotency_key: KeyHeader = None
+) -> JobStatus:
+    """Submit a job for an uploaded model."""
+    job, is_new = submit(parts, owner, request, idempotency_key)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    response.headers["Location"] = f"/api/v1/jobs/{job.id}"
+    return job
 
 
 def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobStatus, bool]:

@@ -9,7 +9,7 @@ import httpx
 from fastapi import Depends, Request
 
 from mallorn.core.errors import Unauthorized, Unavailable
-from mallorn.core.extras import need
+from mallorn.core.installing import need
 from mallorn.core.settings import Settings
 from services.coordinator.signing_in.published import Published
 from services.coordinator.web.rates import Rates

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.binding import is_loopback
+from mallorn.core.addresses import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from services.coordinator.web.callers import SAFE_METHODS
 from services.coordinator.web.door import Door

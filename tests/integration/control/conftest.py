@@ -20,6 +20,7 @@ from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
+from tests.fixtures.stored import open_rounds
 from tests.fixtures.workshop import Workshop
 
 SKETCH = NewSketch(Sketch("yard", "[trace]", ()), "synthetic/1", "0.27.0")
@@ -105,7 +106,7 @@ class Yard:
         return str(self.read(lambda session: Rounds(session).get(round_id).job_id))
 
     def open_rounds(self, target_id: int | None = None) -> list[Round]:
-        return list(self.read(lambda session: Rounds(session).in_flight(target_id=target_id)))
+        return list(self.read(lambda session: open_rounds(session, target_id=target_id)))
 
     def turns(self, first: str, count: int) -> Counter[str]:
         """Close the oldest open round and plan its job, so many times; the candidates each job was given."""

@@ -19,10 +19,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assumed
-from services.control import fleet, planning, turn
+from services.control import planning, turn
 from services.control.planning import plan_job
-from services.control.reaping import reap
-from services.control.sweeping import STALE_SEC, sweep
+from services.control.sweeping import STALE_SEC, reap, sweep
 
 
 def kinds(workshop, job):
@@ -88,7 +87,7 @@ def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypat
     monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
     workshop.plan(job)  # the first plan also writes what is settled once
-    monkeypatch.setattr(fleet, "_slots", lambda _devices, _workers: 8)
+    monkeypatch.setattr(planning, "_slots", lambda _devices, _workers: 8)
     monkeypatch.setattr(turn, "plan", slow(turn.plan))
     start = threading.Barrier(4)
 

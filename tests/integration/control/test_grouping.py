@@ -13,7 +13,7 @@ from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.private import scope_of
 from mallorn.core.targets import parse_target
-from mallorn.core.values.round import PlannedRound
+from mallorn.core.values.decision_log import PlannedRound
 from services.control.grouping import group
 from workers.round.training import train
 

@@ -7,13 +7,14 @@ from db.codec import unpack_decisions, unpack_times
 from db.dataset.importing import import_dataset
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads, tir_of
+from db.repositories.workloads import tir_of
 from db.session import Database
 from db.tables import Context, Measurement
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from tests.fixtures.rows import MODEL
+from tests.fixtures.stored import workload_named
 from tests.integration.dataset.conftest import TILED, Filled, stored
 
 COPIED = (
@@ -49,7 +50,7 @@ def test_candidates_can_be_rebuilt_where_they_came_in(filled: Filled, elsewhere:
     filled.exported(tmp_path / "out")
     import_dataset(elsewhere, tmp_path / "out")
     with elsewhere.session() as session:
-        workload = Workloads(session).find("w0")
+        workload = workload_named(session, "w0")
         assert Sketches(session).by_key(["tiled"]) == {"tiled": TILED}
         assert workload is not None
         assert (tir_of(workload), workload.op, workload.args) == ("{tir}", "matmul", {"args": []})
@@ -62,7 +63,7 @@ def test_what_came_in_teaches_and_is_never_the_best(filled: Filled, elsewhere: D
     filled.exported(tmp_path / "out")
     import_dataset(elsewhere, tmp_path / "out")
     with elsewhere.session() as session:
-        workload = Workloads(session).find("w0")
+        workload = workload_named(session, "w0")
         assert workload is not None
         target_id = stored(elsewhere)[0].target_id
         history = Trials(session).history(workload.id, target_id)

@@ -21,7 +21,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model_version import CostModelVersion
+from mallorn.core.values.cost_model import CostModelVersion
 from research.pretraining import bases
 from research.pretraining.bases import PretrainedBase, pretrain
 from research.pretraining.from_database import training_data_of

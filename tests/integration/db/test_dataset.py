@@ -23,6 +23,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Choice, ChoiceKind
 from tests.fixtures.rows import MODEL, new_sketch, new_workload
+from tests.fixtures.stored import active_jobs, workload_named
 
 
 def test_importers_that_race_agree_on_the_ids(rows):
@@ -39,7 +40,7 @@ def test_importers_that_race_agree_on_the_ids(rows):
 
 
 def test_programs_and_traces_come_back_as_they_went_in(rows):
-    workload = rows.read(lambda session: Workloads(session).find("w0"))
+    workload = rows.read(lambda session: workload_named(session, "w0"))
     choices = tuple(Choice(kind, 2, 4, 4, (1, 2), (0, 16), (0.5, 0.5), (2, 2)) for kind in ChoiceKind)
     new = new_sketch("tiled", choices)
     rows.write(lambda session: Sketches(session).ensure_many([new]))
@@ -209,6 +210,6 @@ def test_a_worker_keeps_its_start_and_refreshes_the_rest(rows):
 
 
 def test_a_job_that_ended_is_no_longer_active(rows):
-    assert [job.id for job in rows.read(lambda session: Jobs(session).active())] == [rows.job_id]
+    assert [job.id for job in rows.read(active_jobs)] == [rows.job_id]
     rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
-    assert rows.read(lambda session: Jobs(session).active()) == []
+    assert rows.read(active_jobs) == []

@@ -5,6 +5,7 @@ from sqlalchemy import event
 
 from db.repositories.frozen import FrozenRows
 from db.repositories.jobs import Jobs
+from db.repositories.progress import progress
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules
@@ -42,7 +43,7 @@ def plans_of(rows, read):
 
 
 READS = {
-    "progress": lambda rows: lambda session: Jobs(session).progress(rows.job_id),
+    "progress": lambda rows: lambda session: progress(session, Jobs(session).get(rows.job_id, None)),
     "summaries": lambda rows: lambda session: Tasks(session).summaries(rows.job_id),
     "standings": lambda rows: lambda session: Standings(session).of(Jobs(session).get(rows.job_id, None)),
     "claims": lambda rows: lambda session: Shares(session).claims(rows.target_id),

@@ -29,6 +29,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.private import scope_of
 from mallorn.core.states import JobState, RoundState
 from tests.fixtures.rows import Rows, new_job, new_workload
+from tests.fixtures.stored import workload_named
 
 PRIVATE = JobOptions(private="on").model_dump(mode="json")
 SECRET_MODEL = "b" * 64
@@ -156,7 +157,7 @@ def test_near_programs_are_those_that_the_owner_may_know(private):
 
 
 def test_a_private_job_hides_nothing_that_was_known(private):
-    assert private.read(lambda session: Workloads(session).find("w0")).kept_upto == 0
+    assert private.read(lambda session: workload_named(session, "w0")).kept_upto == 0
 
 
 def test_a_second_private_owner_learns_of_their_own_program_and_shares_it_with_nobody(private):

@@ -205,23 +205,3 @@ def test_lost_messages_go_out_again_for_urgent_jobs_first_and_in_the_order_of_pl
 
     rows.write(act)
     assert waiting(rows) == [11, 9, 10]
-
-
-def test_rounds_are_listed_newest_first_in_pages(rows):
-    for workload in ("w0", "w1", "w0", "w1", "w0"):
-        round_id = rows.write(lambda session: rows.add_round(session, workload))  # noqa: B023 - runs at once
-        close(rows, round_id, claim(rows, round_id))
-    first = rows.read(lambda session: Rounds(session).list(rows.job_id, limit=3))
-    rest = rows.read(lambda session: Rounds(session).list(rows.job_id, first.cursor, limit=3))
-    assert [found.index for found in (*first.items, *rest.items)] == [4, 3, 2, 1, 0]
-    assert rest.cursor is None
-
-
-def test_in_flight_counts_open_rounds_of_a_job_or_a_target(rows):
-    round_id, attempt = rows.claimed_round()
-    assert [found.id for found in rows.read(lambda session: Rounds(session).in_flight(rows.job_id))] == [
-        round_id
-    ]
-    assert len(rows.read(lambda session: Rounds(session).in_flight(target_id=rows.target_id))) == 1
-    close(rows, round_id, attempt)
-    assert rows.read(lambda session: Rounds(session).in_flight()) == []

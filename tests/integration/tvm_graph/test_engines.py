@@ -8,7 +8,7 @@ import pytest
 from workers.tvm import engines
 from workers.tvm.accuracy import compare_models
 from workers.tvm.compile import compile_model
-from workers.tvm.inputs import make_inputs
+from workers.tvm.graphs import make_inputs
 
 
 @pytest.fixture(scope="module")

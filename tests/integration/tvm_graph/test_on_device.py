@@ -18,7 +18,7 @@ from workers.racing.on_device import DeviceEngine, DeviceFailed, DeviceMeter, De
 from workers.tvm import engines
 from workers.tvm.accuracy import compare_models
 from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.inputs import make_inputs
+from workers.tvm.graphs import make_inputs
 
 
 @pytest.fixture(scope="module")

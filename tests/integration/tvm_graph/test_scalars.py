@@ -11,7 +11,7 @@ from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.tvm import engines
 from workers.tvm.accuracy import compare_models
 from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.inputs import make_inputs
+from workers.tvm.graphs import make_inputs
 from workers.tvm.model import load_network
 
 

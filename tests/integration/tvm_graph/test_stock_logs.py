@@ -13,7 +13,6 @@ from db.repositories.statistics import Statistics
 from db.repositories.stock import STOCK
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
 from db.session import Database
 from db.tables import Context, Measurement, Source, Workload
 from mallorn.core.outcomes import Outcome
@@ -23,6 +22,7 @@ from research.foreign.lines import LoadedLog, Problem
 from research.foreign.loading import find_logs, load_log
 from research.pretraining.from_database import training_data_of
 from tests.fixtures.stock_logs import product, write_log
+from tests.fixtures.stored import workload_named
 from workers.tvm.restoring import plain_target, read_log
 from workers.tvm.sketches import design_space
 from workers.tvm.workload import workload_key
@@ -97,7 +97,7 @@ def test_they_teach_and_the_fastest_is_measured_by_the_next_job(log: Path, datab
         [brought] = Trials(session).best_brought(workload.id, target_id)
         assert brought.latency_us == pytest.approx(2100.0)
         assert Trials(session).best(workload.id, target_id) == []
-        assert Workloads(session).find(workload_key(product())) is not None
+        workload_named(session, workload_key(product()))
     [task] = training_data_of(database, None, Selection(), silent).tasks
     assert task.op == "matmul"
     assert sum(latency is not None for latency in task.latencies_us) == len(task.trials) - 1

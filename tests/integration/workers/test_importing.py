@@ -12,13 +12,14 @@ from db.repositories.events import Events
 from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
-from db.repositories.workloads import KEPT, Workloads
+from db.repositories.workloads import KEPT
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph import GraphReport
 from research.replay.space_file import write_tasks
+from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving
 from tests.unit.research.replay.made_up import made_up
@@ -93,7 +94,7 @@ def test_an_import_recognises_what_the_dataset_knows(workshop, job):
 
 def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(workshop, job):
     def kept():
-        return workshop.read(lambda session: Workloads(session).find("w0")).kept_upto == KEPT
+        return workshop.read(lambda session: workload_named(session, "w0")).kept_upto == KEPT
 
     hidden = workshop.job((), private="on")
     workshop.write(lambda session: Jobs(session).move(hidden, [JobState.TUNING], JobState.QUEUED))

@@ -2,11 +2,11 @@
 
 import pytest
 
+from benchmarks.lab.unlearned import TWINS
 from db.repositories.jobs import Jobs
 from db.repositories.removals import Removals
 from db.repositories.search_states import KEPT, SearchStates
 from mallorn.core.states import JobState
-from research.twins import TWINS
 from tests.integration.workers.test_round_life import kill_in, proposals_of
 from workers.search.algorithms.random import RandomSearch
 from workers.search.remembering import MOST_BYTES, Remembering

@@ -10,10 +10,10 @@ from benchmarks.ablation import _is_done, _wanted
 from benchmarks.ablation_arms import CHANCE_OPTIONS, WITHOUT, all_arms
 from benchmarks.ablation_report import lines, report
 from benchmarks.cells import Cells
+from benchmarks.lab.unlearned import TWINS
 from mallorn.core.asked import check_asked
 from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
-from research.twins import TWINS
 
 
 def cell(

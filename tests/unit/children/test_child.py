@@ -14,7 +14,7 @@ from mallorn.core.errors import HostFault, InvalidModel, StorageFull
 from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
-from workers.children import memory
+from workers.children import cgroups
 from workers.children.child import Child
 from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
 from workers.children.method import serving
@@ -122,7 +122,7 @@ def test_a_kill_while_the_kernel_counts_one_for_want_of_memory_is_its_own(
 ) -> None:
     counter = tmp_path / "memory.events"
     counter.write_text("oom 7\noom_kill 2\noom_group_kill 0\n")
-    monkeypatch.setattr(memory, "_counter", lambda: counter)
+    monkeypatch.setattr(cgroups, "_counter", lambda: counter)
     call = child.begin(Misbehaving.sleep.of(60.0))
     assert child.pid is not None
     counter.write_text("oom 9\noom_kill 3\noom_group_kill 0\n")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.children import memory
+from workers.children import cgroups
 
 V1 = {"memory": "/ cgroup cgroup rw,memory"}
 DOCKER = {"memory": "/docker/c0 cgroup cgroup rw,memory"}
@@ -33,7 +33,7 @@ with Misbehaving(name="graphs") as child:
 def group() -> Iterator[Path]:
     """A control group whose processes together get little memory."""
     try:
-        made = memory._counter().parent / f"mallorn-test-{os.getpid()}"
+        made = cgroups._counter().parent / f"mallorn-test-{os.getpid()}"
         made.mkdir()
     except (OSError, StopIteration):
         pytest.skip("no control group can be made here; deaths are then told by their signal alone")
@@ -83,17 +83,17 @@ def test_the_count_is_found(
     membership: str, mounts: dict[str, str], file: str, told: str, made_up_groups: MadeUp
 ) -> None:
     made_up_groups(membership, mounts, {file: told})
-    memory._counter.cache_clear()
+    cgroups._counter.cache_clear()
     try:
-        assert memory.killed_for_memory() == 4
+        assert cgroups.killed_for_memory() == 4
     finally:
-        memory._counter.cache_clear()
+        cgroups._counter.cache_clear()
 
 
 def test_where_nobody_counts_there_was_none(made_up_groups: MadeUp) -> None:
     made_up_groups("", {}, {})
-    memory._counter.cache_clear()
+    cgroups._counter.cache_clear()
     try:
-        assert memory.killed_for_memory() == 0
+        assert cgroups.killed_for_memory() == 0
     finally:
-        memory._counter.cache_clear()
+        cgroups._counter.cache_clear()

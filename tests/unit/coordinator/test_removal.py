@@ -7,7 +7,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.removals import Removals
 from mallorn import Client
 from mallorn.core.states import JobState
-from services.exports import remove_export
+from services.artifacts import remove_export
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 
 KEYS = {owner: hashlib.sha256(f"{owner}-key".encode()).hexdigest() for owner in ("ada", "bob")}

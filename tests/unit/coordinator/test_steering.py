@@ -4,12 +4,12 @@ from httpx import Response
 
 from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
-from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
 from mallorn.sse import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.stored import open_rounds
 
 
 def move(owned: OwnedRows, state: JobState) -> None:
@@ -105,7 +105,7 @@ def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: Ow
     cancelled = coordinator.http.post(f"/jobs/{owned.job_id}/cancel").json()
     assert cancelled["state"] == "cancelled"
     assert cancelled["finished_at"] is not None
-    assert owned.read(lambda session: Rounds(session).in_flight(owned.job_id)) == []
+    assert owned.read(lambda session: open_rounds(session, owned.job_id)) == []
     hold = Hold(WorkItem.round(round_id), attempt)
     assert not owned.write(lambda session: Holds(session).renew(hold, 60))
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, CostModel, Prediction
-from costmodels.calibration import DEVIATIONS, scaled, spread_factor
 from costmodels.draft import Draft
-from costmodels.ensemble import FEWEST_ROWS, Ensemble
+from costmodels.ensemble import DEVIATIONS, FEWEST_ROWS, Ensemble, scaled, spread_factor
 from costmodels.metrics import coverage
 from costmodels.testing import Data, StoredModelTestCase, easy_data
 from mallorn.core.names import REGISTRY

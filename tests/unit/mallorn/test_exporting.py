@@ -10,8 +10,7 @@ import pytest
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
-from mallorn.core.extras import MissingPackage
-from mallorn.core.installing import install_line
+from mallorn.core.installing import MissingPackage, install_line
 from mallorn.exporting import as_onnx, to_onnx
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes

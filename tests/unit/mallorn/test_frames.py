@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mallorn import Client
-from mallorn.core.extras import MissingPackage, need
-from mallorn.core.installing import install_line
+from mallorn.core.installing import MissingPackage, install_line, need
 from mallorn.core.outcomes import Outcome
 from mallorn.frames import HISTORY
 from tests.fixtures.coordinator import Coordinator, OwnedRows

@@ -22,8 +22,7 @@ from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client, Job, tuning, widget
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.extras import MissingPackage
-from mallorn.core.installing import install_line
+from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.settings import settings
 from mallorn.core.values.graph import StoredRecipe
 from mallorn.core.values.manifest import Manifest

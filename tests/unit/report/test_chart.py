@@ -2,8 +2,7 @@
 
 import pytest
 
-from mallorn.report.chart import HEIGHT, SECONDS, TRIALS, WIDTH, chart
-from mallorn.report.scales import even_ticks, log_ticks, padded
+from mallorn.report.chart import HEIGHT, SECONDS, TRIALS, WIDTH, chart, even_ticks, log_ticks, padded
 from mallorn.results.history import CurvePoint
 from tests.fixtures.markup import Markup, assert_inert
 

@@ -3,9 +3,8 @@
 from operator import itemgetter
 from typing import Any
 
-from mallorn.report.html import el
+from mallorn.report.html import el, facts, table
 from mallorn.report.sections import _option
-from mallorn.report.tables import facts, table
 from mallorn.wording.columns import Column
 from tests.fixtures.markup import Markup
 

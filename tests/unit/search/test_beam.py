@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.prefixes import LAST, prefixes
+from costmodels.proposing import ValuesPrefixes
 from costmodels.training import labels
 from costmodels.value import Value
-from costmodels.valuing import ValuesPrefixes
 from workers.search.algorithms.beam import Beam
 from workers.search.base import Searcher
 from workers.search.features import describe

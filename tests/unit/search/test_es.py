@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from workers.search.algorithms.es import EvolutionStrategy
-from workers.search.algorithms.gaussian import Gaussian
-from workers.search.algorithms.strategy import Strategy, by_rank
+from workers.search.algorithms.strategy import Gaussian, Strategy, by_rank
 from workers.search.base import Searcher
 from workers.search.synthetic import RFACTOR, TILED, SyntheticSpace
 from workers.search.testing import SearcherTestCase

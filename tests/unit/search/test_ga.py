@@ -7,8 +7,7 @@ import pytest
 
 from costmodels.base import CostModel, Prediction
 from costmodels.random import RandomModel
-from workers.search.algorithms.ga import Genetic
-from workers.search.algorithms.islands import elite, islands, shares, tournament
+from workers.search.algorithms.ga import Genetic, elite, islands, shares, tournament
 from workers.search.base import Searcher, Trial
 from workers.search.batch import Request
 from workers.search.fill import Filter

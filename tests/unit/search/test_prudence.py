@@ -10,9 +10,8 @@ from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from workers.search.algorithms.evolutionary import Evolutionary
 from workers.search.base import Trial
-from workers.search.build_times import learn_build_times
 from workers.search.feasibility import CERTAIN, learn_feasibility
-from workers.search.prudence import prudent
+from workers.search.prudence import learn_build_times, prudent
 from workers.search.sampler import ScoredPool
 from workers.search.simulate import simulate
 from workers.search.space import Candidate

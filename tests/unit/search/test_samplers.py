@@ -9,11 +9,10 @@ import pytest
 from costmodels.base import Prediction
 from workers.search.algorithms.evolutionary import Evolutionary
 from workers.search.sampler import BatchSampler, ScoredPool
-from workers.search.samplers.clustered import Clustered
+from workers.search.samplers.clustered import Clustered, synthesised
 from workers.search.samplers.clusters import k_means, to_the_knee
 from workers.search.samplers.contextual import Contextual
 from workers.search.samplers.diverse import Diverse
-from workers.search.samplers.synthesis import synthesised
 from workers.search.scaling import scaled, squared_distances
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from workers.search.synthetic import SyntheticSpace

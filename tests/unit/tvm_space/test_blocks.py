@@ -14,8 +14,8 @@ from workers.search.space import Sketch
 from workers.tvm.database import replay
 from workers.tvm.nests import nests
 from workers.tvm.passes import as_tvm_target
-from workers.tvm.portable import portable
 from workers.tvm.rebuild import full_trace, rebuild
+from workers.tvm.reference import portable
 from workers.tvm.sketches import design_space
 from workers.tvm.templates import blocks, quads
 from workers.tvm.workload import canonical

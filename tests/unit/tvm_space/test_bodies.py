@@ -9,7 +9,7 @@ from tvm.s_tir import Schedule
 
 from tests.unit.tvm_space.programs import TARGET
 from workers.tvm.bodies import CHEAP, FEWEST, KEPT, TOO_LARGE, BodyTooLarge, Sizes
-from workers.tvm.codegen import generate
+from workers.tvm.build import generate
 
 USUAL = 100
 LARGE = int(TOO_LARGE * USUAL) + 1

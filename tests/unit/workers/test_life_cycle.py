@@ -14,15 +14,14 @@ from sqlalchemy import String, and_, cast, select, update
 from db.codec import unpack_decisions
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
-from db.repositories.rounds import Rounds
 from db.session import Database
 from db.tables import HeldWork, Measurement, Round, SketchRow, Workload
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.names import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
-from services.control.reaping import reap
-from services.control.sweeping import STALE_SEC, sweep
+from services.control.sweeping import STALE_SEC, reap, sweep
+from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 from workers.round.commits import Commits
 from workers.search.space import Candidate
@@ -146,7 +145,7 @@ class JobLife(RuleBasedStateMachine):
 
     @invariant()
     def a_workload_is_tuned_by_one_round_at_a_time(self):
-        is_open = self.workshop.read(lambda s: Rounds(s).in_flight()) if hasattr(self, "jobs") else []
+        is_open = self.workshop.read(open_rounds) if hasattr(self, "jobs") else []
         assert len({row.workload_id for row in is_open}) == len(is_open)
 
     def serve(self, message):
@@ -185,7 +184,7 @@ class JobLife(RuleBasedStateMachine):
         return self.workshop.read(lambda session: session.execute(query).all())
 
     def open_rounds(self):
-        return [row.id for row in self.workshop.read(lambda session: Rounds(session).in_flight())]
+        return [row.id for row in self.workshop.read(open_rounds)]
 
     def committed(self):
         """What is stored, by the names under which the device knows it."""
@@ -222,7 +221,7 @@ class JobLife(RuleBasedStateMachine):
                 assert now.spent == self.budgets[job], "nothing was lost"
 
     def poisoned(self, job):
-        rounds = self.workshop.read(lambda session: Rounds(session).list(job, limit=100).items)
+        rounds = self.workshop.read(lambda session: rounds_of(session, job))
         return any(row.state == RoundState.POISON for row in rounds)
 
 
@@ -230,7 +229,8 @@ def test_every_job_ends_and_nothing_is_measured_twice_or_beyond_its_budget(
     sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTRY["measurer"], "made-up", "tests.fixtures.workshop:MadeUpMeasurer")
-    monkeypatch.setattr("services.control.fleet.FRESH_SEC", 1e6)  # the device stays, however slow the test is
+    # The device stays, however slow the test is.
+    monkeypatch.setattr("services.control.planning.FRESH_SEC", 1e6)
     JobLife.template = sqlite_template
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     JobLife.TestCase.settings = settings(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel
 from costmodels.prefixes import prefixes
-from costmodels.valuing import ValuesPrefixes
+from costmodels.proposing import ValuesPrefixes
 from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.knobs import Places
 from workers.search.policy.learner import Learner

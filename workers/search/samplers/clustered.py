@@ -1,18 +1,43 @@
-"""One promising candidate of each cluster, or one made up in its place (Chameleon's adaptive sampling)."""
+"""One promising candidate of each cluster, or one made up in its place (Chameleon's adaptive sampling).
 
+What is made up has the most frequent settings of each knob.
+"""
+
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.search.sampler import ScoredPool, Synthesiser
 from workers.search.samplers.clusters import Clustering, to_the_knee
-from workers.search.samplers.synthesis import synthesised
 from workers.search.scaling import Points, scaled, squared_distances
-from workers.search.space import Candidate, Space
+from workers.search.space import Candidate, Sketch, Space
 
+Setting = tuple[int, ...]
 Lines = NDArray[np.int64]
+
+
+def synthesised(sketch: Sketch, among: Sequence[Candidate]) -> Iterator[Candidate]:
+    """The most frequent setting of each knob among candidates of a sketch; the first of equals.
+
+    Then the same with one knob at its second setting, the most frequent of those first. A tile is one knob
+    with all its factors, so what is made up is well-formed.
+    """
+    ends = list(accumulate((choice.width for choice in sketch.choices), initial=0))
+    knobs = [
+        Counter(each.decisions[start:end] for each in among).most_common(2) for start, end in pairwise(ends)
+    ]
+    best = [settings[0][0] for settings in knobs]
+    yield _joined(sketch, best)
+    seconds = [(at, *settings[1]) for at, settings in enumerate(knobs) if len(settings) > 1]
+    for at, setting, _ in sorted(seconds, key=lambda second: -second[2]):
+        yield _joined(sketch, [*best[:at], setting, *best[at + 1 :]])
+
+
+def _joined(sketch: Sketch, settings: Sequence[Setting]) -> Candidate:
+    return Candidate(sketch.key, tuple(value for setting in settings for value in setting))
 
 
 class Clustered(Synthesiser):

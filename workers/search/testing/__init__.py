@@ -2,10 +2,9 @@
 
 from workers.search.testing.checks import assert_well_formed, split
 from workers.search.testing.remembering import RememberingTestCase
-from workers.search.testing.samplers import BatchSamplerTestCase
+from workers.search.testing.samplers import BatchSamplerTestCase, SynthesiserTestCase
 from workers.search.testing.searchers import SearcherTestCase
 from workers.search.testing.spaces import SpaceTestCase
-from workers.search.testing.synthesisers import SynthesiserTestCase
 from workers.search.testing.tiny import TinySpace
 
 __all__ = [

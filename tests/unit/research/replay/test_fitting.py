@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from research.replay.fitting import fitted
+from research.replay.reading import fitted
 from research.replay.space import RecordedSpace
 from tests.unit.research.replay.made_up import made_up
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch

@@ -1,6 +1,6 @@
 """Searchers without their learning, or what they keep, and a sampler without synthesis: for comparisons.
 
-Benchmarks name them `ppo-unlearned`; a job, as any class of one's own, `research.twins:PpoUnlearned`.
+Benchmarks name them `ppo-unlearned`; a job names any of them as a class of one's own, with its module.
 """
 
 from dataclasses import dataclass
@@ -106,19 +106,19 @@ class Medoids(BatchSampler):
 
 
 TWINS: Final = {
-    "ppo-unlearned": "research.twins:PpoUnlearned",
-    "ppo-forgetful": "research.twins:PpoForgetful",
-    "qlearning-unlearned": "research.twins:QLearningUnlearned",
-    "qlearning-forgetful": "research.twins:QLearningForgetful",
-    "reinforce-unlearned": "research.twins:ReinforceUnlearned",
-    "reinforce-forgetful": "research.twins:ReinforceForgetful",
-    "mcts-unlearned": "research.twins:MctsUnlearned",
-    "es-unlearned": "research.twins:EvolutionStrategyUnlearned",
-    "beam-unlearned": "research.twins:BeamUnlearned",
-    "generator-unlearned": "research.twins:GeneratorUnlearned",
-    "felix-unlearned": "research.twins:FelixUnlearned",
+    "ppo-unlearned": "benchmarks.lab.unlearned:PpoUnlearned",
+    "ppo-forgetful": "benchmarks.lab.unlearned:PpoForgetful",
+    "qlearning-unlearned": "benchmarks.lab.unlearned:QLearningUnlearned",
+    "qlearning-forgetful": "benchmarks.lab.unlearned:QLearningForgetful",
+    "reinforce-unlearned": "benchmarks.lab.unlearned:ReinforceUnlearned",
+    "reinforce-forgetful": "benchmarks.lab.unlearned:ReinforceForgetful",
+    "mcts-unlearned": "benchmarks.lab.unlearned:MctsUnlearned",
+    "es-unlearned": "benchmarks.lab.unlearned:EvolutionStrategyUnlearned",
+    "beam-unlearned": "benchmarks.lab.unlearned:BeamUnlearned",
+    "generator-unlearned": "benchmarks.lab.unlearned:GeneratorUnlearned",
+    "felix-unlearned": "benchmarks.lab.unlearned:FelixUnlearned",
 }
-SAMPLER_TWINS: Final = {"clustered-medoids": "research.twins:Medoids"}
+SAMPLER_TWINS: Final = {"clustered-medoids": "benchmarks.lab.unlearned:Medoids"}
 
 
 def located(name: str) -> str:

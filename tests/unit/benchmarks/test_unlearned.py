@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.lab.unlearned import TWINS, Medoids
 from mallorn.core.names import REGISTRY, resolve
-from research.twins import TWINS, Medoids
 from workers.search.sampler import BatchSampler, Synthesiser
 from workers.search.testing import BatchSamplerTestCase
 
