@@ -9,9 +9,8 @@ from db.clock import now
 from db.repositories.base import Repository, until
 from db.session import read_clock
 from db.tables import ApiKeyRow
-from mallorn.core.api_keys import digest_of, new_id, new_key
+from mallorn.core.api_keys import Scope, digest_of, new_id, new_key
 from mallorn.core.errors import NotFound
-from mallorn.core.scopes import Scope
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 
 DAY_SEC: Final = 24 * 3600.0
