@@ -1,4 +1,4 @@
-"""What an API key looks like, and what of it is kept."""
+"""What an API key looks like, what of it is kept, and what it may do."""
 
 import hashlib
 import secrets
