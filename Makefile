@@ -104,7 +104,9 @@ test-page: setup
 
 test-integration test-migration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
-test-unit test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
+test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
+# Coordinators and children begin and end here, which is idle time.
+test-unit: SIDE_BY_SIDE := -n 4
 # What a file's tests share is started once.
 test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
 # They wait for databases, children and ends of outages, too.

@@ -55,14 +55,14 @@ def _findings(
     data: Path,
     address: Address,
 ) -> Iterator[Finding]:
-    yield look("compiler", checks.compiler)
+    yield (links := look("compiler", checks.compiler))
     yield look("disk", lambda: checks.disk(data))
     found: list[Target] = []
     yield look("target", lambda: _target(target, address.url is not None, found))
     loaded = look("tvm", lambda: checks.tvm(graphs, found[0])) if found else None
     if loaded is not None:
         yield loaded
-    if loaded is not None and loaded.ok and found[0].is_cpu and address.url is None:
+    if loaded is not None and links.ok and loaded.ok and found[0].is_cpu and address.url is None:
         yield look("kernel", lambda: checks.kernel(found[0]))
     if model is not None and loaded is not None and loaded.ok:
         yield look("model", lambda: checks.model(graphs, existing(model), shapes))

@@ -46,6 +46,7 @@ RECORD_COLUMNS: Final = (
     Column[Record]("TASK", lambda row: row.workload_name),
     Column[Record]("OUTCOME", lambda row: row.outcome),
     Column[Record]("LATENCY (us)", lambda row: row.latency_us),
+    Column[Record]("AT MOST", lambda row: row.bound_us),
     Column[Record]("PREDICTED", lambda row: row.predicted),
     Column[Record]("ORIGIN", lambda row: row.origin),
     Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),

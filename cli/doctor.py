@@ -124,6 +124,7 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
         if tables.ok:
             yield look("models", lambda: stored.models(opened, known.artifacts))
             yield look("exports", lambda: stored.exports(opened))
+            yield look("times", lambda: stored.times(opened), necessary=False)
             yield look("cost models", lambda: stored.cost_models(opened))
     finally:
         opened.dispose()

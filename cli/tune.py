@@ -79,8 +79,9 @@ def tune(
                 wait_for_device(stack)  # which says what `local` is, too
             model_id = upload_with_bar(stack.api, str(file))
             job = stack.api.tune(model_id, *effort, model.stem, **options)
-            check_job(directory, job, force)
-            print_note(f"job {job.id}: {budget_words(job.status)} for {model} on {effort.target}")
+            with ending.pausing(job):
+                check_job(directory, job, force)
+                print_note(f"job {job.id}: {budget_words(job.status)} for {model} on {effort.target}")
             ending.reach(job)
 
 

@@ -90,8 +90,9 @@ class History:
         trials = self.trials()
         of_job = Counter(record.job_id for record in trials)
         above = sum(max(0, of_job[job] - asked) for job, asked in self.jobs.items())
-        times = Counter((record.context_id, log_key(record)) for record in trials)
-        return above + sum(times.values()) - len(times) + self._ran_again(trials)
+        well = [record for record in trials if record.bound_us is None]  # a bound may be taken again
+        times = Counter((record.context_id, log_key(record)) for record in well)
+        return above + sum(times.values()) - len(times) + self._ran_again(well)
 
     def _ran_again(self, trials: Sequence[Record]) -> int:
         log = self.data.logs / "executions.log"

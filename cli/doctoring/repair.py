@@ -12,6 +12,7 @@ from cli.host_checks import Finding
 from db.backups import folder_of, newest_whole, taken_at
 from db.integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
 from db.migrate import check, upgrade
+from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
 from db.repositories.stored import Stored, StoredCostModel
 from db.session import Database
@@ -41,6 +42,7 @@ def _steps(known: Settings, aside: Aside) -> Iterator[str]:
         check(opened)
         yield from models(opened, known.artifacts, aside)
         yield from exports(opened)
+        yield from times(opened)
         yield from cost_models(opened)
     finally:
         opened.dispose()
@@ -121,6 +123,16 @@ def exports(database: Database) -> Iterator[str]:
         with database.transaction() as session:
             Repairs(session).lose_export(job_id)
         yield f"{uri} is missing; told job {job_id}"
+
+
+def times(database: Database) -> Iterator[str]:
+    """Mark the times of hours in which their host was in use."""
+    with database.transaction() as session:
+        found = Disagreements(session)
+        for hour in found.busy_hours():
+            marked = found.mark(hour)
+            long = f"{hour.times:.1f} times too long"
+            yield f"{marked} times of job {hour.job_id} are upper bounds from now on: they were {long}"
 
 
 def cost_models(database: Database) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from fsspec.core import url_to_fs
 
 from costmodels.blobs import check_bytes
+from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
 from db.repositories.stored import Stored, StoredCostModel
 from db.session import Database
@@ -66,6 +67,19 @@ def missing_exports(database: Database) -> dict[str, str]:
     with database.session() as session:
         known = Stored(session).exports()
     return {job: uri for job, uri in known.items() if not _files(uri)}
+
+
+def times(database: Database) -> str:
+    """Raises Lacking, naming the jobs whose times are too long to be true."""
+    with database.session() as session:
+        hours = Disagreements(session).busy_hours()
+    bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
+    if bad:
+        raise Lacking(
+            f"taken while their host was in use: {_named(bad)}",
+            hint="mallorn doctor --repair   (marks them as upper bounds, so that they may be measured again)",
+        )
+    return "no candidate's times disagree beyond noise"
 
 
 def cost_models(database: Database) -> str:

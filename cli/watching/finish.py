@@ -1,7 +1,8 @@
 """The end of `tune` and `resume`: follow a job, fetch its schedules, print what was won."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,23 +28,29 @@ class Ending:
     again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
 
     def reach(self, job: Job) -> None:
-        """Follow, fetch and print. Ctrl-C pauses the job and leaves with code 130."""
-        print_note(f"its page: {job.page}")
-        for seam, name in own_classes(job.status.options):
-            print_note(
-                f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
-            )
-        try:
+        """Follow, fetch and print."""
+        with self.pausing(job):
+            print_note(f"its page: {job.page}")
+            for seam, name in own_classes(job.status.options):
+                print_note(
+                    f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
+                )
             follow(job, stderr(), self.verbose)
-        except KeyboardInterrupt:
-            _pause(job, self.again)
-            raise typer.Exit(130) from None
         job.raise_for_state()
         job.schedules(self.directory)
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:
             print_winnings(job.status, self.directory, self.model, self.again)
+
+    @contextmanager
+    def pausing(self, job: Job) -> Iterator[None]:
+        """Ctrl-C pauses the job, and leaves with code 130."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            _pause(job, self.again)
+            raise typer.Exit(130) from None
 
 
 def _pause(job: Job, again: Sequence[str]) -> None:

@@ -79,12 +79,18 @@ class Trials(Repository):
         timed = self._fastest([*same, eligible()], count)
         return timed or self._fastest([*same, bounded()], count, Measurement.bound_us)
 
-    def first(self, workload_id: int, target_id: int, context_id: int | None, means: str) -> Trial | None:
-        """The oldest candidate that was timed and found by these means; none where its results are wrong."""
-        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, eligible()]
-        of_it = Measurement.context_id == context_id, Measurement.origin.endswith(means)
-        query = _trials().where(*same, *of_it).order_by(Measurement.id).limit(1)
-        return next(iter(self._read(query)), None)
+    def first(
+        self, workload_id: int, target_id: int, context_id: int | None, means: str, count: int
+    ) -> Sequence[Trial]:
+        """The first `count` candidates that were tried and found by these means, as far as they are sound.
+
+        The fastest comes first.
+        """
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
+        here = or_(Measurement.context_id == context_id, Measurement.context_id.is_(None))
+        of_it = Measurement.kind == MeasurementKind.TRIAL, here, Measurement.origin.endswith(means)
+        tried = select(Measurement.id).where(*same, *of_it).order_by(Measurement.round_id, Measurement.slot)
+        return self._fastest([*same, eligible(), Measurement.id.in_(tried.limit(count))], count)
 
     def any_failed_with(self, job_id: str, words: str) -> bool:
         """Whether a trial of a job failed with an error that begins so."""

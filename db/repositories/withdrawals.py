@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
+from db.repositories.measurements import Measurements
 from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
@@ -54,6 +55,12 @@ class Withdrawals(Repository):
         taken = update(Measurement).where(came)
         self.changed(taken.values(outcome=Outcome.WITHDRAWN, latency_us=None, error=words))
         return found
+
+    def doubt(self, which: ColumnElement[bool], share: float) -> int:
+        """These times turned out to be mere bounds; how many. No model that saw them stays active."""
+        models = update(CostModelRow).where(CostModelRow.id.in_(self._learned(which)))
+        self.changed(models.values(active=False))
+        return Measurements(self.session).mark_as_bounds(share, which)
 
     def _came_from(self, name: str, since: float | None) -> ColumnElement[bool]:
         device_id = self.session.scalar(select(Device.id).where(Device.name == name))

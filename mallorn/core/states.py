@@ -38,6 +38,7 @@ class Cause(StrEnum):
     OWNER = "owner"  # its owner paused it: whoever follows it waits for that person
     NO_DEVICE = "no_device"  # no device of its target answers
     NOT_HERE = "not_here"  # nor can the service's own machine run one
+    UNLIKE = "unlike"  # those that answer are not as the one that took the job's times
 
 
 PAUSED_BY_OWNER: Final = "paused by its owner"

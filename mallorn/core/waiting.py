@@ -9,7 +9,7 @@ from mallorn.core.states import Cause
 
 OTHERS_REACH = "THIS_MACHINE:9190"
 A_WHILE_SEC = 120.0
-WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE)
+WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE, Cause.UNLIKE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ def waiting_words(target: str, here: Here, why_not_here: str = "") -> str:
 
 
 def command_for(reason: str, cause: str | None) -> str:
-    """What to type for a job that no device here can serve; empty for all others."""
+    """What to do for a job that no device here can serve as it is; empty for all others."""
     command = reason.partition("\n")[2]
-    return f"next: {command}" if cause == Cause.NOT_HERE else ""
+    return f"next: {command}" if cause in (Cause.NOT_HERE, Cause.UNLIKE) else ""
 
 
 def paused_words(job_id: str, target: str, here: Here, waited_sec: float, why_not_here: str = "") -> str:

@@ -124,7 +124,7 @@ def _with_hint(words: str, hint: str) -> str:
 
 
 def _earned(report: FinishReport) -> list[str]:
-    """What trials won over the first guesses, and how what is handed out was found."""
+    """What trials won over a job without any, and how what is handed out was found."""
     timed = report.inside_the_model and report.inside_the_model.beside_guesses
     if not timed:
         return []
@@ -135,9 +135,9 @@ def _earned(report: FinishReport) -> list[str]:
         f"tasks by how their schedules were found: {', '.join(f'{means} {count}' for means, count in counts)}"
     )
     if won < LEAST_SHARE:
-        return [f"trials won nothing over first guesses; {by}"]
+        return [f"trials won nothing over a job without trials; {by}"]
     change = f"{latency(guesses_us)} became {latency(found_us)}, timed in turn"
-    return [f"trials won {percent(won, 1)} over first guesses: {change}; {by}"]
+    return [f"trials won {percent(won, 1)} over a job without trials: {change}; {by}"]
 
 
 def _inside(report: FinishReport) -> list[str]:

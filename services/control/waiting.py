@@ -47,13 +47,14 @@ def wait_for_device(session: Session, job: Job, patience: Patience, others: Sequ
     waited_sec = read_clock(session) - max(patience.since, Waiting(session).since(job))
     if waited_sec > patience.limit_sec:
         why = unlike or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
-        cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
-        Jobs(session).pause(job.id, None, why, cause, job.cause_detail)
+        lacking = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
+        Jobs(session).pause(job.id, None, why, Cause.UNLIKE if unlike else lacking, job.cause_detail)
         Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))
         return True
-    # Whoever knows better why there is none has said so in more words.
-    if unlike or job.cause != Cause.NOT_HERE:
-        Jobs(session).say(job.id, unlike or waiting_words(target, patience.here), Cause.NO_DEVICE)
+    if unlike:
+        Jobs(session).say(job.id, unlike, Cause.UNLIKE)
+    elif job.cause != Cause.NOT_HERE:  # whoever knows better why there is none has said so in more words
+        Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
 
 

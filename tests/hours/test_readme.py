@@ -1,18 +1,16 @@
 """What README tells a newcomer to type works, in its order, and so does what that prints to be typed next."""
 
-import os
 import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.fixtures.command_line import ROOT
+from tests.fixtures.newcomer import set_up
 from tests.fixtures.tutorials import Block, Checkout, blocks
 
 TRIALS = re.compile(r"(--trials |trials=)\d+")
-FEW = r"\g<1>16"  # for the hundreds of a reader, who has the time
+FEW = 16  # where a reader has the time for hundreds
 BESIDES = ("Makefile", "README.md", "requirements", "services/dashboard/node.sh")
 
 
@@ -23,28 +21,16 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     for name in BESIDES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, made.root / name)
-    makefile = made.root / "Makefile"
-    makefile.write_text(TRIALS.sub(FEW, makefile.read_text()))
     set_up(made.root)
+    made.env["TRIALS"] = str(FEW)
     made.run(Block("sh", {}, "python examples/build.py mlp -o own && mv own/mlp.onnx model.onnx"))
     return made
-
-
-def set_up(root: Path) -> None:
-    """What `make setup` leaves behind: the environment that these tests run in."""
-    (root / ".venv").mkdir()
-    for part in Path(sys.prefix).iterdir():
-        if part.name != "ready":
-            (root / ".venv" / part.name).symlink_to(part)
-    for made_from in ("requirements/lock.txt", "pyproject.toml"):
-        os.utime(root / made_from, (0, 0))
-    (root / ".venv" / "ready").touch()
 
 
 @pytest.fixture(scope="module")
 def said(clone: Checkout) -> str:
     """All that was printed when README was typed from top to bottom."""
-    page = TRIALS.sub(FEW, (clone.root / "README.md").read_text())
+    page = TRIALS.sub(rf"\g<1>{FEW}", (clone.root / "README.md").read_text())
     return "".join(clone.run(block) for block in blocks(page))
 
 

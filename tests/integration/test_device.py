@@ -46,7 +46,7 @@ def run(
     runner: Runner, fleet: TestFleet, target: Target, artifact: Path, key: str, timeout_sec: float = 60
 ) -> LibraryRun:
     call = Runner.measure.of(
-        fleet.address, target.text, str(artifact), ARGS, EVALUATOR, "fixed", key, timeout_sec
+        fleet.address, target.text, str(artifact), ARGS, EVALUATOR, "fixed", key, timeout_sec, 0.0
     )
     return runner.ask(call.within(2 * PATIENCE))
 
@@ -189,7 +189,9 @@ def test_a_candidate_whose_client_died_is_ended(
 ) -> None:
     take(runner, fleet, local_target)
     library = str(subject.harmful("run_loop"))
-    runner.measure.begin(fleet.address, local_target.text, library, ARGS, EVALUATOR, "fixed", "endless", 600)
+    runner.measure.begin(
+        fleet.address, local_target.text, library, ARGS, EVALUATOR, "fixed", "endless", 600, 0.0
+    )
     wait_for(fleet.executions, "the candidate to begin")
     runner.kill()
     fleet.wait_free(local_target)

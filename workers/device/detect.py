@@ -22,6 +22,7 @@ from tvm.target import Target, codegen
 cpu = str(codegen.llvm_get_system_cpu())
 print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
 """
+SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 IDENTITY_FIELDS = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
     "CPU implementer", "CPU part", "CPU variant",
@@ -70,6 +71,12 @@ def available_cores() -> int:
     allowed = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, int(quota)))
+
+
+def physical_cores() -> int:
+    """The cores that the CPUs of this process lie on: two CPUs may share one."""
+    files = [Path(SIBLINGS.format(cpu)) for cpu in os.sched_getaffinity(0)]
+    return len({file.read_text() if file.exists() else str(file) for file in files})
 
 
 @lru_cache(maxsize=1)

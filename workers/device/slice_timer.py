@@ -1,6 +1,8 @@
 """Times a function of a library in slices, and says of each how long others kept it from its processors."""
 
 import os
+import time
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -15,6 +17,8 @@ from workers.host.load import LoadMeter
 NEXT_SLICE: Final = "mallorn.next_slice"
 # Slices that are shorter than this are looked at together: a look takes microseconds.
 LOOK_SEC: Final = 0.002
+SET_BACK: Final = 0.5  # of what a clock says that cannot be set, without the calls between slices
+CALL_SEC: Final = 2e-5
 STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of a second
 
 
@@ -30,9 +34,8 @@ class SliceTimer:
 
     def next_slice(self, *_args: object) -> None:
         """Called by TVM where a slice begins."""
-        now = Contention.look()
-        if not self._looks or now.clock_sec - self._looks[-1][1].clock_sec >= LOOK_SEC:
-            self._looks.append((self._begun, now))
+        if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
+            self._looks.append((self._begun, Contention.look()))
         self._begun += 1
 
     def times(
@@ -44,20 +47,27 @@ class SliceTimer:
         options: dict[str, Any] = {"number": number, "repeat": repeat, "f_preproc": NEXT_SLICE}
         seconds = library.time_evaluator(function, tvm.device(kind, 0), **options)(*tensors).results
         self._looks.append((repeat, Contention.look()))
+        shares = self._disturbed([number * each_sec for each_sec in seconds])
         return SliceTimes(
-            slices=tuple(map(Slice, seconds, self._disturbed())),
+            slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,
             rivals=fmean(look.rivals for _, look in self._looks),
             raised=self._raised,
         )
 
-    def _disturbed(self) -> list[float | None]:
-        """The share of each slice that its slowest thread waited, or another virtual machine had."""
+    def _disturbed(self, told_sec: Sequence[float]) -> list[float | None]:
+        """The share of each slice that its slowest thread waited, or another virtual machine had.
+
+        TVM's timer is the wall clock: where that was set meanwhile, nothing of a slice is true.
+        """
         shares: list[float | None] = []
         stolen = self._meter.look().stolen
         for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
             waited = after.waited_since(before) if self._on_cores else None
             if waited is not None and stolen > STOLEN:
                 waited = max(waited, stolen)
+            took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
+            if sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
+                waited = 1.0
             shares += [waited] * (end - begin)
         return shares

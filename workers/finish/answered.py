@@ -67,7 +67,7 @@ def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) ->
         slot = Slot(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
         verdict = check.verify(program, slot)
         if verdict.ok:
-            contest = Contest(task, workload, program, (slot,), None, {each.candidate: each.source})
+            contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
             trial = _trial(each, space, workload.flops)
             winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
             return Told(winner, _told(each, winner))

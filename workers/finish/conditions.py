@@ -22,6 +22,6 @@ def conditions(claimed: Stage, report: FinishReport) -> FinishReport:
     steady = trials.bounds <= FEW * trials.timed
     told = [model.note] if model and model.note else []
     if trials.words:
-        told.append(f"While candidates were timed, {trials.words}.")
+        told += f"While candidates were timed, {trials.words}.", *filter(None, [trials.hint])
     both = Conditions(steady=steady and (model is None or model.steady), note=" ".join(told), trials=trials)
     return FinishReport(conditions=both)

@@ -41,14 +41,15 @@ Entry = tuple[Candidate, Sketch]
 class Contest:
     """A task and the candidates that are measured once more for it, the likeliest winner first.
 
-    The first guess, made without a trial, is among them however slow: what trials brought is told beside it.
+    The fastest of the first guesses, which are all that a job without trials times, is among them however
+    slow: what trials brought is told beside it.
     """
 
     task: Task
     workload: Workload
     program: Program
     slots: tuple[Slot, ...]
-    guess: Candidate | None = None
+    guesses: Sequence[Candidate] = ()
     means: Mapping[Candidate, str] = field(default_factory=dict)  # how each was found
 
 
@@ -58,11 +59,10 @@ def contest_of(claimed: Stage, task: Task, workload: Workload) -> Contest:
         known = _measured(session, claimed, task)
     program = program_of(workload)
     if known.entries:
-        return Contest(task, workload, program, _number(known.entries), known.guess, known.means)
+        return Contest(task, workload, program, _number(known.entries), known.guesses, known.means)
     defaults = _defaults(claimed, workload)[:TOP]
-    guess = next((candidate for candidate, _ in defaults), None)
     means = {candidate: DEFAULT for candidate, _ in defaults}
-    return Contest(task, workload, program, _number(defaults), guess, means)
+    return Contest(task, workload, program, _number(defaults), tuple(means), means)
 
 
 def tasks_of(session: Session, claimed: Stage) -> list[tuple[Task, Workload]]:
@@ -100,10 +100,10 @@ def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What the dataset knows of a task: its likeliest winners, and the first guess."""
+    """What the dataset knows of a task: its likeliest winners, and the first guesses."""
 
     entries: Sequence[Entry]
-    guess: Candidate | None
+    guesses: Sequence[Candidate]
     means: Mapping[Candidate, str]
 
 
@@ -115,13 +115,13 @@ def _measured(session: Session, claimed: Stage, task: Task, count: int = TOP) ->
     best = known.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
     brought = known.best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
-    guess = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT)
+    guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP)
     means: dict[Candidate, str] = {}
-    for trial in (*best, *_busy(session, claimed, task), *brought, *([guess] if guess else [])):
+    for trial in (*best, *_busy(session, claimed, task), *brought, *guesses[:1]):
         means.setdefault(trial.candidate, means_of(trial.origin))
     sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
     entries = [(candidate, sketches[candidate.sketch]) for candidate in means]
-    return _Measured(entries, guess.candidate if guess else None, means)
+    return _Measured(entries, tuple(guess.candidate for guess in guesses), means)
 
 
 def _busy(session: Session, claimed: Stage, task: Task) -> Sequence[Trial]:

@@ -2,8 +2,8 @@
 
 Alone, a kernel finds its weights where the last repeat left them; in the model it often has to fetch them.
 So the rivals that come close to a winner are compiled into the model, all tasks' at once, and every kernel
-is timed where it runs. First guesses, which need no trial, take part however far behind they fell: no model
-is to be slower for having been tuned.
+is timed where it runs. First guesses, of which a job without trials takes the fastest of three a task, take
+part however far behind they fell: no model is to be slower for having been tuned.
 """
 
 import logging
@@ -84,7 +84,7 @@ def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]
 
 
 def _guesses(winners: Sequence[Winner]) -> list[list[Winner]]:
-    """The first guess of every task; empty where all of them won."""
+    """What a job without trials would have of every task; empty where such a guess won each."""
     lost = any(winner.guess is not None for winner in winners)
     return [[winner.guess or winner for winner in winners]] if lost else []
 

@@ -67,8 +67,8 @@ class Steps:
         slots = tuple(
             Slot(number, candidate, self.sketches[candidate.sketch]) for number, candidate in enumerate(means)
         )
-        guess = None if step.guess is None else _candidate(step.guess)
-        return Contest(task, workload, program_of(workload), slots, guess, means)
+        guesses = () if step.guess is None else (_candidate(step.guess),)
+        return Contest(task, workload, program_of(workload), slots, guesses, means)
 
 
 def _candidate(kept: KeptCandidate) -> Candidate:
@@ -94,7 +94,7 @@ def _packed(decision: Decision) -> DecidedTask:
     contest = decision.contest
     return DecidedTask(
         candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
-        guess=None if contest.guess is None else _pack(contest.guess, contest),
+        guess=next((_pack(guess, contest) for guess in contest.guesses), None),
         winner=None if decision.winner is None else _pack_winner(decision.winner),
         sec=decision.sec,
     )

@@ -40,7 +40,7 @@ class Winner:
     trace: str
     max_error: float | None  # None: nobody checked it
     rivals: tuple["Winner", ...] = ()
-    guess: "Winner | None" = None  # the first guess, if it ran and lost
+    guess: "Winner | None" = None  # the fastest first guess that ran, if all of them lost
     versions: tuple["Winner", ...] = ()  # others that may be faster beside other programs
 
     @property
@@ -76,7 +76,8 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
             others = ranked[place + 1 :]
-            rivals, guess = _rivals(contest, entry, others, verifier), _guess(contest, others, verifier)
+            guess = _guess(contest, entry, others, verifier)
+            rivals = _rivals(contest, entry, others, guess, verifier)
             winner = replace(winner, rivals=rivals, guess=guess)
             if claimed.options.beside_others:
                 winner = replace(winner, versions=tuple(_unchecked(contest, others[:VERSIONS], verifier)))
@@ -95,21 +96,25 @@ def _winner(contest: Contest, entry: Compared, verdict: NumericCheck) -> Winner:
 
 
 def _rivals(
-    contest: Contest, winner: Compared, others: Sequence[Compared], verifier: Checker
+    contest: Contest, winner: Compared, others: Sequence[Compared], guess: Winner | None, verifier: Checker
 ) -> tuple[Winner, ...]:
     close = [
         entry
         for entry in others
-        if entry.slot.candidate != contest.guess
+        if (guess is None or entry.slot.slot != guess.slot)
         and len(entry.results) == len(winner.results)
         and entry.latency() <= CLOSE * winner.latency()
     ]
     return tuple(_unchecked(contest, close[:RIVALS], verifier))
 
 
-def _guess(contest: Contest, others: Sequence[Compared], verifier: Checker) -> Winner | None:
-    """The first guess, however far behind: alone on the device is not inside the model."""
-    lost = [entry for entry in others if entry.slot.candidate == contest.guess]
+def _guess(
+    contest: Contest, winner: Compared, others: Sequence[Compared], verifier: Checker
+) -> Winner | None:
+    """What a job without trials has, however far behind: alone on the device is not inside the model."""
+    if winner.slot.candidate in contest.guesses:
+        return None
+    lost = [entry for entry in others if entry.slot.candidate in contest.guesses]
     return next(_unchecked(contest, lost, verifier), None)
 
 

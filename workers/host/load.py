@@ -12,6 +12,7 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 QUIET_CORES: Final = 0.25  # what a service does that waits
+QUIET_SHARE: Final = 0.02  # of many cores: every system does something
 QUIET_STOLEN: Final = 0.05
 QUIET_WAITING: Final = 0.25  # threads of one engine wait for each other's cores now and then
 LOOK_SEC: Final = 1.0
@@ -34,7 +35,7 @@ class Load:
     def words(self) -> list[str]:
         """What disturbed the timing, in words; empty for a quiet host."""
         told = []
-        if self.others_cores > QUIET_CORES:
+        if self.others_cores > max(QUIET_CORES, QUIET_SHARE * self.cores):
             told.append(f"other programs used {self.others_cores:.1f} of {self.cores} cores")
         if self.stolen > QUIET_STOLEN:
             told.append(f"other virtual machines had {self.stolen:.0%} of the processors' time")
@@ -99,11 +100,12 @@ def _ticks(stat: Path) -> int:
 
 
 def _waited_sec(proc: Path) -> float:
-    """The seconds in which anything waited for a processor; kernels before 4.20 do not count them."""
-    pressure = proc / "pressure" / "cpu"
-    if not pressure.exists():
+    """The seconds in which anything waited for a processor; 0 where the kernel does not count them."""
+    try:
+        text = (proc / "pressure" / "cpu").read_text()
+    except OSError:  # before 4.20 it is not there, and where it is switched off it cannot be read
         return 0.0
-    return int(pressure.read_text().splitlines()[0].rpartition("total=")[2]) / 1e6
+    return int(text.splitlines()[0].rpartition("total=")[2]) / 1e6
 
 
 def _between(before: _Counters, after: _Counters) -> Load:

@@ -36,7 +36,7 @@ _ETC: Final = (
 )
 # Wheels keep what their modules link to in a folder `numpy.libs`.
 _MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info", ".libs")
-_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri/*", "kfd")
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri/*", "kfd", "dxg")
 
 
 def system_paths() -> Iterator[tuple[Path, int]]:

@@ -12,5 +12,5 @@ depends_on: str | Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    op.add_column("measurements", sa.Column("disturbed", sa.Float(53)))
-    op.add_column("measurements", sa.Column("bound_us", sa.Float(53)))
+    op.add_column("measurements", sa.Column("disturbed", sa.Double()))
+    op.add_column("measurements", sa.Column("bound_us", sa.Double()))

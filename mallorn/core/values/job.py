@@ -73,7 +73,8 @@ class JobStatus(Value):
         Cause,
         Field(
             description="Of the reason, for programs. `owner`: its owner paused it. `no_device`: no device "
-            "of its target answers; `not_here`: nor can the service's own machine run one. `other`: the rest."
+            "of its target answers; `not_here`: nor can the service's own machine run one; `unlike`: times "
+            "of those that answer do not compare with the job's. `other`: the rest."
         ),
     ] = Cause.OTHER
     suggest: Annotated[SuggestedOptions | None, Field(description="Null unless the job failed so.")] = None

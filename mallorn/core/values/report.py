@@ -69,7 +69,11 @@ class BeforeAfter(Value):
     before: Annotated[float, Field(description="With what is fastest alone.")]
     after: Annotated[float | None, Field(description="With the exchanged ones; null: none were.")] = None
     guesses: Annotated[
-        float | None, Field(description="With the first guesses, made without a trial; null: they all won.")
+        float | None,
+        Field(
+            description="With what a job without trials hands out, the best of three first guesses a task; "
+            "null: each task was won by one."
+        ),
     ] = None
 
 

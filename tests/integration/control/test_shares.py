@@ -226,6 +226,7 @@ def test_times_of_a_machine_that_changed_are_not_mixed_with_those_that_a_job_has
     assert what.startswith("its times were taken on made-up with TVM 0.27.0 and 2 threads; the device is ")
     assert next(iter(change.values())) in what
     assert f"mallorn resume {job}" in command
+    assert yard.read(lambda session: Jobs(session).get(job, None).cause) == Cause.UNLIKE
     change_devices(yard)
     assert len(yard.opened(job)) == 1
     assert yard.workshop.reason(job) == ""

@@ -259,7 +259,8 @@ def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere)
     assert set(told["latency_us"]) == {"untuned"}
 
 
-def test_what_else_the_devices_host_did_is_told(workshop, elsewhere):
+def test_what_else_the_devices_host_did_is_told(workshop, elsewhere, monkeypatch):
+    monkeypatch.setattr("workers.racing.fairly.QUIET_PATIENCE_SEC", 0.0)
     elsewhere["host_load"] = Load(4, 2.0, 0.0, 0.0)
     assert "other programs used 2.0 of 4 cores" in finished(workshop)["conditions"]["note"]
 

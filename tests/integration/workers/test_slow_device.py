@@ -23,14 +23,12 @@ class SlowForEveryOther(FaultyDevice):
     """Its alarm ends every other candidate once a rough idea of its time is had."""
 
     def __init__(self) -> None:
-        super().__init__("time", dies("killed by SIGALRM"))
-        self.begun = self.timings = 0
+        super().__init__("mallorn.time_slices", dies("killed by SIGALRM"))
+        self.begun = 0
 
     def strikes(self, call: str) -> bool:
-        if call == "mallorn.begin":
-            self.begun, self.timings = self.begun + 1, 0
-        self.timings += call == "time"
-        return call == "time" and self.timings == 2 and self.begun % 2 == 0
+        self.begun += call == "mallorn.begin"
+        return call == self.call and self.begun % 2 == 0
 
 
 class OnSlowDevice(MadeUpMeasurer):

@@ -145,3 +145,12 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     told = capsys.readouterr().err
     assert "the job had just ended" in told
     assert "mallorn resume j1 --out won" in told
+
+
+def test_ctrl_c_before_a_job_is_followed_leaves_it_as_ctrl_c_later_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(typer.Exit) as left, Ending(Path("won"), "m.onnx").pausing(Interrupted()):
+        raise KeyboardInterrupt
+    assert left.value.exit_code == 130
+    assert "mallorn resume j1" in capsys.readouterr().err

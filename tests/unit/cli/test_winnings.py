@@ -107,19 +107,19 @@ def earning(latency_us: dict[str, float], **joint: bool) -> JobStatus:
 
 def test_what_trials_won_is_told_beside_the_first_guesses_and_by_what_means() -> None:
     by = "; tasks by how their schedules were found: mutation 4, default 1"
-    told = "trials won 9.1 % over first guesses: 2.000 ms became 1.818 ms, timed in turn"
+    told = "trials won 9.1 % over a job without trials: 2.000 ms became 1.818 ms, timed in turn"
     assert facts(earning({"before": 1818.0, "guesses": 2000.0}))[1] == told + by
     taken = earning({"before": 1900.0, "after": 1700.0, "guesses": 2000.0}, taken=True)
-    assert facts(taken)[1].startswith("trials won 15.0 % over first guesses: 2.000 ms became 1.700 ms")
+    assert facts(taken)[1].startswith("trials won 15.0 % over a job without trials: 2.000 ms became 1.700 ms")
     for nothing in (
         earning({"before": 1999.0, "guesses": 2000.0}),
         earning({"before": 2100.0, "guesses": 2000.0}, guessed=True),
     ):
-        assert facts(nothing)[1] == f"trials won nothing over first guesses{by}"
+        assert facts(nothing)[1] == f"trials won nothing over a job without trials{by}"
 
 
 def test_where_first_guesses_were_not_timed_nobody_knows_what_trials_won() -> None:
-    assert not any("first guesses" in line for line in facts(earning({"before": 8.0, "after": 7.0})))
+    assert not any("a job without trials" in line for line in facts(earning({"before": 8.0, "after": 7.0})))
 
 
 def judged(level: str, **changes: Any) -> JobStatus:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mallorn.core.settings import Settings, default_data_dir
 from mallorn.core.states import Cause
-from mallorn.core.waiting import Here, command_for, paused_words, waiting_words
+from mallorn.core.waiting import Here, command_for, paused_words, unlike_words, waiting_words
 
 PRIVATE = Here("10.0.0.2:9190")
 TARGET = '{"kind":"cuda"}'
@@ -27,6 +27,14 @@ def test_only_who_waits_for_another_machine_is_told_at_once_what_to_type() -> No
     assert command_for(refused, Cause.NOT_HERE) == f"next: {THERE}"
     assert command_for(waiting_words(TARGET, PRIVATE), Cause.NO_DEVICE) == ""
     assert command_for("the budget is spent\nmallorn watch", Cause.OTHER) == ""
+
+
+def test_who_waits_for_a_machine_to_be_as_it_was_is_told_at_once_what_to_do() -> None:
+    words = unlike_words("j1", "a with TVM 1 and 2 threads", "a+battery with TVM 1 and 2 threads")
+    assert "taken on a with TVM 1 and 2 threads; the device is a+battery" in words.partition("\n")[0]
+    told = command_for(words, Cause.UNLIKE)
+    assert told.startswith("next: bring back")
+    assert "mallorn resume j1" in told
 
 
 def test_a_paused_job_keeps_the_reason_and_names_the_way_on() -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,16 @@ def test_a_cpu_below_every_level_must_be_named() -> None:
 
 def test_only_the_first_processor_is_read() -> None:
     assert cpu_info(CPUINFO.format(flags=V2))["vendor_id"] == "GenuineIntel"
+
+
+def test_cpus_that_share_a_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cpu, siblings in enumerate(("0,2", "1", "0,2")):
+        (tmp_path / f"{cpu}").write_text(f"{siblings}\n")
+    monkeypatch.setattr(detect, "SIBLINGS", f"{tmp_path}/{{}}")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert detect.physical_cores() == 2
+    monkeypatch.setattr(detect, "SIBLINGS", f"{tmp_path}/none{{}}")
+    assert detect.physical_cores() == 3
 
 
 def test_no_more_cores_are_used_than_a_group_pays_for(made_up_groups: MadeUp) -> None:

@@ -70,6 +70,19 @@ def test_waiting_counts_where_nothing_else_explains_it(proc: Path) -> None:
     assert words.startswith("programs waited for a processor")
 
 
+def test_a_kernel_that_does_not_count_waiting_is_no_fault(proc: Path) -> None:
+    (proc / "pressure" / "cpu").mkdir(parents=True)  # it is there, and reading it is an error
+    watching = meter(proc)
+    tick(proc, idle=100)
+    assert watching.look().waiting == 0.0
+
+
+def test_a_host_of_many_cores_is_quiet_while_its_system_uses_a_few() -> None:
+    assert Load(cores=128, others_cores=2.0, stolen=0, waiting=0).words() == []
+    assert Load(cores=128, others_cores=3.0, stolen=0, waiting=0).words()
+    assert Load(cores=2, others_cores=0.3, stolen=0, waiting=0).words()
+
+
 def test_a_process_that_is_gone_used_nothing_more(proc: Path) -> None:
     watching = LoadMeter(lambda: [8], proc)
     tick(proc, user=10, idle=10)

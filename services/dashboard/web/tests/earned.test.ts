@@ -7,7 +7,7 @@ const report = (latency_us: object, more = {}) => ({ report: { found_by, inside_
 
 describe("what trials won", () => {
   it("is told beside the whole model with first guesses, and by what means", () => {
-    const note = "over first guesses, 2 ms; tasks by mutation 4, default 1";
+    const note = "over a job without trials, 2 ms; tasks by mutation 4, default 1";
     expect(earned(job(report({ before: 1818, guesses: 2000 })))).toEqual([{ name: "Won by trials", value: "9.1 %", note }]);
     const [taken] = earned(job(report({ before: 1900, after: 1700, guesses: 2000 }, { taken: true })));
     expect(taken?.value).toBe("15 %");

@@ -76,7 +76,7 @@ describe("a job's colour", () => {
 
 describe("a device's machine", () => {
   const caches = [{ bytes: 32768, gbytes_per_sec: 222 }, { bytes: 16777216, gbytes_per_sec: 99.5 }];
-  const facts = { cores: 2, lanes: 16, registers: 28, in_flight: 6, core_gflops: 118, gflops: { float32: 236 }, gpu: false, measured: true };
+  const facts = { cores: 2, lanes: 16, registers: 28, in_flight: 6, core_gflops: 118, gflops: { float32: 236 }, gpu: false, measured: true, disturbed: false };
   const machine = { ...facts, caches, memory_gbytes_per_sec: 41.5, fork_us: 3 };
   const device = (found: Device["machine"]): Device => ({ machine: found }) as Device;
 

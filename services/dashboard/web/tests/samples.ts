@@ -103,6 +103,8 @@ export function record(id: number, changes: Partial<MeasuredRecord> = {}): Measu
     decisions: [],
     outcome: "ok",
     latency_us: 10,
+    bound_us: null,
+    disturbed: null,
     run_us: [10],
     error: null,
     device: "d",

@@ -1,4 +1,4 @@
-/** What trials won over the first guesses, which a job has before its first trial. */
+/** What trials won over a job without any, which hands out the best of three first guesses a task. */
 import type { Job } from "../api/types";
 import { latency, percent } from "../format";
 import type { Figure } from "./headroom";
@@ -10,7 +10,7 @@ export function earned(job: Job): Figure[] {
   const share = won(job);
   if (share === null) return [];
   const guesses = job.report?.inside_the_model?.latency_us?.guesses ?? null;
-  return [{ name: "Won by trials", value: share < LEAST_SHARE ? "nothing" : percent(share), note: [`over first guesses, ${latency(guesses)}`, ...means(job)].join("; ") }];
+  return [{ name: "Won by trials", value: share < LEAST_SHARE ? "nothing" : percent(share), note: [`over a job without trials, ${latency(guesses)}`, ...means(job)].join("; ") }];
 }
 
 function won(job: Job): number | null {

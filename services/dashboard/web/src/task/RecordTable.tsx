@@ -25,7 +25,7 @@ export function RecordTable({ records }: { records: readonly MeasuredRecord[] })
 const milliseconds = (ms: number | null): string => (ms === null ? "–" : latency(ms * 1000));
 
 const COLUMNS: readonly Column<MeasuredRecord>[] = [
-  { key: "latency", title: "Latency", width: 10, numeric: true, value: (record) => record.latency_us, cell: (record) => latency(record.latency_us) },
+  { key: "latency", title: "Latency", width: 10, numeric: true, value: (record) => record.latency_us ?? record.bound_us, cell: latencyCell },
   { key: "spread", title: "Repeats", help: "Fastest and slowest run", width: 18, numeric: true, cell: spreadWords },
   {
     key: "outcome",
@@ -42,6 +42,12 @@ const COLUMNS: readonly Column<MeasuredRecord>[] = [
   { key: "device", title: "Device", width: 12, value: (record) => record.device, cell: (record) => <span title={record.device ?? ""}>{record.device ?? "–"}</span> },
   { key: "when", title: "When", width: 16, numeric: true, value: (record) => record.created_at, cell: (record) => clock(record.created_at) },
 ];
+
+function latencyCell(record: MeasuredRecord): ReactNode {
+  if (record.bound_us === null) return latency(record.latency_us);
+  const share = Math.round((record.disturbed ?? 0) * 100);
+  return <span title={`Other programs had its processors for ${share} % of the time: an upper bound, which wins nothing.`}>≤ {latency(record.bound_us)}</span>;
+}
 
 function spreadWords(record: MeasuredRecord): string {
   if (record.run_us.length < 2) return record.run_us.length === 1 ? "1 run" : "–";

@@ -1,0 +1,103 @@
+"""What else a host does while something is timed there: programs of others, from outside the service."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.errors import Unavailable
+
+LOOP: Final = "while True: pass"
+BURSTS: Final = """
+import time
+while True:
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until: pass
+    time.sleep(0.8)
+"""
+STREAM: Final = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import numpy
+a, b = numpy.ones(1 << 25, "float32"), numpy.ones(1 << 25, "float32")
+while True: numpy.add(a, 1.0, out=b); a, b = b, a
+"""
+COMPILE: Final = """
+import pathlib, subprocess, sys, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    file = pathlib.Path(folder, "f.c")
+    line = "double f%d(double x) { return x * %d + x / (x + %d); }"
+    file.write_text("".join(line % (n, n, n) for n in range(4000)))
+    command = [sys.argv[1], "-O3", "-c", str(file), "-o", str(file.with_suffix(".o"))]
+    while True: subprocess.run(command, check=True)
+"""
+V1, V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+PERIOD_US: Final = 100_000
+
+
+@contextmanager
+def programs(text: str, count: int, *arguments: str, nice: int = 0) -> Iterator[None]:
+    """So many programs of others, each in a session of its own; with all that they started they end here."""
+    command = ["nice", "-n", str(nice), sys.executable, "-c", text, *arguments]
+    started = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for program in started:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+
+
+@contextmanager
+def quota(share: float) -> Iterator[None]:
+    """This process and its children may use such a share of the processors. Raises Unavailable."""
+    group, quota_us = _group("mallorn-disturbed"), int(share * PERIOD_US * (os.cpu_count() or 1))
+    limit = group / "cpu.cfs_quota_us", f"{quota_us}"
+    if not limit[0].exists():  # version 2
+        limit = group / "cpu.max", f"{quota_us} {PERIOD_US}"
+    try:
+        limit[0].write_text(limit[1])
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as error:
+        raise Unavailable(f"no quota can be made here: {error}", hint="run it as root, on a host") from None
+    try:
+        yield
+    finally:
+        (group.parent / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _group(name: str) -> Path:
+    group = (V1 if V1.is_dir() else V2) / name
+    try:
+        group.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"no control group can be made here: {error}", hint="run it as root") from None
+    return group
+
+
+@contextmanager
+def compilation() -> Iterator[None]:
+    """A build with as many compilers as there are processors. Raises Unavailable."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise Unavailable("there is no C compiler here", hint="apt-get install gcc")
+    with programs(COMPILE, os.cpu_count() or 1, compiler):
+        yield
+
+
+#: By the name of a row.
+COMPANY: Final[dict[str, Callable[[], AbstractContextManager[None]]]] = {
+    "quiet": nullcontext,
+    "one program": lambda: programs(LOOP, 1),
+    "two programs": lambda: programs(LOOP, 2),
+    "two at nice 19": lambda: programs(LOOP, 2, nice=19),
+    "bursts": lambda: programs(BURSTS, 2),
+    "memory": lambda: programs(STREAM, 1),
+    "half a quota": lambda: quota(0.5),
+    "compilation": compilation,
+}

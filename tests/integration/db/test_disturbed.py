@@ -1,0 +1,104 @@
+"""A time that others disturbed is a bound: it wins nothing, teaches nobody, and may be taken again."""
+
+import pytest
+from sqlalchemy import select, update
+
+from db.repositories.batches import Batches
+from db.repositories.decisions import DecisionLog
+from db.repositories.disagreements import Disagreements
+from db.repositories.measurements import Measurements
+from db.repositories.records import Records
+from db.repositories.rounds import Rounds
+from db.repositories.trials import Trials
+from db.tables import Measurement
+from mallorn.core.states import RoundState
+
+A_DAY_SEC = 86_400.0
+
+
+def measured(rows, *new):
+    """A round with these measurements; its id."""
+    round_id, attempt = rows.claimed_round()
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, new))
+    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    return round_id
+
+
+def trials(rows, method, *args):
+    task = rows.workloads["w0"], rows.target_id
+    return rows.read(lambda session: getattr(Trials(session), method)(*task, *args))
+
+
+def test_a_bound_is_stored_beside_its_times_and_not_as_a_latency(rows):
+    measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0, disturbed=0.001), rows.ok(2, 9.0))
+    page = rows.read(lambda session: Records(session).page(None))
+    told = [(record.latency_us, record.bound_us, record.disturbed, record.run_us) for record in page.items]
+    assert told == [
+        (9.0, None, None, [9.0]),
+        (7.0, None, 0.001, [7.0]),
+        (None, 5.0, 0.4, [5.0]),
+    ]
+
+
+def test_it_wins_nothing(rows):
+    round_id = measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
+    assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
+    assert [trial.latency_us for trial, _ in rows.read(lambda session: Batches(session).timed(round_id))] == [
+        7.0
+    ]
+    (decision,) = rows.read(lambda session: DecisionLog(session).list(rows.job_id)).items
+    assert (decision.found_us, decision.failures, decision.trials) == (7.0, 0, 2)
+
+
+def test_where_nothing_else_is_known_the_lowest_bound_is_the_best_guess(rows):
+    measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 4.0, disturbed=0.9))
+    assert [trial.latency_us for trial in trials(rows, "best", 4)] == [4.0, 5.0]
+
+
+def test_nobody_learns_from_it_and_it_may_be_measured_again(rows):
+    measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
+    assert [trial.candidate.decisions for trial in trials(rows, "history")] == [(1, 2)]
+    workload = rows.workloads["w0"]
+    known = rows.read(lambda session: Trials(session).known([workload], rows.target_id))
+    assert known == {workload: 1}
+
+
+def test_a_time_may_turn_out_to_be_a_bound(rows):
+    round_id = measured(rows, rows.ok(0, 5.0), rows.ok(1, 7.0))
+    rows.write(lambda session: Measurements(session).disturb(round_id, {0: 0.3}))
+    assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
+
+
+def stored_before(rows, day, *latencies_us):
+    """Times of the same candidates, on a day when timings did not tell what disturbed them."""
+    round_id = measured(rows, *(rows.ok(slot, us) for slot, us in enumerate(latencies_us)))
+    when = update(Measurement).where(Measurement.round_id == round_id)
+    rows.write(lambda session: session.execute(when.values(created_at=day * A_DAY_SEC)))
+
+
+def busy_hours(rows):
+    return rows.read(lambda session: Disagreements(session).busy_hours())
+
+
+def test_hours_whose_times_disagree_with_later_ones_are_found_and_marked(rows):
+    stored_before(rows, 1, 25.0, 50.0, 24.0, 99.0)
+    stored_before(rows, 2, 10.0, 20.0, 10.0)
+    (hour,) = busy_hours(rows)
+    assert (hour.job_id, hour.rows, hour.times) == (rows.job_id, 4, pytest.approx(2.5))
+    assert rows.write(lambda session: Disagreements(session).mark(hour)) == 4
+    assert busy_hours(rows) == []
+    left = rows.read(lambda session: session.scalars(select(Measurement.latency_us)).all())
+    assert sorted(us for us in left if us is not None) == [10.0, 10.0, 20.0]
+
+
+@pytest.mark.parametrize("again", [(10.4, 20.9, 9.7), (10.0, 20.0, 30.0)])
+def test_noise_and_one_odd_time_are_no_busy_hour(rows, again):
+    stored_before(rows, 1, 10.0, 20.0, 10.0)
+    stored_before(rows, 2, *again)
+    assert busy_hours(rows) == []
+
+
+def test_times_of_which_is_known_what_disturbed_them_are_not_doubted(rows):
+    measured(rows, *(rows.ok(slot, 30.0, disturbed=0.0) for slot in range(4)))
+    measured(rows, *(rows.ok(slot, 10.0, disturbed=0.0) for slot in range(4)))
+    assert busy_hours(rows) == []

@@ -1,0 +1,67 @@
+"""A report says how quiet the hosts were: while candidates were timed, and the whole model."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from db.repositories.rounds import Rounds
+from mallorn.core.states import RoundState
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.report import Conditions, FinishReport
+from mallorn.core.values.stats import RoundStats
+from workers.finish.conditions import conditions
+
+NOTHING = FinishReport()
+QUIET = Disturbance(timed=8, kept_sec=0.8, cores=2)
+BUSY = Disturbance(timed=8, bounds=2, kept_sec=0.4, lost_sec=0.8, rivals=2.0, cores=2)
+MODEL = FinishReport(conditions=Conditions(steady=False, note="While the whole model was timed, it rained."))
+
+
+@pytest.fixture
+def told(rows: Any) -> Any:
+    """What a finish says of a job with rounds of these disturbances."""
+
+    def ask(*parts: Disturbance | None, report: FinishReport = NOTHING) -> FinishReport:
+        for part in parts:
+            round_id, attempt = rows.claimed_round()
+            stats = RoundStats(candidates=8, disturbance=part)
+            rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, stats))  # noqa: B023
+        stage = SimpleNamespace(
+            runtime=SimpleNamespace(database=rows.database), job=SimpleNamespace(id=rows.job_id)
+        )
+        return conditions(cast("Any", stage), report)
+
+    return ask
+
+
+def test_quiet_trials_are_steady_and_nothing_is_said(told: Any) -> None:
+    report = told(QUIET, QUIET)
+    assert report.steady
+    assert report.note == ""
+    assert report.conditions.trials.timed == 16
+
+
+def test_bounds_among_the_trials_are_said_and_the_job_is_not_steady(told: Any) -> None:
+    report = told(QUIET, BUSY)
+    assert not report.steady
+    assert "While candidates were timed, other programs want" in report.note
+    assert "2 of 16 are only upper bounds" in report.note
+    assert "--wait-for-quiet" in report.note
+
+
+def test_gaps_that_sufficed_are_said_and_the_job_is_steady(told: Any) -> None:
+    report = told(BUSY.model_copy(update={"bounds": 0}))
+    assert report.steady
+    assert "3.0 times slower" in report.note
+
+
+def test_what_disturbed_the_whole_model_stays_said(told: Any) -> None:
+    report = told(QUIET, report=MODEL)
+    assert not report.steady
+    assert report.note == MODEL.note
+    assert told(report=MODEL).note == MODEL.note
+
+
+def test_rounds_of_before_and_jobs_that_timed_nothing_have_no_conditions(told: Any) -> None:
+    assert told(None).conditions is None
