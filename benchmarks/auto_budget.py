@@ -90,7 +90,7 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
 
     job = new_job(model, POLICY, DRAWN_SEED, slots=2)
     job.budget = None
-    with patch.object(playing, "plan", noted), constants({"services.planner.auto:WORTH": worth}):
+    with patch.object(playing, "plan", noted), constants({"services.planner.budgets:WORTH": worth}):
         run = playing.play(job, 1, model.final_us)
     last = run.steps[-1]
     judged = [(hope, run.won(at, LOOK_AHEAD)) for at, hope in hopes if at + LOOK_AHEAD <= last.trials]

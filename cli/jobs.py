@@ -41,7 +41,6 @@ from mallorn.wording.results import (
     failures,
     latency_rows,
     left_undone,
-    point_rows,
     warnings,
 )
 from mallorn.wording.tasks import FAMILY_COLUMNS, kinships, stock_words, task_columns
@@ -129,7 +128,7 @@ def show(
         stdout().print(table(timed, ENGINE_COLUMNS))
     if report.points:
         stdout().print()
-        stdout().print(table(point_rows(report.points), POINT_COLUMNS))
+        stdout().print(table(report.points, POINT_COLUMNS))
     if report.answers:
         stdout().print()
         stdout().print(table(answer_rows(report), ANSWER_COLUMNS))

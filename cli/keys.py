@@ -9,7 +9,7 @@ from cli.dataset_place import dataset
 from cli.removal import YesOption, ask
 from cli.terminal.output import JsonOption, Place, client, print_json, print_note, print_rows, stdout
 from cli.terminal.shared import shared
-from mallorn.core.scopes import USUAL_SCOPES, Scope
+from mallorn.core.api_keys import USUAL_SCOPES, Scope
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 from mallorn.wording.columns import Column
 from mallorn.wording.units import ago, duration

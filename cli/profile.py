@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,20 +14,12 @@ from cli.terminal.output import JsonOption, latency, print_json, print_note, std
 from mallorn.core.limits import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
 from mallorn.exporting import existing
+from mallorn.wording.columns import Column
 
 if TYPE_CHECKING:
     from mallorn.core.values.machine import Machine
     from workers.faces.graphs import ModelTask
 
-COLUMNS: Final = {
-    "kernel": "KERNEL",
-    "calls": "CALLS",
-    "time": "TIME",
-    "share": "SHARE",
-    "gflops": "GFLOP/S",
-    "of_peak": "OF PEAK",
-    "gbytes": "GB/S",
-}
 SECONDS: Final = 2.0
 
 
@@ -59,7 +51,7 @@ def profile(
         kernel_rows = [asdict(kernel) for kernel in kernels]
         print_json({"latency_us": whole_us, "machine": limits, "kernels": kernel_rows})
         return
-    stdout().print(table([_row(kernel) for kernel in kernels], COLUMNS))
+    stdout().print(table(kernels, COLUMNS))
     for line in summary(whole_us, kernels, machine):
         print_note(line)
 
@@ -75,6 +67,19 @@ class Kernel:
     gflops: float | None = None
     floor_us: float | None = None  # what its arithmetic alone would take at the machine's peak
     gbytes_per_sec: float | None = None
+
+
+COLUMNS: Final = (
+    Column[Kernel]("KERNEL", lambda kernel: kernel.kernel),
+    Column[Kernel]("CALLS", lambda kernel: kernel.calls),
+    Column[Kernel]("TIME", lambda kernel: latency(kernel.time_us)),
+    Column[Kernel]("SHARE", lambda kernel: f"{kernel.share:.0%}"),
+    Column[Kernel]("GFLOP/S", lambda kernel: f"{kernel.gflops:.0f}" if kernel.gflops else ""),
+    Column[Kernel](
+        "OF PEAK", lambda kernel: f"{kernel.floor_us / kernel.time_us:.0%}" if kernel.floor_us else ""
+    ),
+    Column[Kernel]("GB/S", lambda kernel: f"{kernel.gbytes_per_sec:.0f}" if kernel.gbytes_per_sec else ""),
+)
 
 
 def describe(
@@ -125,16 +130,3 @@ def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None
 
 def _limits(machine: "Machine") -> dict[str, float]:
     return {"gflops": peak_gflops(machine, ["float32"]), "gbytes_per_sec": machine.memory_gbytes_per_sec}
-
-
-def _row(kernel: Kernel) -> dict[str, Any]:
-    floor_us, gflops, gbytes = kernel.floor_us, kernel.gflops, kernel.gbytes_per_sec
-    return {
-        "kernel": kernel.kernel,
-        "calls": kernel.calls,
-        "time": latency(kernel.time_us),
-        "share": f"{kernel.share:.0%}",
-        "gflops": f"{gflops:.0f}" if gflops else "",
-        "of_peak": f"{floor_us / kernel.time_us:.0%}" if floor_us else "",
-        "gbytes": f"{gbytes:.0f}" if gbytes else "",
-    }

@@ -57,12 +57,7 @@ def _follow(job: Job, as_json: bool) -> None:
 
 
 @shared
-def pause(
-    job: JobArgument,
-    as_json: JsonOption = False,
-    *,
-    place: Place,
-) -> None:
+def pause(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
     """Let a job's rounds in flight end and plan no more."""
     with source(*place) as found:
         handle = found.api.job(job)
@@ -73,12 +68,7 @@ def pause(
 
 
 @shared
-def cancel(
-    job: JobArgument,
-    as_json: JsonOption = False,
-    *,
-    place: Place,
-) -> None:
+def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
     """End a job now; its measurements stay in the dataset."""
     with source(*place) as found:
         handle = found.api.job(job)

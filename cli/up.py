@@ -54,7 +54,7 @@ def _asks_for_keys(known: Settings, host: str) -> bool:
     if known.api_keys or known.oidc_issuer or is_loopback(host):
         return True
     with installed("server,worker"):
-        from db.keyed import holds_keys
+        from db.repositories.api_keys import holds_keys
     return holds_keys(known.database_url)
 
 

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.loop_trees import parents_of
 from costmodels.neural import Neural
-from costmodels.tables import columns
+from costmodels.tables import columns, parents_of
 from costmodels.torches import FAR, Layers, Tensors, dense, dense_layers
 from costmodels.views import LOOPS
 

@@ -1,6 +1,6 @@
 """Padded tables for networks: columns centred over the lines that are present, the rest zero."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,10 @@ from costmodels.base import Matrix
 from costmodels.inputs import QUANTILES, WIDEST
 from costmodels.views import View
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PARENT = 1  # the column
 Table = NDArray[np.float32]  # rows x lines x columns
 
 
@@ -53,3 +57,26 @@ def tables_of(features: Matrix, view: View) -> Tables:
     deviation[deviation == 0] = np.inf
     knots = np.quantile((lines - middle) / deviation, QUANTILES, axis=0)
     return Tables(*(part.astype(np.float32) for part in (middle, deviation, knots)))
+
+
+def parents_of(table: "Tensor") -> "Tensor":
+    """The line of each line's parent; the number of lines where there is none."""
+    import torch
+
+    lines = table.shape[1]
+    there = table[:, :, 0] > 0
+    said = table[:, :, PARENT].round().clamp(-1, lines).long()
+    before = (said >= 0) & (said < torch.arange(lines))
+    known = before & there & there.gather(1, said.clamp(0, lines - 1))
+    return torch.where(known, said, lines)
+
+
+def depths_of(parents: "Tensor") -> "Tensor":
+    """How many ancestors each line has."""
+    import torch
+
+    rows, lines = parents.shape
+    depths = torch.full((rows, lines + 1), -1)
+    for line in range(lines):
+        depths[:, line] = depths.gather(1, parents[:, line : line + 1])[:, 0] + 1
+    return depths[:, :lines]

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.loop_trees import PARENT, depths_of, parents_of
 from costmodels.neural import Neural
-from costmodels.tables import columns
+from costmodels.tables import PARENT, columns, depths_of, parents_of
 from costmodels.torches import Layers, Tensors, dense, dense_layers
 from costmodels.views import LOOPS
 

@@ -69,7 +69,7 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
 
 def _is_ones_own(layout: StackLayout, known: Settings) -> bool:
     """Whether nobody but this machine's users can come in: what they name is theirs."""
-    from db.keyed import holds_keys
+    from db.repositories.api_keys import holds_keys
 
     asks = known.api_keys or known.oidc_issuer or holds_keys(known.database_url)
     return is_loopback(layout.host) and not asks

@@ -23,9 +23,9 @@ from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.export import export
 from db.dataset.parcel import open_parcel
 from db.dataset.snapshots import check_snapshot, take_snapshot
-from db.repositories.networks import Networks
 from db.repositories.selection import Selection
 from db.repositories.snapshots import Snapshots
+from db.repositories.workloads import Networks
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import Conflict, MallornError

@@ -16,9 +16,8 @@ from cli.service.connect import wait_for_device
 from cli.tuned import wait_until_tuned
 from db.paging import Page
 from db.repositories.records import Records
-from db.repositories.tasks import Tasks, TaskSummary
 from db.session import Database
-from db.tables import Round
+from db.tables import Round, Task, Workload
 from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
@@ -57,7 +56,8 @@ def record(
 def read_rounds(database: Database, job_id: str, cell: Cell) -> list[RecordedRound]:
     """The closed rounds of a job as its database has them, in the order they were planned."""
     with database.session() as session:
-        tasks = {task.id: task for task in Tasks(session).summaries(job_id)}
+        both = select(Task, Workload).join(Workload, Workload.id == Task.workload_id)
+        tasks = {task.id: (task, of) for task, of in session.execute(both.where(Task.job_id == job_id))}
         rounds = session.scalars(select(Round).where(Round.job_id == job_id).order_by(Round.index)).all()
         records = Records(session)
         rows = _all_pages(lambda cursor: records.page(None, job_id=job_id, cursor=cursor, limit=PAGE))
@@ -67,11 +67,16 @@ def read_rounds(database: Database, job_id: str, cell: Cell) -> list[RecordedRou
                 candidates[row.round_id].append(row)
     done = [row for row in rounds if row.state == RoundState.DONE]
     made = defaultdict[int, list[RecordedRound]](list)
-    return [_recorded(row, tasks[row.task_id], candidates[row.id], made[row.task_id], cell) for row in done]
+    return [_recorded(row, *tasks[row.task_id], candidates[row.id], made[row.task_id], cell) for row in done]
 
 
 def _recorded(
-    row: Round, task: TaskSummary, records: list[Record], before: list[RecordedRound], cell: Cell
+    row: Round,
+    task: Task,
+    workload: Workload,
+    records: list[Record],
+    before: list[RecordedRound],
+    cell: Cell,
 ) -> RecordedRound:
     """One round; it joins those that were made of its task before."""
     if row.started_at is None or row.finished_at is None:
@@ -82,10 +87,10 @@ def _recorded(
         seed=cell.seed,
         task=task.index,
         name=task.name,
-        op=task.op,
-        structure=task.structure,
+        op=workload.op,
+        structure=workload.structure,
         weight=task.weight,
-        flops=task.flops,
+        flops=workload.flops,
         index=row.index,
         round=len(before),
         trials=sum(len(earlier.candidates_us) for earlier in before) + len(latencies),

@@ -6,12 +6,12 @@ from typing import Final
 from sqlalchemy import Update, exists, or_, select, update
 
 from db.clock import now
+from db.migrate import OldTables, check
 from db.repositories.base import Repository, until
-from db.session import read_clock
+from db.session import Database, read_clock
 from db.tables import ApiKeyRow
-from mallorn.core.api_keys import digest_of, new_id, new_key
-from mallorn.core.errors import NotFound
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope, digest_of, new_id, new_key
+from mallorn.core.errors import NotFound, Unavailable
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 
 DAY_SEC: Final = 24 * 3600.0
@@ -86,3 +86,16 @@ def _one(key_id: str) -> Update:
 
 def _told(row: ApiKeyRow) -> dict[str, object]:
     return {name: getattr(row, name) for name in ApiKey.model_fields}
+
+
+def holds_keys(url: str) -> bool:
+    """Whether there ever was an API key in this database; one that is not there yet holds none."""
+    database = Database(url)
+    try:
+        check(database)
+        with database.session() as session:
+            return ApiKeys(session).exist()
+    except (OldTables, Unavailable):
+        return False
+    finally:
+        database.dispose()

@@ -1,4 +1,7 @@
-"""Records of other tuners that nothing here can rebuild: stored once each, and counted."""
+"""Records of other tuners that nothing here can rebuild: stored once each, and counted.
+
+Of stock MetaSchedule's own tuner they tell what it found.
+"""
 
 import hashlib
 import json
@@ -6,13 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import and_, func, or_, select
 
 from db.codec import pack_text, pack_times, unpack_text
 from db.repositories.base import Repository
-from db.tables import ForeignRecord, ForeignTask
+from db.repositories.best import sound
+from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Source, Task
 from mallorn.core.outcomes import Outcome
+
+# Its logs name no dataset: they all stand for this one, which later exports of a dataset keep.
+STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 
 
 @dataclass(frozen=True)
@@ -116,3 +125,20 @@ def _columns(record: ForeignTrial, task_id: int) -> dict[str, object]:
 
 def _hash(*parts: object) -> bytes:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).digest()
+
+
+class Stock(Repository):
+    """Times of hosts that the logs do not name: shown beside ours, and never the best of a task."""
+
+    def best_us(self, job_id: str) -> dict[int, float]:
+        """The least time of each workload on the job's target, by the task's id; others are left out."""
+        same = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
+        query = (
+            select(Task.id, func.min(Measurement.latency_us))
+            .join(Job, Job.id == Task.job_id)
+            .join(Measurement, same)
+            .join(Source, Source.id == Measurement.source_id)
+            .where(Task.job_id == job_id, Source.key == STOCK, sound())
+            .group_by(Task.id)
+        )
+        return {task: us for task, us in self.session.execute(query) if us is not None}

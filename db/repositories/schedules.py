@@ -10,8 +10,7 @@ from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
 from db.tables import Job, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
-from mallorn.core.values.dataset import VerifiedSchedule
-from mallorn.core.values.schedule import WholeSchedule
+from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
 Named = tuple[Schedule, str, str, str]  # with the workload's key and name, and the target
 

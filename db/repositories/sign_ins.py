@@ -9,8 +9,7 @@ from db.clock import now
 from db.repositories.base import Repository
 from db.session import read_clock
 from db.tables import SignIn
-from mallorn.core.api_keys import digest_of, new_secret
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope, digest_of, new_secret
 
 
 @dataclass(frozen=True, slots=True)

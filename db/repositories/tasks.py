@@ -1,10 +1,10 @@
 """Tasks of jobs, and their state."""
 
-from collections import defaultdict, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, exists, func, select, update
 
 from db.repositories.base import Repository
 from db.repositories.best import best_of_task
@@ -26,20 +26,8 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundResult:
-    """A round's committed trials and their best."""
-
-    index: int
-    state: RoundState
-    size: int
-    trials: int
-    failures: int
-    best_us: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """A task and its state. `best_us` is over the whole dataset, `known_us` without this job's rows."""
+    """A task and its state. `best_us` is over the whole dataset, all else of this job alone."""
 
     id: int
     index: int
@@ -47,30 +35,13 @@ class TaskSummary:
     weight: int
     family: str
     family_why: str
-    known_at_start: int
     retired: str
-    workload_id: int
     workload_key: str
-    op: str
-    structure: str
     flops: float
     best_us: float | None
-    known_us: float | None
-    blocked: bool  # its workload has an open round on this target, of this job or another
-    rounds: tuple[RoundResult, ...]  # in the order they were planned
-
-    @property
-    def trials(self) -> int:
-        return sum(result.trials for result in self.rounds)
-
-    @property
-    def failures(self) -> int:
-        return sum(result.failures for result in self.rounds)
-
-    @property
-    def in_flight(self) -> int:
-        """Candidates of open rounds that are not committed yet."""
-        return sum(result.size - result.trials for result in self.rounds if result.state.open)
+    trials: int
+    failures: int
+    in_flight: int  # candidates of open rounds that are not committed yet
 
 
 class Tasks(Repository):
@@ -98,38 +69,38 @@ class Tasks(Repository):
 
     def summaries(self, job_id: str) -> Sequence[TaskSummary]:
         """Every task and its state, in the order of the model."""
-        rounds = self._rounds(job_id)
-        others = or_(Measurement.job_id.is_(None), Measurement.job_id != job_id)
+        counted = self._counted(job_id)
         # Columns, not rows: a job may have ten thousand tasks, and each workload carries its whole program.
-        task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.known_at_start
-        workload = Workload.id.label("workload_id"), Workload.key.label("workload_key")
-        known = best_of_task().label("best_us"), best_of_task(others).label("known_us")
+        task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.retired
+        workload = Workload.key.label("workload_key"), Workload.flops
         query = (
-            select(*task, Task.retired, *workload, Workload.op, Workload.structure, Workload.flops, *known)
-            .add_columns(workload_is_busy().label("blocked"))
+            select(*task, *workload, best_of_task().label("best_us"))
             .join(Workload, Workload.id == Task.workload_id)
             .join(Job, Job.id == Task.job_id)
             .where(Task.job_id == job_id)
             .order_by(Task.index)
         )
-        found = self.session.execute(query)
-        return [TaskSummary(**row._asdict(), rounds=tuple(rounds[row.id])) for row in found]
+        return [
+            TaskSummary(**row._asdict() | {name: of_task[row.id] for name, of_task in counted.items()})
+            for row in self.session.execute(query)
+        ]
 
-    def _rounds(self, job_id: str) -> Mapping[int, Sequence[RoundResult]]:
+    def _counted(self, job_id: str) -> Mapping[str, Counter[int]]:
+        """Committed trials, those that failed, and what open rounds still have to measure, by task."""
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
-        failures = func.sum(case((failed(), 1), else_=0))
-        columns = Round.task_id, Round.index, Round.state, Round.size
+        columns = Round.task_id, Round.state, Round.size
         query = (
-            select(*columns, func.count(Measurement.id), failures, func.min(Measurement.latency_us))
+            select(*columns, func.count(Measurement.id), func.sum(case((failed(), 1), else_=0)))
             .join(Measurement, trial, isouter=True)
             .where(Round.job_id == job_id)
             .group_by(Round.id, *columns)
-            .order_by(Round.index)
         )
-        found = defaultdict[int, deque[RoundResult]](deque)
-        for task_id, index, state, size, trials, failures, best in self.session.execute(query):
-            found[task_id].append(RoundResult(index, RoundState(state), size, trials, failures, best))
-        return found
+        counted = {name: Counter[int]() for name in ("trials", "failures", "in_flight")}
+        for task_id, state, size, trials, failures in self.session.execute(query):
+            counted["trials"][task_id] += trials
+            counted["failures"][task_id] += failures
+            counted["in_flight"][task_id] += size - trials if RoundState(state).open else 0
+        return counted
 
 
 def workload_is_busy() -> ColumnElement[bool]:

@@ -1,15 +1,16 @@
 """Workloads: the tensor programs of the dataset."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, exists, or_, select, update
+from sqlalchemy import ColumnElement, exists, func, or_, select, update
 
 from db.codec import pack_text, unpack_text
 from db.repositories.base import Repository
 from db.repositories.frozen import FrozenRows
-from db.tables import Job, Task, Workload
+from db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # above all rows: only private jobs brought it
 
@@ -85,3 +86,27 @@ def _known_to(owner: str) -> ColumnElement[bool]:
 def tir_of(workload: Workload) -> str:
     """The program, as tvm.ir.load_json reads it."""
     return unpack_text(workload.tir)
+
+
+class Networks(Repository):
+    """Reads the workloads that the importer found in models of all owners, but for those of private jobs."""
+
+    def weights(self) -> Mapping[str, Mapping[str, int]]:
+        """For each network, by its uploaded name, the number of calls of each workload."""
+        name = func.coalesce(func.min(Model.name), Job.model_id)
+        query = (
+            select(Job.model_id, name, Workload.key, func.max(Task.weight))
+            .join(Task, Task.job_id == Job.id)
+            .join(Workload, Workload.id == Task.workload_id)
+            .join(Model, Model.id == Job.model_id, isouter=True)
+            .where(~Job.private)
+            .group_by(Job.model_id, Workload.key)
+            .order_by(Job.model_id, Workload.key)
+        )
+        found = defaultdict[str, dict[str, int]](dict)
+        names: dict[str, str] = {}
+        for model_id, called, workload, weight in self.session.execute(query):
+            # Two networks with one name stay separate.
+            known = names.setdefault(called, model_id)
+            found[called if known == model_id else f"{called} ({model_id[:8]})"][workload] = weight
+        return found

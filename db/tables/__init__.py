@@ -4,10 +4,9 @@ from db.tables.access import ApiKeyRow, AuditRow, SignIn
 from db.tables.base import Base
 from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
-from db.tables.features import FeatureRow
+from db.tables.features import FeatureRow, SearchState
 from db.tables.fleet import Device, HeldWork, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
-from db.tables.search import SearchState
 
 __all__ = [
     "ApiKeyRow",

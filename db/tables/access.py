@@ -17,7 +17,7 @@ class ApiKeyRow(Base):
     owner: Mapped[str] = mapped_column(index=True)
     name: Mapped[str]
     digest: Mapped[str] = mapped_column(unique=True)
-    scopes: Mapped[list[Any]] = mapped_column(JsonType)  # mallorn.core.scopes.Scope
+    scopes: Mapped[list[Any]] = mapped_column(JsonType)  # mallorn.core.api_keys.Scope
     created_at: Mapped[CreatedAt]
     expires_at: Mapped[Timestamp | None]
     last_used_at: Mapped[Timestamp | None]

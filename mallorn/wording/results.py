@@ -1,6 +1,6 @@
 """What a finished job came to: how fast the model was, is, and would be elsewhere, and what went wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,35 +55,13 @@ def latency_rows(latencies: Mapping[str, ModelLatency | Mapping[str, object] | N
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class TimedPoint:
-    """The whole model at one point of a range, in words."""
-
-    sizes: str
-    tuned: str
-    a_second: str
-    onnxruntime: str
-
-
+#: Of the whole model at one point of a range.
 POINT_COLUMNS: Final = (
-    Column[TimedPoint]("AT", lambda row: row.sizes),
-    Column[TimedPoint]("TUNED", lambda row: row.tuned),
-    Column[TimedPoint]("A SECOND", lambda row: row.a_second),
-    Column[TimedPoint]("ONNXRUNTIME", lambda row: row.onnxruntime),
+    Column[PointTimes]("AT", lambda point: " ".join(f"{name}={size}" for name, size in point.sizes.items())),
+    Column[PointTimes]("TUNED", lambda point: _timed(point, "tuned")),
+    Column[PointTimes]("A SECOND", lambda point: _rate(point, "tuned")),
+    Column[PointTimes]("ONNXRUNTIME", lambda point: _timed(point, "onnxruntime")),
 )
-
-
-def point_rows(points: Sequence[PointTimes]) -> list[TimedPoint]:
-    """One row a point."""
-    return [
-        TimedPoint(
-            sizes=" ".join(f"{name}={size}" for name, size in point.sizes.items()),
-            tuned=_timed(point, "tuned"),
-            a_second=_rate(point, "tuned"),
-            onnxruntime=_timed(point, "onnxruntime"),
-        )
-        for point in points
-    ]
 
 
 def _rate(point: PointTimes, engine: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from db.dataset.snapshots import Progress
-from db.repositories.stock import STOCK
+from db.repositories.foreign_records import STOCK
 from db.session import Database
 from mallorn.core.values.manifest import RECORDS, MeasuredOn
 from research.foreign.lines import LoadedLog, Problem, Report

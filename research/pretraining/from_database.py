@@ -8,11 +8,10 @@ from sqlalchemy.orm import Session
 from db.columns import Columns
 from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
 from db.repositories.contexts import Contexts
-from db.repositories.networks import Networks
 from db.repositories.selection import Selection
 from db.repositories.sketches import Sketches
 from db.repositories.snapshots import Snapshots
-from db.repositories.workloads import Workloads
+from db.repositories.workloads import Networks, Workloads
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.outcomes import Outcome

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from db.repositories.model_versions import ModelVersions
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model import CostModelVersion
 from services.coordinator.web.auth import OwnerDep

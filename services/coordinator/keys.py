@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from db.repositories.api_keys import ApiKeys
-from mallorn.core.scopes import USUAL_SCOPES, Scope
+from mallorn.core.api_keys import USUAL_SCOPES, Scope
 from mallorn.core.storable import check_storable
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 from services.coordinator.web.auth import CallerDep

@@ -10,8 +10,7 @@ from db.repositories.schedules import Schedules
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import VerifiedSchedule
-from mallorn.core.values.schedule import WholeSchedule
+from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from services.coordinator.web.answers import BYTES, described
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.numbers import MAX_BIG_INT

@@ -6,7 +6,7 @@ from typing import Final
 
 import uvicorn
 
-from db.keyed import holds_keys
+from db.repositories.api_keys import holds_keys
 from mallorn.core.addresses import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app

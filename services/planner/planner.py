@@ -6,9 +6,20 @@ from typing import Final
 from mallorn.core.names import resolve
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.outlook import Outlook
-from services.planner.auto import MOST_A_TASK, ceiling, expected_trials, had_fair_look, pays
 from services.planner.belief import Belief, Forecast
-from services.planner.budgets import ROUND_SIZE, Ledger, candidates, first_size, round_size, seconds_per_trial
+from services.planner.budgets import (
+    MOST_A_TASK,
+    ROUND_SIZE,
+    Ledger,
+    candidates,
+    ceiling,
+    expected_trials,
+    first_size,
+    had_fair_look,
+    pays,
+    round_size,
+    seconds_per_trial,
+)
 from services.planner.first_pass import first_visit, searcher, total_us, unvisited
 from services.planner.policy import Arm, Policy
 from services.planner.prospects import prospects

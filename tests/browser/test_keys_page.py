@@ -7,7 +7,7 @@ import pytest
 
 from db.repositories.api_keys import ApiKeys
 from db.session import Database
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from tests.browser.conftest import Open
 from tests.browser.looks import keep_picture
 from tests.fixtures.issuer import CLIENT, SECRET, issuing

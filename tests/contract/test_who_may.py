@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from db.repositories.api_keys import ApiKeys
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from services.coordinator.app import create_app
 from services.coordinator.web.callers import SCOPES
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from mallorn.core.values.base import Value
 
 

@@ -12,7 +12,7 @@ from db.repositories.withdrawals import Withdrawals
 from db.repositories.workers import Workers
 from db.session import read_clock
 from db.tables import Device, Worker
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from mallorn.core.values.fleet import (
     DeviceState,
     DeviceStatus,

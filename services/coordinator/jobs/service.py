@@ -1,21 +1,35 @@
 """Looks at jobs."""
 
-from typing import Annotated
+import os
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
+from sqlalchemy import make_url
 
+from db.repositories.foreign_records import Stock
 from db.repositories.jobs import ACTIVE, Jobs
-from db.repositories.stock import Stock
 from db.repositories.tasks import Tasks
+from mallorn.core.errors import StorageFull
+from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs.views import job_out, jobs_out, task_out
 from services.coordinator.web.auth import OwnerDep
-from services.coordinator.web.disk import full_disk_words
 from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
 from services.coordinator.web.parts import PartsDep
 
+# With less than this a database of SQLite cannot be relied on to commit.
+LEAST_BYTES: Final = 256 * 1024
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+def full_disk_words(settings: Settings) -> str:
+    """What a job waits for while the embedded database has no room to grow; otherwise nothing."""
+    url = make_url(settings.database_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return ""
+    disk = os.statvfs(os.path.dirname(os.path.abspath(url.database)))
+    return StorageFull().message if disk.f_bavail * disk.f_frsize < LEAST_BYTES else ""
 
 
 @router.get("")

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
 from db.repositories.sign_ins import SignIns
-from mallorn.core.api_keys import new_secret
+from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, new_secret
 from mallorn.core.errors import NotFound
-from mallorn.core.scopes import ALL_SCOPES, USUAL_SCOPES
 from mallorn.core.version import API
 from services.coordinator.signing_in.provider import Provider, ProviderDep, Refused
 from services.coordinator.signing_in.refusals import OnThePage, home

@@ -6,9 +6,8 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from db.repositories.sign_ins import SignIns
-from mallorn.core.api_keys import digest_of
+from mallorn.core.api_keys import Scope, digest_of
 from mallorn.core.errors import Unauthorized
-from mallorn.core.scopes import Scope
 from mallorn.core.values.api_key import Session
 from services.coordinator.signing_in.provider import ProviderDep
 from services.coordinator.signing_in.refusals import forget, why_refused

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from services.coordinator.web.callers import SCOPES, Caller
 from services.coordinator.web.parts import PartsDep
 

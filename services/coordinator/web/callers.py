@@ -10,8 +10,8 @@ from typing import Any, Final
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
+from mallorn.core.api_keys import ALL_SCOPES, Scope, allows
 from mallorn.core.errors import Forbidden
-from mallorn.core.scopes import ALL_SCOPES, Scope, allows
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SCOPES: Final = "x-scopes"  # where the API's description says who may

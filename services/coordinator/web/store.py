@@ -16,7 +16,7 @@ from fsspec.core import url_to_fs
 from mallorn.core.artifacts import model_uri, scripts_uri
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.refused import refused
-from mallorn.core.values.schedule import ScheduleScripts
+from mallorn.core.values.dataset import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
 INCOMING: Final = ".incoming-"

@@ -5,8 +5,7 @@ from sqlalchemy import func, select, text, update
 from db.repositories.api_keys import ApiKeys
 from db.repositories.sign_ins import SignIns
 from db.tables import ApiKeyRow, SignIn
-from mallorn.core.api_keys import digest_of
-from mallorn.core.scopes import USUAL_SCOPES, Scope
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.values.api_key import NewApiKey
 from tests.fixtures.rows import Rows
 

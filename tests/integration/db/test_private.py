@@ -15,14 +15,13 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.model_versions import ModelVersions
 from db.repositories.models import Models
-from db.repositories.networks import Networks
 from db.repositories.recordings import Recordings
 from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
 from db.repositories.selection import Selection
 from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
-from db.repositories.workloads import Workloads
+from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.errors import NotFound
 from mallorn.core.options import JobOptions

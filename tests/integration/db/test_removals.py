@@ -8,13 +8,13 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
-from db.repositories.networks import Networks
 from db.repositories.records import Records
 from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
 from db.repositories.stage_runs import StageRuns
 from db.repositories.standings import Standings
 from db.repositories.statistics import Statistics
+from db.repositories.workloads import Networks
 from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState, RoundState, StageKind

@@ -1,7 +1,7 @@
 """What stock's tuner found is told by task, apart from what datasets of Mallorn brought."""
 
+from db.repositories.foreign_records import Stock
 from db.repositories.measurements import Measurements
-from db.repositories.stock import Stock
 from db.repositories.tasks import Tasks
 from mallorn.core.outcomes import Outcome
 from tests.fixtures.brought import ELSEWHERE, bring

@@ -206,7 +206,7 @@ def test_a_job_on_a_full_disk_says_so(
     mallorn: Type, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "disk" not in mallorn("show", owned.job_id).stdout
-    monkeypatch.setattr("services.coordinator.web.disk.LEAST_BYTES", 2**62)
+    monkeypatch.setattr("services.coordinator.jobs.service.LEAST_BYTES", 2**62)
     assert "is full; free some room" in mallorn("show", owned.job_id).stdout
     end(owned, JobState.DONE)
     assert "disk" not in mallorn("show", owned.job_id).stdout

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from db.keyed import holds_keys
+from db.repositories.api_keys import holds_keys
 from mallorn.core.addresses import check_binding
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.answers import data

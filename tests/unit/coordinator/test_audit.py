@@ -6,8 +6,8 @@ from sqlalchemy import text, update
 from db.repositories.api_keys import ApiKeys
 from db.repositories.audit import Audit
 from db.tables import AuditRow
+from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Unavailable
-from mallorn.core.scopes import Scope
 from tests.fixtures.coordinator import Coordinator
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

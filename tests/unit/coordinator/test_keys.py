@@ -9,8 +9,7 @@ from sqlalchemy import update
 
 from db.repositories.api_keys import ApiKeys
 from db.tables import ApiKeyRow
-from mallorn.core.api_keys import digest_of
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope, digest_of
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -2,7 +2,7 @@
 
 from mallorn.core.values.report import ModelLatency, PointTimes
 from mallorn.wording.columns import Cell
-from mallorn.wording.results import POINT_COLUMNS, point_rows
+from mallorn.wording.results import POINT_COLUMNS
 
 
 def timed(us: float) -> ModelLatency:
@@ -10,8 +10,7 @@ def timed(us: float) -> ModelLatency:
 
 
 def printed(point: PointTimes) -> list[Cell]:
-    (row,) = point_rows([point])
-    return [column.of(row) for column in POINT_COLUMNS]
+    return [column.of(point) for column in POINT_COLUMNS]
 
 
 def test_a_point_is_told_with_its_sizes_and_its_calls_a_second() -> None:

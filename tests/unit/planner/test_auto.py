@@ -12,7 +12,7 @@ from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import flat, smooth
 from mallorn.core.names import REGISTRY
 from mallorn.core.values.outlook import WORTH
-from services.planner.auto import FAIR_ROUNDS, MOST_A_TASK
+from services.planner.budgets import FAIR_ROUNDS, MOST_A_TASK
 from services.planner.planner import plan
 from services.planner.testing import job, measured, task
 from services.planner.values import JobView

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from costmodels.layers import forward, initial, slopes
 from costmodels.xgb import XGBoost
-from workers.search.algorithms.felix import ASCENT, Felix
+from workers.search.algorithms.felix import ASCENT, Felix, Surrogate
 from workers.search.base import Searcher
 from workers.search.batch import Request
 from workers.search.decisions import SketchRules
 from workers.search.genes import genes_of
-from workers.search.policy.surrogate import Surrogate
 from workers.search.simulate import trained
 from workers.search.space import Choice, ChoiceKind, Sketch
 from workers.search.synthetic import SyntheticSpace

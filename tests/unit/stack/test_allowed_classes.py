@@ -8,7 +8,7 @@ import pytest
 from db.migrate import upgrade
 from db.repositories.api_keys import ApiKeys
 from db.session import Database
-from mallorn.core.scopes import Scope
+from mallorn.core.api_keys import Scope
 from mallorn.core.settings import Settings
 from stack.datadir import DataDir
 from stack.parts import StackLayout, environment

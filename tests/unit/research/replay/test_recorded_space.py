@@ -8,8 +8,7 @@ import pytest
 
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from research.replay.neighbours import Neighbours
-from research.replay.space import RecordedSpace
+from research.replay.space import Neighbours, RecordedSpace
 from tests.unit.research.replay.made_up import made_up
 from workers.search.genes import genes_of
 from workers.search.space import Candidate, Space
