@@ -1,7 +1,6 @@
 """What the control groups of this process allow it: the least that it or any group above it was given."""
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +9,7 @@ from workers.children.cgroups import ancestors
 # Of version 2, then of version 1.
 LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
 USED: Final = ("memory.current", "memory.usage_in_bytes")
-CACHED: Final = {"inactive_file": 1, "total_inactive_file": 1}
-THROTTLED: Final = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+CACHED: Final = frozenset({"inactive_file", "total_inactive_file"})
 
 
 def cpu_quota() -> float | None:
@@ -34,21 +32,10 @@ def memory_left() -> int | None:
     return min((int(found) for found in left), default=None)
 
 
-def throttled_sec() -> float:
-    """For how long quotas have held us and those beside us back so far, on all processors together."""
-    return sum(_sum(file, THROTTLED) for file in _counters())
-
-
-@lru_cache(maxsize=1)
-def _counters() -> tuple[Path, ...]:
-    files = (group / "cpu.stat" for group in ancestors("cpu"))
-    return tuple(file for file in files if file.is_file())
-
-
-def _sum(file: Path, units: Mapping[str, float]) -> float:
-    """What a file counts under these names, in our unit; a file of one version has one of them."""
+def _sum(file: Path, names: frozenset[str]) -> int:
+    """What a file counts under these names; one of each version has one of them."""
     words = _words(file)
-    return sum(int(words[at + 1]) * units[name] for at, name in enumerate(words) if name in units)
+    return sum(int(words[at + 1]) for at, name in enumerate(words) if name in names)
 
 
 def _processors(group: Path) -> Iterator[float]:

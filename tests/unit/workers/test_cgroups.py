@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.host.cgroups import cpu_quota, memory_left, memory_limit, throttled_sec
+from workers.host.cgroups import cpu_quota, memory_left, memory_limit
 
 V1 = {"cpu,cpuacct": "/ cgroup cgroup rw,cpu,cpuacct", "memory": "/ cgroup cgroup rw,memory"}
 HOSTS_V1 = {"cpu": "/docker/c0 cgroup cgroup rw,cpu,cpuacct", "memory": "/docker/c0 cgroup cgroup rw,memory"}
@@ -104,28 +104,3 @@ def test_the_least_memory_of_all_groups_counts(
 ) -> None:
     made_up_groups(membership, mounts, files)
     assert (memory_limit(), memory_left()) == (limit, left)
-
-
-def test_the_time_that_any_group_was_throttled_adds_up(made_up_groups: MadeUp) -> None:
-    stat = "usage_usec 9\nnr_throttled 4\nthrottled_usec {}\n"
-    made_up_groups(
-        "0::/a/b",
-        V2_MOUNT,
-        {
-            "a/cpu.stat": stat.format(1_500_000),
-            "a/b/cpu.stat": stat.format(250_000),
-            "cpu.stat": "usage_usec 9\n",
-        },
-    )
-    assert throttled_sec() == pytest.approx(1.75)
-
-
-def test_version_1_counts_it_in_nanoseconds(made_up_groups: MadeUp) -> None:
-    stat = "nr_periods 7\nnr_throttled 2\nthrottled_time 3000000000\n"
-    made_up_groups("1:cpu:/app", BOTH, {"cpu/app/cpu.stat": stat})
-    assert throttled_sec() == pytest.approx(3.0)
-
-
-def test_without_groups_nothing_was_throttled(made_up_groups: MadeUp) -> None:
-    made_up_groups("", {}, {})
-    assert throttled_sec() == 0
