@@ -14,9 +14,8 @@ from cli.terminal.interrupts import interruptible
 from cli.terminal.options import SeedOption, TargetOption
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
 from cli.terminal.shared import shared
-from cli.tuned import wait_until_tuned
+from cli.tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.options import JobOptions
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from mallorn.wording.columns import Column
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from research.generate.drawing import Drawn
 
 PRIORITY: Final = -1000  # after everybody's jobs
-#: The first shows what a space is like, the second what is fast in it.
-SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 
 
 @dataclass(frozen=True, slots=True)

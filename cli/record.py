@@ -13,10 +13,9 @@ from cli.service.upload import upload_with_bar
 from cli.terminal.interrupts import interruptible
 from cli.terminal.options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
-from cli.tuned import wait_until_tuned
+from cli.tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.asked import Asked
 from mallorn.core.errors import InvalidModel, InvalidRequest
-from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 ROUND_SIZE: Final = 16
 #: More than any model has tasks: the budget of each task alone shall end a job.
 MOST_TASKS: Final = 1000
-#: The random half shows what a space is like, the other half what is fast in it.
-SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from typing import Final
 
 from cli.terminal.bars import bar
 from mallorn.core.errors import MallornError
+from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
 
 POLL_SEC: Final = 0.5
+#: The first shows what a space is like, the second what is fast in it.
+SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 
 

@@ -21,7 +21,7 @@ from mallorn.core.targets import LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.job import JobStatus
 from services.coordinator.fleet.cost_models import check_cost_model
-from services.coordinator.fleet.local import local_target
+from services.coordinator.fleet.states import local_target
 from services.coordinator.jobs.requests import JobIn
 from services.coordinator.jobs.views import job_out
 from services.coordinator.quotas import check_work
