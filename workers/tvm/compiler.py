@@ -10,6 +10,7 @@ from workers.children.method import serving
 from workers.children.serve import serve
 from workers.faces.compiler import Compiler
 from workers.tvm.build import build
+from workers.tvm.linker import prepare_linking
 from workers.tvm.lowered import code, executed, statements
 from workers.tvm.nests import nests
 from workers.tvm.probes import build_one_probe, build_probes
@@ -32,4 +33,5 @@ ANSWERS: Final = (
 )
 
 if __name__ == "__main__":
+    prepare_linking()
     serve(serving(Compiler, *ANSWERS))

@@ -11,7 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import HostFault, StorageFull
-from workers.tvm.linker import LinkError, NoLinker, check_linking, link_command, link_shared
+from workers.tvm.linker import (
+    LinkError,
+    NoLinker,
+    check_linking,
+    link_command,
+    link_shared,
+    prepare_linking,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +53,19 @@ def only(directory: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_objects_become_a_library(answer: Path, tmp_path: Path) -> None:
     link_shared(str(tmp_path / "a.so"), [str(answer)])
     assert ctypes.CDLL(str(tmp_path / "a.so")).answer() == 42
+
+
+@pytest.mark.parametrize(("name", "linked"), [("cc", 1), ("ld", 0)])
+def test_a_compiler_driver_links_once_before_a_candidates_time_runs(
+    name: str, linked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, program = tmp_path / "log", tmp_path / name
+    program.write_text(f"#!/bin/sh\necho linked >> {log}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    prepare_linking()
+    assert (log.read_text().count("linked") if log.exists() else 0) == linked
 
 
 def test_a_compiler_driver_serves_where_no_linker_is(
