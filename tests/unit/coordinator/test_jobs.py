@@ -92,6 +92,7 @@ def test_a_job_is_judged_by_its_report_and_by_what_more_trials_would_bring(
         "level": "poor",
         "summary": "4.0 times slower than onnxruntime after 2 trials; the next 100 trials would bring 1.3 %",
         "next": f"mallorn resume {owned.job_id} --auto",
+        "beside": {"level": "poor", "words": "4.0 times slower"},
     }
 
 

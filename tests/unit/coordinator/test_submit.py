@@ -47,6 +47,7 @@ def test_a_new_job_is_queued_and_a_worker_is_woken(coordinator: Coordinator) -> 
         "trials": 0,
         "in_flight": 0,
         "failures": {},
+        "left_unbuilt": 0,
         "tasks": 0,
         "tasks_measured": 0,
         "estimated_us": None,
