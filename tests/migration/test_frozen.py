@@ -6,22 +6,25 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Engine, event, func, inspect, select, text
+from sqlalchemy import Engine, event, func, inspect, select, text, update
 
 from db.migrate import check, upgrade
+from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.session import Database
-from db.tables import Base, Job, Measurement
+from db.tables import Base, Context, Job, Measurement
 from mallorn.core.states import JobState
 from tests.fixtures.database import POSTGRES_LONG
 from tests.fixtures.transcript import Terminal, Typed
 from tests.migration.freezing import FROZEN
+from workers.device.detect import host_fingerprint
 
 VERSIONS = sorted(path.name for path in FROZEN.iterdir())
 
@@ -43,6 +46,17 @@ class Frozen:
         with self.database.session() as session:
             found = session.execute(select(*columns).where(Measurement.job_id == job))
             return {number: (sketch, decisions) for number, sketch, decisions in found}
+
+    def move_here(self) -> None:
+        """Have this machine be the one that measured: on another no job goes on."""
+        here, tvm = host_fingerprint()["host_class"], version_of("apache-tvm")
+        with self.database.transaction() as session:
+            for found in session.scalars(select(Context)).all():
+                facts = found.target_id, here, tvm, found.threads, found.evaluator
+                moved = Contexts(session).ensure(*facts)
+                for table in (Job, Measurement):
+                    theirs = update(table).where(table.context_id == found.id)
+                    session.execute(theirs.values(context_id=moved.id))
 
     def type(self, command: str) -> str:
         return "\n".join(self.terminal.type(Typed((command,), (), {})).printed)
@@ -149,6 +163,8 @@ def test_a_job_that_was_cut_off_goes_on_and_measures_nothing_again(frozen: Froze
     job = frozen.job(JobState.TUNING)
     before = frozen.measured(job)
     assert before, "it was cut off in the middle"
+    upgrade(frozen.database.url)
+    frozen.move_here()
     frozen.type(f"mallorn resume {job} --out resumed")
     after = frozen.measured(job)
     assert before.items() <= after.items()
