@@ -109,8 +109,9 @@ test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 test-unit: SIDE_BY_SIDE := -n 4
 # What a file's tests share is started once.
 test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
-# They wait for databases, children and ends of outages, too.
-test-integration test-faults: SIDE_BY_SIDE := -n 4 --dist loadfile
+# They wait for databases and children, too.
+test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
+test-faults: SIDE_BY_SIDE := -n 2 --dist loadfile
 test-migration test-hours: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours
