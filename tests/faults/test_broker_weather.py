@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,8 +14,9 @@ AWAY_SEC = 7.0  # longer than a worker waits for an answer
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Heard]:
-    with Heard(tmp_path) as broker:
+def broker() -> Iterator[Heard]:
+    # A broker's socket has a path of at most 107 bytes.
+    with TemporaryDirectory(prefix="b-") as folder, Heard(Path(folder)) as broker:
         wait_for(broker.is_heard, "the worker")
         yield broker
 
