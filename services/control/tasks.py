@@ -11,7 +11,8 @@ from mallorn.core.settings import settings
 from mallorn.core.waiting import Here
 from services.control.app import app, database, send
 from services.control.planning import plan_job
-from services.control.sweeping import reap, sweep
+from services.control.reaping import reap
+from services.control.sweeping import sweep
 from services.control.tidying import tidy
 from services.control.waiting import Patience
 

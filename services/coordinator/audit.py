@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from db.repositories.audit import Audit
-from mallorn.core.values.api_key import AuditEntry
+from mallorn.core.values.audit import AuditEntry
 from services.coordinator.web.auth import CallerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep

@@ -1,21 +1,9 @@
-"""Every task in turn, the least tuned first: the baseline. A random task: the floor for policies."""
+"""Every task in turn, the least tuned first: the baseline."""
 
 from collections.abc import Sequence
-from random import Random
 
 from services.planner.policy import Arm, Policy, TaskChoice
 from services.planner.values import TaskView
-
-
-class RandomChoice(Policy):
-    """Every task is equally likely."""
-
-    rests = False
-
-    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
-        by_index = sorted((arm.task for arm in arms), key=lambda task: task.index)
-        task = Random(seed).choice(by_index)  # noqa: S311  (a choice, not a secret)
-        return TaskChoice(task, 0.0, f"drawn among {len(arms)} tasks")
 
 
 class RoundRobin(Policy):

@@ -17,15 +17,6 @@ from workers.search.pooled import score
 from workers.search.space import Candidate, Space
 
 
-class Constructed(Knowledge):
-    """The space's defaults, best guess first."""
-
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
-        because = "constructed for what the machine computes and moves"
-        for candidate in question.space.defaults():
-            yield Answer(candidate, Source.CONSTRUCTED, because, Sure.GUESSED)
-
-
 @dataclass(frozen=True)
 class Learned(Knowledge):
     """The newest active base of the operator on the target that reads decisions orders what others answer.

@@ -21,7 +21,8 @@ from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assumed
 from services.control import planning, turn
 from services.control.planning import plan_job
-from services.control.sweeping import STALE_SEC, reap, sweep
+from services.control.reaping import reap
+from services.control.sweeping import STALE_SEC, sweep
 
 
 def kinds(workshop, job):

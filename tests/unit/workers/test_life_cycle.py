@@ -20,7 +20,8 @@ from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.names import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
-from services.control.sweeping import STALE_SEC, reap, sweep
+from services.control.reaping import reap
+from services.control.sweeping import STALE_SEC, sweep
 from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 from workers.round.commits import Commits
