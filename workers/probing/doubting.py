@@ -39,14 +39,17 @@ def doubt_machine(runtime: Runtime, job_id: str) -> None:
             return
         like = like_of(Contexts(session).get(job.context_id))
         machine = Devices(session).machine_before(like, SURE_SEC)
-        # A peak that was measured far too low has honest times refused, which then beat nothing.
-        refused = Trials(session).any_failed_with(job.id, REFUSED)
-        beaten = refused or max(_shares(session, job, machine), default=0.0) > BEATEN if machine else False
-        if machine is None or not (beaten or machine.disturbed):
+        if machine is None or not (machine.disturbed or _is_beaten(session, job, machine)):
             return
         target = Target(Targets(session).get(job.target_id).text)
     log.warning("%s: what its machine computes is measured once more", like.host_class)
     measured_by_us(runtime, like, target, machine)
+
+
+def _is_beaten(session: Session, job: Job, machine: Machine) -> bool:
+    # A peak that was measured far too low has honest times refused, which then beat nothing.
+    refused = Trials(session).any_failed_with(job.id, REFUSED)
+    return refused or max(_shares(session, job, machine), default=0.0) > BEATEN
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:

@@ -11,7 +11,7 @@ from mallorn.core.values.trial import is_disturbed
 from workers.device.slice_times import SliceTimes
 from workers.faces.values import Arguments
 from workers.measure.stopping import StoppingRule, take_times
-from workers.measure.stopping.lasting import Patience, Piece, take_timing
+from workers.measure.stopping.lasting import ENOUGH, Patience, Piece, take_timing
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5
 SEC_US: Final = 1e6
-# Of a timing's means: when so many were not disturbed, they say it alone.
-ENOUGH: Final = 0.5
 
 
 class LibraryTimer:

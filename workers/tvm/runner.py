@@ -27,14 +27,13 @@ from workers.host.memory import COPIES_OF_ONE
 from workers.measure.stopping.named_rule import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
-from workers.tvm.library_timer import LibraryTimer
+from workers.tvm.library_timer import SEC_US, LibraryTimer
 from workers.tvm.shortest import shortest
 
 if TYPE_CHECKING:
     from workers.tvm.remote import RemoteDevice
     from workers.tvm.remote_model import RemoteModel
 
-SEC_US: Final = 1e6
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 _models: dict[DeviceModel, "RemoteModel"] = {}

@@ -39,7 +39,7 @@ GROWTH: Final = 100
 # Others leave gaps that are as long as this more often than longer ones.
 PIECE_SEC: Final = 0.01
 NO_TIME_SEC: Final = 1e-10
-# What of a timing suffices where the rest was disturbed.
+# What of a timing, or of its means, suffices where the rest was disturbed.
 ENOUGH: Final = 0.5
 
 
@@ -83,7 +83,7 @@ class _Taken:
 
     def missing(self) -> tuple[int, int]:
         """How many runs a piece, and how many pieces, are likely to complete the mean."""
-        runs, sec = sum(piece.runs for piece in self.kept), sum(piece.sec for piece in self.kept)
+        runs, sec = _sums(self.kept)
         known = self.kept or self._lost
         if not known:
             each_sec, left_sec, most = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
@@ -103,7 +103,7 @@ class _Taken:
 
     def suffices(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
         """Whether they are so much of what the evaluator asks for."""
-        runs, sec = sum(piece.runs for piece in pieces), sum(piece.sec for piece in pieces)
+        runs, sec = _sums(pieces)
         return runs > 0 and runs >= share * self._fewest and sec >= share * self._wanted_sec
 
     def least_disturbed(self) -> Piece:
@@ -117,8 +117,13 @@ class _Taken:
         return _together(best)
 
 
+def _sums(pieces: Sequence[Piece]) -> tuple[int, float]:
+    """Runs and seconds of all."""
+    return sum(piece.runs for piece in pieces), sum(piece.sec for piece in pieces)
+
+
 def _together(pieces: Sequence[Piece]) -> Piece:
     """Pieces as one."""
-    runs, sec = sum(piece.runs for piece in pieces), sum(piece.sec for piece in pieces)
+    runs, sec = _sums(pieces)
     known = [piece.sec * piece.disturbed for piece in pieces if piece.disturbed is not None]
     return Piece(runs, sec / runs, sum(known) / sec if known and sec else None)
