@@ -21,10 +21,10 @@ _NOT_ITS_DOING: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECOR
 class Withdrawals(Repository):
     """Takes back what a device measured, and what rests on it.
 
-    A measurement that is withdrawn has that as its outcome, and no latency: who looks for times does not find
-    it, and who learns from failures leaves it out (`best.believed`). Its run times stay, and its error says
-    what it was. Schedules that were chosen by such a measurement go; cost models that may have learned from
-    one are active no longer, so that the next round trains a line anew from what is left.
+    A measurement that is withdrawn has that as its outcome, and no latency or bound: who looks for times
+    does not find it, and who learns from failures leaves it out (`best.believed`). Its run times stay, and
+    its error says what it was. Schedules that were chosen by such a measurement go; cost models that may have
+    learned from one are active no longer, so that the next round trains a line anew from what is left.
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
@@ -53,7 +53,7 @@ class Withdrawals(Repository):
         self.changed(delete(FinishStep).where(FinishStep.job_id.in_(theirs)))  # such a finish decides anew
         words = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
         taken = update(Measurement).where(came)
-        self.changed(taken.values(outcome=Outcome.WITHDRAWN, latency_us=None, error=words))
+        self.changed(taken.values(outcome=Outcome.WITHDRAWN, latency_us=None, bound_us=None, error=words))
         return found
 
     def doubt(self, which: ColumnElement[bool], share: float) -> int:

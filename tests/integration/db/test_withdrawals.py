@@ -31,7 +31,7 @@ def devices(rows):
 def measured(rows, device_id, *latencies_us, first=0, **changes):
     """A round that a device timed; the ids of its rows."""
     round_id, attempt = rows.claimed_round()
-    batch = [rows.ok(first + n, us, device_id=device_id) for n, us in enumerate(latencies_us)]
+    batch = [rows.ok(first + n, us, device_id=device_id, **changes) for n, us in enumerate(latencies_us)]
     rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
     rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
     found = select(Measurement).where(Measurement.round_id == round_id).order_by(Measurement.id)
@@ -149,3 +149,10 @@ def test_counting_changes_nothing_and_the_second_time_there_is_nothing_left(rows
 def test_a_device_that_nobody_saw_is_told(rows):
     with pytest.raises(NotFound, match="there is no device nobody"):
         withdraw(rows, "nobody")
+
+
+def test_a_bound_is_taken_back_like_a_time(rows, devices):
+    measured(rows, devices["liar"], 5.0, disturbed=0.5)
+    assert best_us(rows) == [5.0], "where nothing else is known"
+    withdraw(rows)
+    assert best_us(rows) == []
