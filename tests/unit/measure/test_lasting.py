@@ -100,6 +100,13 @@ def test_when_patience_ends_the_least_disturbed_pieces_are_the_bound() -> None:
     assert mean.mean_sec == pytest.approx(1e-3 / 0.9)
 
 
+def test_where_patience_ended_long_ago_every_mean_is_still_taken_once() -> None:
+    program = Clockwork(1e-3, disturbed=[BUSY])
+    means = take_timing(EvaluatorOptions(repeat=3, min_repeat_ms=100), 1e-3, program, Patience(-1.0))
+    assert [mean.mean_sec for mean in means] == pytest.approx([1e-3 / (1 - BUSY)] * 3)
+    assert len(program.calls) == 3
+
+
 def test_half_a_timing_without_disturbance_is_one() -> None:
     program = Clockwork(1e-3, disturbed=[QUIET, BUSY, QUIET, BUSY])
     (mean,) = take_timing(A_TENTH, 1e-3, program, Patience(0.06))

@@ -25,6 +25,7 @@ with own_folder("worker") as folder:
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary directory for this test and the processes that it starts."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", "")  # so that what a part sets is taken back
     monkeypatch.delenv("MALLORN_HOST_FOLDER", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path

@@ -65,7 +65,7 @@ def take_timing(
 
 def _mean(taken: "_Taken", time_pieces: TimePieces, patience: Patience) -> Piece:
     while not taken.suffices(taken.kept):
-        if patience.left_sec < 0:
+        if patience.left_sec < 0 and taken.has_pieces:
             return taken.least_disturbed()
         patience.lose(taken.add(time_pieces(*taken.missing())))
     return _together(taken.kept)
@@ -100,6 +100,10 @@ class _Taken:
         self.kept += (piece for piece in found if not is_disturbed(piece.disturbed))
         self._lost += lost
         return lost
+
+    @property
+    def has_pieces(self) -> bool:
+        return bool(self.kept or self._lost)
 
     def suffices(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
         """Whether they are so much of what the evaluator asks for."""
