@@ -7,7 +7,7 @@ from typing import Final
 from mallorn.core.errors import MallornError
 from mallorn.core.values.disturbance import Disturbance
 from workers.measure.base import SlotTrial
-from workers.measure.builds import Builds
+from workers.measure.builds import Builds, Built
 from workers.measure.timing import Timing
 
 # The share by which a time drifted: neighbouring timings of one kernel agree better.
@@ -17,7 +17,8 @@ SURPRISE: Final = 1.15
 
 
 class Sentinel:
-    """The fastest of the round so far. When its time drifts, times since the last look are mere bounds."""
+    """The fastest of the round so far. When its time drifts, and that of the one that was timed last, times
+    since the last look are mere bounds: a single kernel may be faster in one process than in the next."""
 
     def __init__(self, timing: Timing, builds: Builds) -> None:
         self._timing = timing
@@ -35,17 +36,19 @@ class Sentinel:
         yield from self._drifted()
 
     def _drifted(self) -> Iterator[SlotTrial]:
-        """What was timed since the last look, if the sentinel's time is another now, twice in turn."""
+        """What was timed since the last look, if two known times are others now."""
         since, self._since = self._since, []
-        if not since or (share := self._drift()) <= DRIFT or (share := min(share, self._drift())) <= DRIFT:
+        if not since or (share := self._drift(self._timing.fastest)) <= DRIFT:
+            return
+        if (share := min(share, self._drift(self._timing.latest))) <= DRIFT:
             return
         for result in since:
             told = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
             yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=told)
 
-    def _drift(self) -> float:
+    def _drift(self, known: tuple[Built, float] | None) -> float:
         """The share of the longer time by which it differs from the known one; 0 where nothing tells."""
-        if (known := self._timing.fastest) is None:
+        if known is None:
             return 0.0
         built, known_us = known
         self._builds.pause()

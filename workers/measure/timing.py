@@ -53,6 +53,7 @@ class Timing:
         self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
         self._purpose = purpose  # marks repeats in the device's own log
         self.fastest: tuple[Built, float] | None = None  # of those that were timed here, undisturbed
+        self.latest: tuple[Built, float] | None = None
         self._again = False
         self._built: Built | None = None
         self._taking: Pending[Endpoint] | None = None
@@ -181,6 +182,7 @@ class Timing:
         if self._keeps_best and trial.time_us is not None and not self._again:
             self._best_us = min(trial.time_us, self._best_us or inf)
             known = run.disturbance is not None and run.disturbance.kept_sec * 1e3 >= MOMENT.min_repeat_ms
-            if known and (self.fastest is None or trial.time_us < self.fastest[1]):
-                self.fastest = built, trial.time_us
+            if known:
+                self.latest = built, trial.time_us
+                self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
         return SlotTrial(built.slot.slot, trial, self._endpoint, run.disturbance)

@@ -72,20 +72,56 @@ def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None
     assert all(share > 0.1 for share in shares)
 
 
-def test_a_process_that_may_not_goes_on_at_its_rank(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(*_args: object) -> None:
-        raise PermissionError
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What a process asked of a kernel that grants everything, without quotas."""
+    told: list[object] = []
+    monkeypatch.setattr(os, "setpriority", lambda *args: told.append(args))
+    monkeypatch.setattr(os, "sched_setscheduler", lambda _pid, policy, _param: told.append(policy))
+    monkeypatch.setattr("workers.host.priority.cpu_quota", lambda: None)
+    return told
 
+
+@pytest.fixture
+def real_time(tmp_path: Path) -> Path:
+    """The kernel's limit of real-time processes, as it is by default."""
+    (tmp_path / "limit").write_text("950000\n")
+    return tmp_path / "limit"
+
+
+def refuse(*_args: object) -> None:
+    raise PermissionError
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_process_that_may_not_goes_on_at_its_rank(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, real_time: Path
+) -> None:
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
     monkeypatch.setattr(os, "setpriority", refuse)
-    assert not raise_priority(tmp_path / "autogroup")
+    assert not raise_priority(tmp_path / "autogroup", real_time)
     assert not (tmp_path / "autogroup").exists()
 
 
-def test_a_process_that_may_goes_first_within_its_group_and_with_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_process_that_may_has_whoever_wakes_up_wait(
+    asked: list[object], tmp_path: Path, real_time: Path
 ) -> None:
-    asked: list[tuple[int, ...]] = []
-    monkeypatch.setattr(os, "setpriority", lambda *args: asked.append(args))
-    assert raise_priority(tmp_path / "autogroup")
+    assert raise_priority(tmp_path / "autogroup", real_time)
+    assert asked == [os.SCHED_RR]
+
+
+def test_where_nothing_would_be_left_for_others_it_goes_first_within_its_group_and_with_it(
+    asked: list[object], tmp_path: Path, real_time: Path
+) -> None:
+    real_time.write_text("-1\n")
+    assert raise_priority(tmp_path / "autogroup", real_time)
     assert asked == [(os.PRIO_PROCESS, 0, -20)]
     assert (tmp_path / "autogroup").read_text() == "-20"
+
+
+def test_a_quota_which_real_time_would_pass_by_is_kept(
+    asked: list[object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, real_time: Path
+) -> None:
+    monkeypatch.setattr("workers.host.priority.cpu_quota", lambda: 1.5)
+    assert raise_priority(tmp_path / "autogroup", real_time)
+    assert asked == [(os.PRIO_PROCESS, 0, -20)]
