@@ -2,9 +2,10 @@
 
 python -m benchmarks.disturbed [MODEL.onnx] [--trials 64] [--rows NAME ...] [--json FILE]
 
-Every row is a job with the defaults on a data directory of its own. Candidates that it and the quiet job
-both measured are compared; its result is timed in quiet, in turn with the quiet job's; and a second job on
-the same data, in quiet, says what is measured again.
+Every row is a job with the defaults on a data directory of its own, and on another one a job of random
+candidates, which are the same in all rows. Candidates that they and the quiet ones both measured are
+compared; the first one's result is timed in quiet, in turn with the quiet job's; and a second job on the
+same data, in quiet, says what is measured again.
 """
 
 import argparse
@@ -34,6 +35,8 @@ EXAMPLE: Final = Path("build/models/mlp.onnx")
 QUIET: Final = "quiet"
 BENCHES: Final = 3
 Key = tuple[str, str, bytes]
+# Whose candidates depend on no time.
+SAME: Final = ("--search", "random", "--policy", "round-robin", "--seed", "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,13 @@ class Row:
     """One job beside others."""
 
     name: str
-    trials: int
-    marked: float  # share of its trials that are bounds
-    shared: int  # candidates that both jobs timed, unmarked here
+    trials: int  # of both jobs
+    marked: float  # share of them that are bounds
+    shared: int  # candidates that the quiet jobs timed, too, unmarked here
     ratio: float | None  # of their times to the quiet ones, in the median
     within: float | None  # share of them within 1.10
     worst: float | None
+    ratios: tuple[float, ...]
     sec_a_trial: float
     lost_share: float  # of its timings, taken again
     sentence: str
@@ -69,7 +73,7 @@ def main() -> None:
     options = _arguments()
     rows: list[Row] = []
     with TemporaryDirectory(prefix="mallorn-disturbed-") as scratch:
-        quiet: dict[Key, Timed] = {}
+        quiet: list[dict[Key, Timed]] = []
         for name in [QUIET, *(each for each in options.rows if each != QUIET)]:
             try:
                 rows.append(measured(name, options.model, options.trials, Path(scratch), quiet))
@@ -91,15 +95,18 @@ def headline(rows: Sequence[Row]) -> str:
     return "nothing was compared" if worst is None else f"worst unmarked time over its quiet one: {worst:.2f}"
 
 
-def measured(name: str, model: Path, trials: int, scratch: Path, quiet: dict[Key, Timed]) -> Row:
-    """Run a row's job, then what is asked of it in quiet. Raises Unavailable."""
+def measured(name: str, model: Path, trials: int, scratch: Path, quiet: list[dict[Key, Timed]]) -> Row:
+    """Run a row's jobs, then what is asked of them in quiet. Raises Unavailable."""
     folder = scratch / name.replace(" ", "-")
+    same = folder.with_name(f"{folder.name}-same")
     with COMPANY[name]():
         _mallorn(folder, "tune", str(model), "--trials", str(trials), "--out", str(folder / "tuned"))
+        _mallorn(same, "tune", str(model), "--trials", str(trials), *SAME, "--out", str(same / "tuned"))
     job_id, found = _trials(folder)
+    both = [found, _trials(same)[1]]
     told, sec = _told(folder, job_id)
     if name == QUIET:
-        quiet |= found
+        quiet += both
     result = None if name == QUIET else _result(model, scratch / QUIET / "tuned", folder / "tuned")
     _mallorn(folder, "tune", str(model), "--trials", str(trials // 2), "--out", str(folder / "again"))
     second = _trials(folder)[1]
@@ -107,27 +114,30 @@ def measured(name: str, model: Path, trials: int, scratch: Path, quiet: dict[Key
         name=name,
         sec_a_trial=sec / max(1, len(found)),
         result=result,
-        **_compared(found, quiet),
+        **_compared(both, quiet),
         **told,
         again=len(second.keys() & found.keys()),
         again_unmarked=sum(found[key].latency_us is not None for key in second.keys() & found.keys()),
     )
 
 
-def _compared(found: Mapping[Key, Timed], quiet: Mapping[Key, Timed]) -> dict[str, Any]:
+def _compared(found: Sequence[Mapping[Key, Timed]], quiet: Sequence[Mapping[Key, Timed]]) -> dict[str, Any]:
+    """Of each job with the quiet one of its kind."""
     ratios = [
         mine.latency_us / theirs.latency_us
-        for key, mine in found.items()
-        if mine.latency_us and (theirs := quiet.get(key)) is not None and theirs.latency_us
+        for ours, others in zip(found, quiet, strict=True)
+        for key, mine in ours.items()
+        if mine.latency_us and (theirs := others.get(key)) is not None and theirs.latency_us
     ]
-    marked = sum(each.bound_us is not None for each in found.values()) / max(1, len(found))
+    timed = [each for ours in found for each in ours.values()]
     return {
-        "trials": len(found),
-        "marked": marked,
+        "trials": len(timed),
+        "marked": sum(each.bound_us is not None for each in timed) / max(1, len(timed)),
         "shared": len(ratios),
         "ratio": median(ratios) if ratios else None,
         "within": sum(ratio <= 1.1 for ratio in ratios) / len(ratios) if ratios else None,
         "worst": max(ratios, default=None),
+        "ratios": tuple(round(ratio, 4) for ratio in sorted(ratios)),
     }
 
 

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import Unavailable
+from workers.children.launch import die_with_parent
 
 LOOP: Final = "while True: pass"
 BURSTS: Final = """
@@ -44,7 +46,10 @@ PERIOD_US: Final = 100_000
 def programs(text: str, count: int, *arguments: str, nice: int = 0) -> Iterator[None]:
     """So many programs of others, each in a session of its own; with all that they started they end here."""
     command = ["nice", "-n", str(nice), sys.executable, "-c", text, *arguments]
-    started = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    end_with_us = partial(die_with_parent, os.getpid())
+    started = [
+        subprocess.Popen(command, start_new_session=True, preexec_fn=end_with_us) for _ in range(count)
+    ]
     try:
         yield
     finally:

@@ -70,6 +70,7 @@ def _findings(
         yield look("device", lambda: _device(found[0], address))
     mode = Settings().sandbox
     yield look("sandbox", lambda: checks.sandbox(mode), necessary=mode == "require")
+    yield look("cores", checks.cores, necessary=False)
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
 
 

@@ -33,7 +33,8 @@ ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16
 SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("NAME", lambda row: row.workload_name),
-    Column[VerifiedSchedule]("LATENCY (us)", lambda row: row.latency_us),
+    Column[VerifiedSchedule]("LATENCY (us)", lambda row: None if row.is_bound else row.latency_us),
+    Column[VerifiedSchedule]("AT MOST", lambda row: row.latency_us if row.is_bound else None),
     Column[VerifiedSchedule]("LOW", lambda row: row.low_us),
     Column[VerifiedSchedule]("HIGH", lambda row: row.high_us),
     Column[VerifiedSchedule]("JOB", lambda row: row.job_id),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from workers.faces.graphs import Graphs
 
 LEAST_FREE_BYTES: Final = 256 << 20
+CPUS: Final = Path("/sys/devices/system/cpu")
+SLOW: Final = 0.85  # of the fastest core's clock; those that are favoured differ by less
 WAYS_TO_FULL: Final = (
     ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
     (
@@ -126,6 +128,25 @@ def sandbox(mode: str) -> str:
         return "full: Landlock, seccomp and limits close around what runs models and candidates"
     way = next((way for word, way in WAYS_TO_FULL if word in told), "mallorn doctor")
     raise HostFault(f"{told}; serve nobody's models but your own so", hint=way)
+
+
+def cores(cpus: Path = CPUS) -> str:
+    """Raises HostFault where some cores are much slower: each is given an equal part of the work."""
+    clocks = {core: _clock(cpus / f"cpu{core}") for core in sorted(os.sched_getaffinity(0))}
+    fast = [core for core, clock in clocks.items() if clock >= SLOW * max(clocks.values())]
+    if len(fast) == len(clocks):
+        return f"{len(clocks)} of one kind"
+    slow, these = len(clocks) - len(fast), ",".join(map(str, fast))
+    message = f"{slow} of {len(clocks)} are slow ones, and each is given an equal part of the work"
+    raise HostFault(message, hint=f"start the service with   taskset -c {these} mallorn up")
+
+
+def _clock(core: Path) -> int:
+    """The highest that a core may have; 0 where nobody tells, as in most virtual machines."""
+    try:
+        return int((core / "cpufreq" / "cpuinfo_max_freq").read_text())
+    except (OSError, ValueError):
+        return 0
 
 
 def onnxruntime() -> str:

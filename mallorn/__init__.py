@@ -1,12 +1,34 @@
 """Mallorn tunes tensor programs for the hardware their users own."""
 
-from mallorn.client import Client
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from mallorn.core.errors import MallornError
 from mallorn.core.version import VERSION
-from mallorn.exporting import to_onnx
-from mallorn.job import Job
-from mallorn.tuning import tune
+
+if TYPE_CHECKING:
+    from mallorn.client import Client
+    from mallorn.exporting import to_onnx
+    from mallorn.job import Job
+    from mallorn.tuning import tune
 
 __all__ = ["Client", "Job", "MallornError", "__version__", "to_onnx", "tune"]
 
 __version__ = VERSION
+# Read when they are asked for: every process of the service imports this package, few speak HTTP.
+_LATER: Final = {
+    "Client": "mallorn.client",
+    "Job": "mallorn.job",
+    "to_onnx": "mallorn.exporting",
+    "tune": "mallorn.tuning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

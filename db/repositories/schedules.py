@@ -8,11 +8,12 @@ from sqlalchemy.orm import aliased, defer
 from db.codec import pack_text, pack_times, unpack_text, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
-from db.tables import Job, Schedule, TargetRow, Workload
+from db.tables import Job, Measurement, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
-Named = tuple[Schedule, str, str, str]  # with the workload's key and name, and the target
+# With the workload's key and name, the target, and whether its times are upper bounds.
+Named = tuple[Schedule, str, str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,10 @@ class Schedules(Repository):
 def _named(owner: str | None) -> Select[*Named]:
     """Schedules that a job of the owner promoted, with the names of what they belong to."""
     query = (
-        select(Schedule, Workload.key, Workload.name, TargetRow.text)
+        select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
         .join(Workload, Workload.id == Schedule.workload_id)
         .join(TargetRow, TargetRow.id == Schedule.target_id)
+        .join(Measurement, Measurement.id == Schedule.measurement_id)
     )
     return query if owner is None else query.where(_promoted_by(Schedule, owner))
 
@@ -108,12 +110,12 @@ def _fastest(owner: str | None) -> ColumnElement[bool]:
 
 
 def _place(row: Row[*Named]) -> tuple[str | float, ...]:
-    found, _, name, target = row
+    found, _, name, target, _ = row
     return name, target, found.context_id or 0, found.workload_id, found.latency_us, -found.id
 
 
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
-    found, workload, name, target = row
+    found, workload, name, target, is_bound = row
     return VerifiedSchedule(
         id=found.id,
         job_id=found.job_id,
@@ -124,6 +126,7 @@ def _verified(row: Row[*Named]) -> VerifiedSchedule:
         latency_us=found.latency_us,
         low_us=found.low_us,
         high_us=found.high_us,
+        is_bound=is_bound,
         max_error=found.max_error,
         created_at=found.created_at,
     )

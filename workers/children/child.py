@@ -20,12 +20,14 @@ from workers.children.errors import (
     ChildKilled,
     ChildNotStarted,
     ChildOutOfMemory,
+    ChildStarved,
     ChildTimeout,
     unpack_error,
 )
 from workers.children.orders import Orders
 from workers.children.pending import Pending
 from workers.children.serve import ERROR, READY
+from workers.children.share import Share
 from workers.children.shutdown import STOP
 from workers.children.starter import ChildLog, start_process
 from workers.sandbox.walls import Walls
@@ -72,6 +74,7 @@ class Child:
         self._reply: Frame | None = None
         self._calls = 0
         self._killed_before = 0  # for want of memory, when the last call began
+        self._share_before = Share()
         self._busy = False
         self.ready = False
         self.sandbox = ""  # how far its walls close, once it is ready
@@ -91,6 +94,7 @@ class Child:
         self._calls += 1
         self._busy = True
         self._killed_before = killed_for_memory()
+        self._share_before = Share.of(self.pid)
         self._open_channel.put(Frame(call.method, call.params))
         return Pending(self, call)
 
@@ -129,11 +133,12 @@ class Child:
 
     def expire(self, timeout_sec: float) -> ChildError:
         """Kill the process for taking too long; the error to raise."""
-        was_ready = self.ready
+        was_ready, starved = self.ready, Share.of(self.pid).is_small_since(self._share_before)
         self.kill()
         if not was_ready:
             return ChildNotStarted(f"{self.name} did not start")
-        return ChildTimeout(f"{self.name} took longer than {timeout_sec:g} s")
+        said = f"{self.name} took longer than {timeout_sec:g} s"
+        return ChildStarved(f"{said}; it mostly waited for a processor") if starved else ChildTimeout(said)
 
     def fileno(self) -> int:
         """Where to wait for progress, with `events` for `select.poll`."""

@@ -19,6 +19,10 @@ class ChildTimeout(ChildError):
     """A helper process took too long and was killed."""
 
 
+class ChildStarved(ChildTimeout):
+    """A helper process took too long, and waited for a processor longer than it ran."""
+
+
 class ChildCrashed(ChildError):
     """A helper process died in the middle of a call; `died_of` is the signal that ended it, if one did."""
 
@@ -40,7 +44,7 @@ class ChildNotStarted(ChildCrashed):
 
 
 #: The host's doing, and not that of what was asked.
-HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted)
+HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted, ChildStarved)
 
 
 class ChildFailed(ChildError):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
 from db.repositories.base import ERROR_CHARS
@@ -39,11 +39,18 @@ class Compared:
             return replace(passed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
         if verdict is not None and not verdict.ok:
             return replace(passed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
-        return replace(passed, run_us=self.times)
+        shares = [each.trial.disturbed for each in self._counting if each.trial.disturbed is not None]
+        return replace(passed, run_us=self.times, disturbed=fmean(shares) if shares else None)
 
     @property
     def times(self) -> tuple[float, ...]:
-        return tuple(us for each in self.results for us in each.trial.run_us)
+        return tuple(us for each in self._counting for us in each.trial.run_us)
+
+    @property
+    def _counting(self) -> tuple[SlotTrial, ...]:
+        """Passes that nothing disturbed, where there are any: all others are mere bounds."""
+        quiet = tuple(each for each in self.results if not each.trial.is_bound)
+        return quiet if any(each.trial.run_us for each in quiet) else self.results
 
     def latency(self) -> float:
         return median(self.times)
@@ -61,6 +68,8 @@ def odd_devices(entries: Sequence[Compared]) -> list[str]:
         if len(by_device) < 3 or entry.failure is not None:
             continue
         for name, trial in by_device.items():
+            if trial.is_bound:  # it tells of others at the device, not of the device
+                continue
             told[name].append(_is_odd(trial.time_us, entry.latency()))
     return sorted(name for name, odd in told.items() if 2 * sum(odd) > len(odd))
 

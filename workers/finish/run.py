@@ -88,7 +88,7 @@ def _finish(claimed: Stage) -> None:
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
         parts += _trials(claimed), FinishReport(finish_sec=finish_sec, not_done=undone.entries)
         report = _together(*parts)
-        report = _together(report, conditions(claimed, report))
+        report = _together(report, conditions(claimed, report, decided.winners))
         (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
         _store(claimed, why, report, upload(claimed, handout.directory))
 

@@ -77,7 +77,14 @@ def _candidate(kept: KeptCandidate) -> Candidate:
 
 def _winner(kept: KeptWinner, contest: Contest) -> Winner:
     candidate = contest.slots[kept.slot].candidate
-    trial = Trial(candidate, Outcome.OK, origin="finish", build_ms=kept.build_ms, run_us=kept.run_us)
+    trial = Trial(
+        candidate,
+        Outcome.OK,
+        origin="finish",
+        build_ms=kept.build_ms,
+        run_us=kept.run_us,
+        disturbed=kept.disturbed,
+    )
     return Winner(
         contest,
         kept.slot,
@@ -109,6 +116,7 @@ def _pack_winner(winner: Winner) -> KeptWinner:
     return KeptWinner(
         slot=winner.slot,
         run_us=winner.trial.run_us,
+        disturbed=winner.trial.disturbed,
         build_ms=winner.trial.build_ms,
         trace=winner.trace,
         max_error=winner.max_error,

@@ -5,9 +5,6 @@ from typing import Any, NamedTuple
 
 from tvm.target.codegen import target_has_features
 
-from workers.tvm.templates.bf16 import DOT, LLVM, PAIR
-from workers.tvm.templates.int8 import FEATURES, FUNCTION, QUAD
-
 
 class Dot(NamedTuple):
     """One such function: of sums, and of two vectors of 32 bits that hold the numbers."""
@@ -23,6 +20,10 @@ class Dot(NamedTuple):
 
 def dots(target: Any) -> Iterator[Dot]:
     """Those that a target has: the best of each type."""
+    # Here: they register intrinsics, which `load_intrinsics` does in a fifth of the time.
+    from workers.tvm.templates.bf16 import DOT, LLVM, PAIR
+    from workers.tvm.templates.int8 import FEATURES, FUNCTION, QUAD
+
     if target_has_features("avx512bf16", target):
         yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, 0x3F803F80)
     has = (feature for feature in FEATURES if target_has_features(feature, target))

@@ -36,11 +36,10 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
     """
     _claim_package()
     submodule = _submodule(target_kind, triple)
-    if submodule is not None:
-        with _stacks_without_sources():
-            importlib.import_module(f"{_PACKAGE}.{submodule}")
-    for module in (*_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
-        importlib.import_module(module)
+    stock = () if submodule is None else (f"{_PACKAGE}.{submodule}",)
+    with _stacks_without_sources():
+        for module in (*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
+            importlib.import_module(module)
 
 
 def _submodule(target_kind: str, triple: str) -> str | None:

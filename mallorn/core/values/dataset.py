@@ -62,6 +62,9 @@ class VerifiedSchedule(Value):
     latency_us: Annotated[float, Field(description="Median, measured again interleaved with its rivals.")]
     low_us: Annotated[float, Field(description="Lower end of the median's confidence interval.")]
     high_us: Annotated[float, Field(description="Upper end of it.")]
+    is_bound: Annotated[
+        bool, Field(description="Whether its times are upper bounds: others had the processors meanwhile.")
+    ] = False
     max_error: Annotated[float, Field(description="Largest relative error against the unscheduled program.")]
     created_at: float = 0.0
 

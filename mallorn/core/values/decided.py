@@ -20,6 +20,7 @@ class KeptWinner(Value):
 
     slot: int
     run_us: tuple[float, ...]
+    disturbed: float | None = None  # as of a trial
     build_ms: float | None = None
     trace: str
     max_error: float | None = None

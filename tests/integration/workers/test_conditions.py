@@ -1,18 +1,23 @@
 """A report says how quiet the hosts were: while candidates were timed, and the whole model."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from db.repositories.rounds import Rounds
+from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
+from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.report import Conditions, FinishReport
 from mallorn.core.values.stats import RoundStats
+from mallorn.core.values.trial import Trial
 from workers.finish.conditions import conditions
 
 NOTHING = FinishReport()
+WON = Candidate("s", ())
 QUIET = Disturbance(timed=8, kept_sec=0.8, cores=2)
 BUSY = Disturbance(timed=8, bounds=2, kept_sec=0.4, lost_sec=0.8, rivals=2.0, cores=2)
 MODEL = FinishReport(conditions=Conditions(steady=False, note="While the whole model was timed, it rained."))
@@ -22,7 +27,9 @@ MODEL = FinishReport(conditions=Conditions(steady=False, note="While the whole m
 def told(rows: Any) -> Any:
     """What a finish says of a job with rounds of these disturbances."""
 
-    def ask(*parts: Disturbance | None, report: FinishReport = NOTHING) -> FinishReport:
+    def ask(
+        *parts: Disturbance | None, report: FinishReport = NOTHING, winners: Sequence[float] = ()
+    ) -> FinishReport:
         for part in parts:
             round_id, attempt = rows.claimed_round()
             stats = RoundStats(candidates=8, disturbance=part)
@@ -30,7 +37,8 @@ def told(rows: Any) -> Any:
         stage = SimpleNamespace(
             runtime=SimpleNamespace(database=rows.database), job=SimpleNamespace(id=rows.job_id)
         )
-        return conditions(cast("Any", stage), report)
+        found = [SimpleNamespace(trial=Trial(WON, Outcome.OK, disturbed=share)) for share in winners]
+        return conditions(cast("Any", stage), report, cast("Any", found))
 
     return ask
 
@@ -48,6 +56,13 @@ def test_bounds_among_the_trials_are_said_and_the_job_is_not_steady(told: Any) -
     assert "While candidates were timed, other programs want" in report.note
     assert "2 of 16 are only upper bounds" in report.note
     assert "--wait-for-quiet" in report.note
+
+
+def test_winners_that_were_never_timed_undisturbed_are_said(told: Any) -> None:
+    report = told(QUIET, winners=[0.0, 0.4])
+    assert not report.steady
+    assert report.note == "The times of 1 of 2 winners are only upper bounds."
+    assert told(QUIET, winners=[0.0, 0.0]).steady
 
 
 def test_gaps_that_sufficed_are_said_and_the_job_is_steady(told: Any) -> None:

@@ -16,8 +16,16 @@ from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
 from workers.children import cgroups
 from workers.children.child import Child
-from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
+from workers.children.errors import (
+    ChildCrashed,
+    ChildFailed,
+    ChildKilled,
+    ChildOutOfMemory,
+    ChildStarved,
+    ChildTimeout,
+)
 from workers.children.method import serving
+from workers.children.share import Share
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import WHOLE
 
@@ -164,6 +172,16 @@ def test_an_endless_loop_is_killed(child: Misbehaving) -> None:
         child.loop()
     assert not is_running(pid)
     assert child.process() != pid
+
+
+def test_a_loop_that_hardly_had_a_processor_was_starved(
+    child: Misbehaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert child.echo("ready") == "ready"
+    looks = iter([Share(ran_sec=1.0, waited_sec=2.0), Share(ran_sec=1.05, waited_sec=2.15)])
+    monkeypatch.setattr(Share, "of", lambda _pid: next(looks))
+    with pytest.raises(ChildStarved, match="it mostly waited for a processor"):
+        child.loop()
 
 
 def test_the_time_that_a_start_takes_is_not_the_calls(

@@ -1,6 +1,7 @@
 """What a tuning needs is looked at before anything is started, a line and a next step each."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,7 +73,17 @@ def test_where_all_is_there_every_check_has_its_line(
     result = run(model, "--data", tmp_path)
     assert result.exit_code == 0, result.output
     names = [line.split()[1] for line in result.stdout.splitlines() if not line.startswith(" ")]
-    assert names == ["compiler", "disk", "target", "tvm", "kernel", "model", "sandbox", "onnxruntime"]
+    assert names == [
+        "compiler",
+        "disk",
+        "target",
+        "tvm",
+        "kernel",
+        "model",
+        "sandbox",
+        "cores",
+        "onnxruntime",
+    ]
     assert f"mallorn tune {model}" in result.stderr
     assert "2 operators; x [1, 3]" in result.stdout
 
@@ -182,3 +193,29 @@ def test_tune_starts_nothing_on_a_machine_that_cannot_build(
     result = CliRunner().invoke(app, ["tune", str(model), "--data", str(tmp_path / "data")])
     assert result.exit_code == 1
     assert "apt-get install gcc" in result.stderr
+
+
+def clocks(cpus: Path, *khz: int) -> Path:
+    """What the kernel tells of each core's clock."""
+    for core, clock in enumerate(khz):
+        folder = cpus / f"cpu{core}" / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "cpuinfo_max_freq").write_text(f"{clock}\n")
+    return cpus
+
+
+@pytest.mark.parametrize("khz", [(), (5_000_000, 5_000_000), (5_100_000, 4_900_000)])
+def test_cores_of_one_kind_are_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, khz: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    assert host_checks.cores(clocks(tmp_path, *khz)) == "2 of one kind"
+
+
+def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
+    with pytest.raises(HostFault, match="2 of 4 are slow ones") as told:
+        host_checks.cores(clocks(tmp_path, 5_000_000, 5_000_000, 3_800_000, 3_800_000))
+    assert "taskset -c 0,1 mallorn up" in told.value.hint

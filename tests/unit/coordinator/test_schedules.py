@@ -4,7 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
+from db.repositories.measurements import Measurements
+from db.tables import Measurement, Schedule
 from mallorn.client import Client
 from mallorn.core.artifacts import scripts_uri
 from mallorn.core.values.dataset import VerifiedSchedule
@@ -31,6 +34,16 @@ def test_beaten_schedules_are_shown_when_asked_for_the_fastest_first(
     assert latencies(coordinator) == [10.0]
     assert latencies(coordinator, workload="w0", beaten=True) == [10.0, 20.0]
     assert latencies(coordinator, workload="w1", beaten=True) == []
+
+
+def test_a_schedule_says_whether_its_times_are_upper_bounds(
+    coordinator: Coordinator, owned: OwnedRows, both: tuple[int, int]
+) -> None:
+    _, fast = both
+    of_fast = select(Schedule.measurement_id).where(Schedule.id == fast).scalar_subquery()
+    owned.write(lambda session: Measurements(session).mark_as_bounds(0.4, Measurement.id == of_fast))
+    told = coordinator.http.get("/schedules", params={"beaten": True}).json()["items"]
+    assert [(each["latency_us"], each["is_bound"]) for each in told] == [(10.0, True), (20.0, False)]
 
 
 def test_the_list_comes_in_pages(coordinator: Coordinator, owned: OwnedRows) -> None:

@@ -18,6 +18,7 @@ from workers.children.errors import (
     ChildKilled,
     ChildNotStarted,
     ChildOutOfMemory,
+    ChildStarved,
     ChildTimeout,
 )
 from workers.children.pool import ChildPool, Finished
@@ -160,6 +161,7 @@ def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> No
 HOSTS_DOING = [
     ChildKilled("builder died of SIGKILL"),
     ChildOutOfMemory("builder took more memory than there is, and the kernel ended it"),
+    ChildStarved("builder took longer than 5 s; it mostly waited for a processor"),
 ]
 
 

@@ -84,3 +84,33 @@ def test_two_devices_name_nobody_and_forgive_nothing(devices: tuple[str, ...]) -
     entries = contest(LIES["slow"], devices)
     assert odd_devices(entries) == []
     assert replace(entries[0], results=(told(0, "a", None), *entries[0].results[1:])).failure is not None
+
+
+def passes(*times: tuple[float, float]) -> Compared:
+    """A candidate by its passes: of each its time and which share of it was disturbed."""
+    one = told(0, "a", 1.0)
+    results = tuple(
+        replace(one, trial=Trial(one.trial.candidate, Outcome.OK, run_us=(us,), disturbed=share))
+        for us, share in times
+    )
+    return Compared(Slot(0, one.trial.candidate, SKETCH), results)
+
+
+def test_passes_that_were_disturbed_do_not_count_beside_one_that_was_not() -> None:
+    trial = passes((30.0, 0.6), (10.0, 0.0), (20.0, 0.5)).trial(None)
+    assert (trial.time_us, trial.run_us) == (10.0, (10.0,))
+
+
+def test_what_was_disturbed_in_every_pass_is_a_bound() -> None:
+    trial = passes((30.0, 0.6), (20.0, 0.4)).trial(None)
+    assert trial.is_bound
+    assert (trial.time_us, trial.latency_us, trial.disturbed) == (None, 25.0, 0.5)
+
+
+def test_a_device_that_is_busy_is_no_odd_one() -> None:
+    def busied(result: SlotTrial) -> SlotTrial:
+        return replace(result, trial=replace(result.trial, run_us=(90.0,), latency_us=90.0, disturbed=0.8))
+
+    busy = [replace(each, results=(busied(each.results[0]), *each.results[1:])) for each in contest(None)]
+    assert order(busy) == [0, 1, 2]
+    assert odd_devices(busy) == []

@@ -108,7 +108,7 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
 const SCHEDULES: readonly Column<Schedule>[] = [
   { key: "workload", title: "Workload", width: 30, value: (row) => row.workload_name, cell: (row) => <span title={row.workload}>{row.workload_name}</span> },
   { key: "target", title: "Target", width: 18, value: (row) => target(row.target), cell: (row) => <span title={row.target}>{target(row.target)}</span> },
-  { key: "latency", title: "Latency", width: 10, numeric: true, value: (row) => row.latency_us, cell: (row) => latency(row.latency_us) },
+  { key: "latency", title: "Latency", width: 10, numeric: true, value: (row) => row.latency_us, cell: (row) => `${row.is_bound ? "≤ " : ""}${latency(row.latency_us)}` },
   { key: "interval", title: "Confidence interval", width: 18, numeric: true, cell: (row) => `${latency(row.low_us)} … ${latency(row.high_us)}` },
   { key: "error", title: "Error", help: "Largest relative error against the unscheduled program", width: 10, numeric: true, value: (row) => row.max_error, cell: (row) => tiny(row.max_error) },
   { key: "job", title: "Job", width: 17, cell: (row) => (row.job_id === null ? "–" : <a href={formatRoute(["jobs", row.job_id])}>{row.job_id}</a>) },

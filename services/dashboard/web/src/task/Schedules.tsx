@@ -86,6 +86,7 @@ function Chosen({ job, schedules }: { job: Job; schedules: readonly Schedule[] }
 function Facts({ shown, other }: { shown: Schedule; other: Schedule | null }): ReactNode {
   return (
     <p className="note">
+      {shown.is_bound && "at most "}
       {latency(shown.latency_us)}, confidence interval {latency(shown.low_us)} to {latency(shown.high_us)}, relative error{" "}
       {tiny(shown.max_error)}
       {shown.job_id && (

@@ -1,0 +1,28 @@
+"""What a process had of the processors that it wanted, as the kernel counts it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+PROC: Final = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Of all its threads. A quota's throttling is waiting, too."""
+
+    ran_sec: float = 0.0
+    waited_sec: float = 0.0
+
+    @classmethod
+    def of(cls, pid: int | None, proc: Path = PROC) -> Self:
+        """Up to now; nothing of a process that is gone, or where the kernel does not count."""
+        try:
+            threads = [task.read_text().split() for task in (proc / str(pid) / "task").glob("*/schedstat")]
+        except OSError:
+            return cls()
+        return cls(*(sum(int(counted[at]) for counted in threads) / 1e9 for at in (0, 1)))
+
+    def is_small_since(self, before: "Share") -> bool:
+        """Whether it waited longer than it ran."""
+        return self.waited_sec - before.waited_sec > self.ran_sec - before.ran_sec
