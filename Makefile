@@ -112,7 +112,7 @@ test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
 # They wait for databases and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-faults: SIDE_BY_SIDE := -n 2 --dist loadfile
-test-migration test-hours: SIDE_BY_SIDE := -n 2
+test-migration test-hours test-neural: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)

@@ -11,7 +11,7 @@ from tests.fixtures.tutorials import Block, Checkout, blocks
 PAGES = ROOT / "docs" / "tutorials"
 # In an order in which each finds what it says that it needs.
 TUTORIALS = ("replay", "tune", "stock-tvm", "use", "searcher", "cost-model", "fleet")
-LONG = {"replay", "use", "fleet"}
+LONG = {"replay", "use", "fleet", "cost-model"}
 EACH = [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TUTORIALS]
 
 
@@ -42,10 +42,13 @@ def test_the_code_of_a_tutorial_runs(checkout: Checkout, name: str) -> None:
     assert "Traceback" not in said, said
 
 
-def test_what_a_reader_brought_was_used(checkout: Checkout) -> None:
-    """The jobs of the tutorials on searchers and cost models ran with the reader's own."""
+def test_the_searcher_that_a_reader_brought_was_used(checkout: Checkout) -> None:
     origins = checkout.run(Block("sh", {}, "mallorn records --limit 500 --json"))
     assert '"origin": "neighbours:step"' in origins
+
+
+@pytest.mark.long
+def test_the_cost_model_that_a_reader_brought_was_used(checkout: Checkout) -> None:
     models = checkout.run(Block("sh", {}, "mallorn costmodels list --name additive --json"))
     assert '"additive"' in models
 

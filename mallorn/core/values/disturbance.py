@@ -7,7 +7,7 @@ from pydantic import Field
 
 from mallorn.core.values.base import Value
 
-NOTICEABLE: Final = 1.25  # times slower
+NOTICEABLE: Final = 1.5  # times slower: our own service takes a processor now and then
 SOMEBODY: Final = 0.25  # programs
 WAIT: Final = "--wait-for-quiet times in quiet moments alone"
 RAISE: Final = "a device that may raise its priority (CAP_SYS_NICE) goes before them"
@@ -61,5 +61,5 @@ class Disturbance(Value):
 
     def _who(self) -> str:
         if self.rivals < SOMEBODY:
-            return "a quota or other virtual machines hold the processors back"
+            return "a quota, other virtual machines or short work hold the processors back"
         return f"other programs want {min(self.rivals, self.cores):.1f} of {self.cores} cores"

@@ -8,7 +8,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 
 #: The share of a timing in which its processors were others': more than this makes it a bound and no time.
-QUIET_SHARE: Final = 0.02
+QUIET_SHARE: Final = 0.05
 
 
 def is_disturbed(share: float | None) -> bool:

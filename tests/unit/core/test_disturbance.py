@@ -25,7 +25,7 @@ def test_bounds_are_counted_and_say_what_helps() -> None:
 
 
 def test_processors_that_nobody_here_uses_were_taken_from_outside() -> None:
-    assert Disturbance(timed=1, kept_sec=0.1, lost_sec=0.1, cores=2).words.startswith("a quota or other")
+    assert Disturbance(timed=1, kept_sec=0.1, lost_sec=0.1, cores=2).words.startswith("a quota, other")
 
 
 def test_parts_add_up() -> None:

@@ -1,0 +1,11 @@
+"""Workers: what races or is SQL of its own runs on both databases in the rooms of db and control."""
+
+import pytest
+
+from tests.fixtures.database import POSTGRES_LONG, migrated_url
+
+
+@pytest.fixture(params=POSTGRES_LONG)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database without rows."""
+    return migrated_url(request)

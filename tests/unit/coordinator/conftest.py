@@ -1,0 +1,11 @@
+"""Routes: what races in them, or is SQL of its own, runs on both databases elsewhere."""
+
+import pytest
+
+from tests.fixtures.database import POSTGRES_LONG, migrated_url
+
+
+@pytest.fixture(params=POSTGRES_LONG)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database without rows."""
+    return migrated_url(request)
