@@ -32,6 +32,7 @@ from workers.device.tracker_client import (
     device_key,
     receive_exactly,
 )
+from workers.device.unproven import MOST_OF_AN_ADDRESS
 from workers.faces.runner import Runner
 from workers.measure.fleet import Fleet
 
@@ -215,8 +216,9 @@ def flood(address: tuple[str, int], magic: int) -> Iterator[None]:
                 end.sendall(magic.to_bytes(4, "little"))
                 while not stop.is_set() and _stands(end):
                     pass
+            stop.wait(0.05)  # here they share their processors with what they flood
 
-    threads = [threading.Thread(target=hold) for _ in range(48)]
+    threads = [threading.Thread(target=hold) for _ in range(2 * MOST_OF_AN_ADDRESS)]
     for thread in threads:
         thread.start()
     try:
