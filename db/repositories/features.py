@@ -7,12 +7,12 @@ from typing import Final
 import zstandard
 from sqlalchemy import select
 
+from db.repositories.among import among
 from db.repositories.base import Repository
 from db.tables import FeatureRow
 
 _LEVEL: Final = 3
 _MOST_BYTES: Final = 1 << 20
-_SOME: Final = 500  # keys in one query
 _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "candidate")
 
 
@@ -32,18 +32,14 @@ class Features(Repository):
 
     def known(self, of: ViewOf, candidates: Collection[str]) -> dict[str, bytes | None]:
         """The stored rows of these candidates, by key."""
-        keys = list(candidates)
         same = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
         unpack = zstandard.ZstdDecompressor().decompress
-        found: dict[str, bytes | None] = {}
-        for start in range(0, len(keys), _SOME):
-            some = FeatureRow.candidate.in_(keys[start : start + _SOME])
-            query = select(FeatureRow.candidate, FeatureRow.numbers).where(*same, some)
-            found |= {
-                key: None if packed is None else unpack(packed, max_output_size=_MOST_BYTES)
-                for key, packed in self.session.execute(query)
-            }
-        return found
+        some = among(FeatureRow.candidate, candidates)
+        query = select(FeatureRow.candidate, FeatureRow.numbers).where(*same, some)
+        return {
+            key: None if packed is None else unpack(packed, max_output_size=_MOST_BYTES)
+            for key, packed in self.session.execute(query)
+        }
 
     def keep(self, of: ViewOf, rows: Mapping[str, bytes | None]) -> None:
         """Store rows by candidate; existing rows stay."""
@@ -53,5 +49,4 @@ class Features(Repository):
             for key, row in sorted(rows.items())
         ]
         if values:
-            written = self.insert(FeatureRow).values(values)
-            self.session.execute(written.on_conflict_do_nothing(index_elements=list(_KEY)))
+            self.inserted(self.insert(FeatureRow).on_conflict_do_nothing(index_elements=list(_KEY)), values)

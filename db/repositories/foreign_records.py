@@ -15,6 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 from sqlalchemy import and_, func, or_, select
 
 from db.codec import pack_text, pack_times, unpack_text
+from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.best import sound
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Source, Task
@@ -104,9 +105,8 @@ class ForeignRecords(Repository):
             {"key": key, "format": record.format, "task": record.task, "target": record.target}
             for key, record in sorted(records.items())
         ]
-        once = self.insert(ForeignTask).values(rows).on_conflict_do_nothing(index_elements=["key"])
-        self.session.execute(once)
-        query = select(ForeignTask.key, ForeignTask.id).where(ForeignTask.key.in_(list(records)))
+        self.inserted(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), rows)
+        query = select(ForeignTask.key, ForeignTask.id).where(among(ForeignTask.key, records))
         return dict(self.session.execute(query).all())
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, upd
 from sqlalchemy.orm import InstrumentedAttribute
 
 from db.clock import now
+from db.repositories.among import among
 from db.repositories.base import Repository, until
 from db.tables import HeldWork, Job
 from mallorn.core.states import WorkKind
@@ -92,7 +93,7 @@ class Holds(Repository):
 
     def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
         """This work is over, or stopped, whoever holds it: its holder learns it from the next renewal."""
-        which = HeldWork.kind.in_(kinds), HeldWork.subject.in_(subjects)
+        which = HeldWork.kind.in_(kinds), among(HeldWork.subject, subjects)
         self.changed(update(HeldWork).where(*which).values(RESTING))
 
     def lose(self, hold: Hold, most: int = MAX_LOSSES) -> Loss | None:
@@ -106,10 +107,10 @@ class Holds(Repository):
     def expire(self) -> Sequence[Loss]:
         """Free all work whose holder went silent, and count it."""
         silent = HeldWork.until < now()
-        jobs = set(self.session.scalars(select(HeldWork.job_id).where(silent)))
-        self.lock_jobs(select(Job.id).where(Job.id.in_(jobs)))
+        jobs = self._jobs_of(silent)
+        self.lock_jobs(select(Job.id).where(among(Job.id, jobs)))
         # What went silent since is found next time: its job is not locked.
-        locked = or_(HeldWork.job_id.is_(None), HeldWork.job_id.in_(jobs))
+        locked = or_(HeldWork.job_id.is_(None), among(HeldWork.job_id, jobs))
         return self._lose(and_(silent, locked), HeldWork.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float) -> Sequence[WorkItem]:
@@ -132,12 +133,16 @@ class Holds(Repository):
         """Messages for this work go out now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
-            these = HeldWork.kind == kind, HeldWork.subject.in_(subjects)
+            these = HeldWork.kind == kind, among(HeldWork.subject, subjects)
             self.changed(update(HeldWork).where(*these).values(sent_at=now()))
 
     def get(self, item: WorkItem) -> HeldWork:
         """The row of work that was opened or claimed."""
         return self.session.get_one(HeldWork, (item.kind, item.subject))
+
+    def _jobs_of(self, which: ColumnElement[bool]) -> set[str]:
+        found = self.session.scalars(select(HeldWork.job_id).where(which))
+        return {job_id for job_id in found if job_id is not None}
 
     def _change(self, hold: Hold, **values: Any) -> bool:
         return self.changed(update(HeldWork).where(mine(hold)).values(values)) == 1

@@ -52,7 +52,7 @@ class Tasks(Repository):
         if tasks:
             fresh = {"job_id": job_id, "retired": "", "family_why": "", "family_since": 0}
             rows = [fresh | asdict(task) for task in tasks]
-            self.session.execute(self.insert(Task).values(rows).on_conflict_do_nothing())
+            self.inserted(self.insert(Task).on_conflict_do_nothing(), rows)
 
     def get(self, task_id: int) -> Task:
         """The task of a round; its id comes from the database, so it exists."""

@@ -9,6 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from db.codec import unpack_decisions
 from db.columns import Columns
+from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.best import believed, bounded, brought, eligible, undisturbed
 from db.tables import Job, Measurement, SketchRow, Task
@@ -19,7 +20,6 @@ from mallorn.core.values.trial import Trial
 
 # Repeats of the finish would count a candidate twice.
 _LEARNABLE = (MeasurementKind.TRIAL, MeasurementKind.FOREIGN)
-_SOME = 500  # ids in one query
 _ENOUGH = 16  # rows in which the best candidate is found, repeats and all
 
 
@@ -53,13 +53,7 @@ class Trials(Repository):
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
         """Rows in the order of their ids, which are given in that order."""
-        return [
-            row
-            for start in range(0, len(ids), _SOME)
-            for row in self._read(
-                _trials().where(Measurement.id.in_(ids[start : start + _SOME])).order_by(Measurement.id)
-            )
-        ]
+        return self._read(_trials().where(among(Measurement.id, ids)).order_by(Measurement.id))
 
     def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
         """How many rows `outlines` would return, without reading them."""
@@ -123,7 +117,7 @@ class Trials(Repository):
 
     def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
         """How many rows the dataset has by workload; workloads without any are left out."""
-        same = Measurement.workload_id.in_(workload_ids), Measurement.target_id == target_id
+        same = among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*same, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 

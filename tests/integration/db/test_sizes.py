@@ -1,0 +1,65 @@
+"""What grows with a model or a service goes into any statement: no number of tasks is too many."""
+
+import pytest
+
+from db.repositories.families import WorkloadFamilies
+from db.repositories.features import Features, ViewOf
+from db.repositories.holds import Holds, WorkItem
+from db.repositories.jobs import Jobs
+from db.repositories.sketches import Sketches
+from db.repositories.standings import Standings
+from db.repositories.tasks import NewTask, Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
+from mallorn.core.states import WorkKind
+from tests.fixtures.rows import new_job, new_sketch, new_workload
+
+MANY = 10_000  # of nine columns: more than either database takes parameters in a statement
+
+
+def imported(session, rows, tasks):
+    """What an import writes, through the functions that it writes with."""
+    job = Jobs(session).create(new_job(target_id=rows.target_id))[0]
+    keys = [f"w{number:05}" for number in range(tasks)]
+    ids = Workloads(session).ensure_many([new_workload(key) for key in keys])
+    Trials(session).known(list(ids.values()), rows.target_id)
+    Tasks(session).add_many(job.id, [NewTask(at, key, 1, ids[key]) for at, key in enumerate(keys)])
+    return job.id
+
+
+@pytest.mark.parametrize("tasks", [4_000, MANY])
+def test_a_job_has_any_number_of_tasks(rows, tasks):
+    job_id = rows.write(lambda session: imported(session, rows, tasks))
+    assert len(rows.read(lambda session: Tasks(session).list(job_id))) == tasks
+    assert len(rows.read(lambda session: Standings(session).of(Jobs(session).get(job_id, None)))) == tasks
+    assert len(rows.read(lambda session: WorkloadFamilies(session).unplaced(job_id))) == tasks
+    assert len(rows.read(lambda s: WorkloadFamilies(s).seats(job_id, rows.target_id, "operator"))) == tasks
+
+
+def test_an_import_that_is_repeated_adds_no_task(rows):
+    def again(session):
+        ids = Workloads(session).ids(["w0"])
+        Tasks(session).add_many(rows.job_id, [NewTask(0, "other", 1, ids["w0"])])
+        return [task.name for task in Tasks(session).list(rows.job_id)]
+
+    assert rows.write(again) == ["w0", "w1"]
+
+
+def test_any_amount_of_work_is_sent_again_at_once(rows):
+    items = [WorkItem(WorkKind.IMPORT, f"job{number}") for number in range(40_000)]
+    rows.write(lambda session: Holds(session).mark_sent(items))
+    rows.write(lambda session: Holds(session).rest([WorkKind.IMPORT], [item.subject for item in items]))
+
+
+def test_any_number_of_jobs_is_followed(rows):
+    marks = rows.read(lambda s: Jobs(s).marks([rows.job_id, *map(str, range(70_000))]))
+    assert list(marks) == [rows.job_id]
+
+
+def test_any_number_of_sketches_and_features_is_kept(rows):
+    keys = [f"s{number:05}" for number in range(MANY)]
+    ids = rows.write(lambda session: Sketches(session).ensure_many([new_sketch(key) for key in keys]))
+    assert len(rows.read(lambda session: Sketches(session).rows(ids.values()))) == MANY
+    of = ViewOf(rows.workloads["w0"], rows.target_id, "view", 1, "0")
+    rows.write(lambda session: Features(session).keep(of, dict.fromkeys(keys)))
+    assert rows.read(lambda session: Features(session).known(of, keys)) == dict.fromkeys(keys)
